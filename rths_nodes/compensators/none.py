@@ -1,0 +1,28 @@
+"""No compensation: the target is the command."""
+
+from __future__ import annotations
+
+from rths_nodes.components import Array, Motion
+from rths_nodes.params import params
+
+
+class NoCompensation:
+    """d^p = d^c."""
+
+    @params
+    class Params:
+        pass
+
+    state_names: tuple[str, ...] = ()
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        pass
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        return target.displacement
+
+    def state(self) -> tuple[float, ...]:
+        return ()
+
+    def reset(self) -> None:
+        """Nothing to forget."""

@@ -1,0 +1,241 @@
+"""The protocols of all component families and the sample types that the stages hand to each other.
+
+A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step``
+does arithmetic only; ``reset()`` brings back exactly the first state. SI units everywhere. Arrays have the
+shape ``(n_axes,)`` or ``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain
+floats, which is several times faster than arrays of length one. A returned array belongs to the component and
+is valid until its next ``step``: who keeps it copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+EMPTY: Array = np.zeros(0)
+
+FLAG_BRIDGED = 1
+FLAG_SLIPPED = 2
+FLAG_SATURATED = 4
+FLAG_TRIPPED = 8
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
+
+    displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step
+    i; exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
+    """
+
+    step: int
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    exact_acceleration: Array
+    external_force: Array
+    restoring_force: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m."""
+
+    sample: int
+    target: Array
+    command: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Measurement:
+    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``."""
+
+    sample: int
+    displacement: Array
+    force: Array
+    command: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Motion:
+    """Displacement (m), velocity (m/s) and acceleration (m/s^2) that belong together, at one sample.
+
+    ``flagged`` is true when the motion, or the measurement that comes with it, was bridged: adaptation rests.
+    """
+
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    flagged: bool = False
+
+
+class GroundMotion(Protocol):
+    """An excitation as a function of time."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, seed: int) -> None: ...
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
+        ...
+
+
+class RestoringForce(Protocol):
+    """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
+
+    def force(self, displacement: Array) -> Array:
+        """Move to ``displacement`` (m) and give the force there."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class Structure(Protocol):
+    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``."""
+
+    Params: ClassVar[type]
+    names: tuple[str, ...]
+    mass: Array
+    damping: Array
+    stiffness: Array
+    influence: Array
+    elastic_energy: float
+    """Strain energy at first yield, J; zero for a linear structure."""
+    restoring_force: RestoringForce
+
+
+class Integrator(Protocol):
+    """Solves the equation of motion one step at a time.
+
+    After construction and ``reset`` it stands at step 0; ``step(force)`` gets the force of the experimental
+    substructure at the current step ``(n_dof,)`` N and goes to the next one. All attributes ``(n_dof,)``.
+    """
+
+    Params: ClassVar[type]
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    exact_acceleration: Array
+    restoring_force: Array
+
+    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
+
+    def step(self, experimental_force: Array) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Ramp(Protocol):
+    """Interpolates Targets at the servo rate, per degree of freedom."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None: ...
+
+    def start(self, target: Target) -> None: ...
+
+    def follow(self, target: Target) -> None:
+        """Begin the step that ends at ``target``."""
+        ...
+
+    def step(self, substep: int) -> Motion:
+        """Motion at sub-step 1..substeps of the step under way."""
+        ...
+
+
+class Setup(Protocol):
+    """Degrees of freedom <-> actuator axes, by virtual work."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, n_dof: int, n_axes: int) -> None: ...
+
+    def axes(self, motion: Motion) -> Motion: ...
+
+    def forces(self, axis_forces: Array) -> Array: ...
+
+
+class Compensator(Protocol):
+    """Turns the target of the coming sample into a command that makes the actuator be there in time."""
+
+    Params: ClassVar[type]
+    state_names: tuple[str, ...]
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
+        ...
+
+    def state(self) -> Sequence[float]:
+        """Inner numbers for recording, in the order of ``state_names``."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class Specimen(Protocol):
+    """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats."""
+
+    Params: ClassVar[type]
+    initial_state: tuple[float, ...]
+
+    def __init__(self, params: Any) -> None: ...
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float: ...
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]: ...
+
+
+class Actuator(Protocol):
+    """Simulator of one axis, built with its specimen; ``step(command)`` goes one sample on."""
+
+    Params: ClassVar[type]
+    displacement: float
+    velocity: float
+    force: float
+
+    def __init__(self, params: Any, dt: float, specimen: Specimen) -> None: ...
+
+    def step(self, command: float) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Port(Protocol):
+    """The hardware port: owner of the tick. The simulator is its first implementation."""
+
+    Params: ClassVar[type]
+    simulated: bool
+    transport_samples: int
+    auxiliary_names: tuple[str, ...]
+
+    def open(self) -> None: ...
+
+    def wait_tick(self) -> int:
+        """Wait for the next tick and give its sample number."""
+        ...
+
+    def write(self, command: Array) -> None:
+        """Send ``(n_axes,)`` m; the port keeps the array."""
+        ...
+
+    def read(self) -> Measurement: ...
+
+    def safe(self) -> None:
+        """Leave the rig to its own safe state; must work at any time."""
+        ...
+
+    def close(self) -> None: ...

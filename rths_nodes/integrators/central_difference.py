@@ -1,0 +1,53 @@
+"""Central difference method: explicit, conditionally stable, no numerical damping."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.components import Array, Structure
+from rths_nodes.integrators.dynamics import Dynamics
+from rths_nodes.params import ConfigError, number, params
+
+
+class CentralDifference(Dynamics):
+    """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
+
+    The velocity handed on is predicted, (x' - x)/dt + a dt/2; the equilibrium itself uses the central one.
+    Raises ConfigError when dt is not below the stability limit 2/w_max.
+    """
+
+    @params
+    class Params:
+        equivalent_stiffness: float = number(
+            "stiffness of the experimental substructure, for the stability limit", "N/m", 0.0, at_least=0.0
+        )
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        super().__init__(structure, external_force, dt)
+        mass, damping = self.structure.mass, self.structure.damping
+        stiffness = self.structure.stiffness + params.equivalent_stiffness * np.eye(self._n_dof)
+        limit = 2.0 / math.sqrt(float(np.max(np.linalg.eigvals(self._mass_inverse @ stiffness).real)))
+        if dt >= limit:
+            raise ConfigError(
+                f"integrator central_difference: step substeps / servo_rate = {dt:g} s: must be < {limit:g} s "
+                "(stability limit 2/omega_max)"
+            )
+        self._left = np.linalg.inv(mass / dt**2 + damping / (2.0 * dt))
+        self._now = 2.0 * mass / dt**2
+        self._before = mass / dt**2 - damping / (2.0 * dt)
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest, with the fictitious displacement before the start that belongs to the first acceleration."""
+        super().reset()
+        self._previous = 0.5 * self.dt**2 * self.acceleration
+
+    def _advance(self, experimental_force: Array) -> None:
+        load = self._external[self._index] - self._force - experimental_force
+        x, before = self.displacement, self._previous
+        after = self._left @ (load + self._now @ x - self._before @ before)
+        self.exact_acceleration = (after - 2.0 * x + before) / self.dt**2
+        self._previous, self.displacement = x, after
+        self.velocity = (after - x) / self.dt + 0.5 * self.dt * self.exact_acceleration

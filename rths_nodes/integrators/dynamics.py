@@ -1,0 +1,56 @@
+"""What the integrators of an equation of motion share: equilibrium, prediction and the published arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.components import Array, Structure
+from rths_nodes.params import ConfigError
+
+
+class Dynamics:
+    """State of M a + C v + r(x) + r_e = F at the current step; all attributes ``(n_dof,)``, SI.
+
+    ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves
+    displacement and velocity to the next step from the exact acceleration of this one.
+    """
+
+    def __init__(self, structure: Structure | None, external_force: Array, dt: float) -> None:
+        if structure is None:
+            raise ConfigError("structure: missing; only the integrator 'prescribed' does without")
+        self.structure = structure
+        self.dt = dt
+        self._external = external_force
+        self._mass_inverse = np.linalg.inv(structure.mass)
+        self._n_dof = len(structure.influence)
+
+    def reset(self) -> None:
+        """At rest at step 0, the predicted acceleration from the first external force."""
+        self.structure.restoring_force.reset()
+        self._index = 0
+        self.displacement = np.zeros(self._n_dof)
+        self.velocity = np.zeros(self._n_dof)
+        self.exact_acceleration = np.zeros(self._n_dof)
+        self.restoring_force = np.zeros(self._n_dof)
+        self._experimental = np.zeros(self._n_dof)
+        self._force = self.structure.restoring_force.force(self.displacement)
+        self.acceleration = self._mass_inverse @ (self._external[0] - self._force)
+
+    def step(self, experimental_force: Array) -> None:
+        """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
+        self.exact_acceleration = self._acceleration(experimental_force)
+        self.restoring_force = self._force
+        self._advance(experimental_force)
+        self._index += 1
+        self._force = self.structure.restoring_force.force(self.displacement)
+        extrapolated = 2.0 * experimental_force - self._experimental
+        self._experimental = experimental_force.copy()
+        self.acceleration = self._acceleration(extrapolated)
+
+    def _acceleration(self, experimental_force: Array) -> Array:
+        damping_force = self.structure.damping @ self.velocity
+        load = self._external[self._index] - damping_force - self._force - experimental_force
+        return self._mass_inverse @ load
+
+    def _advance(self, experimental_force: Array) -> None:
+        raise TypeError(f"{type(self).__name__} does not say how to advance")

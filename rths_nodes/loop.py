@@ -1,0 +1,117 @@
+"""The reference host: the whole loop in one process, without ROS. The order of one sample stands here.
+
+    Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from rths_nodes.components import Command, Measurement, Target
+from rths_nodes.safety import ENDED, LOCKSTEP_WINDOW, State
+from rths_nodes.scenario import Scenario
+from rths_nodes.stages import CommandStage, MonitorStage, RigStage, SubstructureStage
+
+
+class Sink(Protocol):
+    """Who wants to see the samples: a recording, or arrays in memory. Arrays are valid during the call only."""
+
+    def target(self, target: Target) -> None: ...
+
+    def command(self, command: Command) -> None: ...
+
+    def measurement(self, measured: Measurement) -> None: ...
+
+    def truth(self, true: Measurement) -> None: ...
+
+    def state(self, sample: int, values: Sequence[float]) -> None: ...
+
+
+@dataclass
+class Outcome:
+    """How a test ended. ``loop_s``: computing time of each sample, s."""
+
+    state: State
+    reason: str
+    samples: int
+    metrics: dict[str, Any]
+    compensator: dict[str, float]
+    loop_s: array[float] = field(default_factory=lambda: array("d"))
+
+
+class Loop:
+    """All stages of a scenario, run in the reference order. Raises ConfigError when one cannot be built."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.substructure = SubstructureStage(scenario)
+        self.commands = CommandStage(scenario)
+        self.rig = RigStage(scenario)
+        self.monitor = MonitorStage(scenario)
+        self._breach_known = False
+
+    def run(
+        self,
+        sinks: Sequence[Sink] = (),
+        progress: Callable[[int], None] | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> Outcome:
+        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
+        rig, loop_s = self.rig, array("d")
+        rig.connect()
+        rig.machine.to(State.ARMED)
+        self._hand_on(self.substructure.first(), sinks)
+        measured = rig.first()
+        self._show(measured, sinks)
+        while rig.machine.state not in ENDED:
+            started = perf_counter_ns()
+            command = self._answer(measured, sinks)
+            measured = rig.tick(command)
+            self._show(measured, sinks)
+            loop_s.append((perf_counter_ns() - started) * 1e-9)
+            if measured.sample % self.scenario.substeps == 0:
+                if progress:
+                    progress(measured.sample)
+                if interrupted and interrupted():
+                    rig.hold("interrupted")
+        self._answer(measured, sinks)
+        self.monitor.work()
+        state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
+        machine = rig.machine
+        return Outcome(machine.state, machine.reason, measured.sample, self.monitor.metrics(), state, loop_s)
+
+    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+        """What the substructure and the compensator make of a measurement."""
+        target = self.substructure.next(measured)
+        if target is not None:
+            self._hand_on(target, sinks)
+        command = self.commands.next(measured)
+        if command is not None:
+            self.monitor.command(command)
+        for sink in sinks:
+            if not self.rig.stopping:
+                sink.state(measured.sample, self.commands.state())
+            if command is not None:
+                sink.command(command)
+        return command
+
+    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+        self.commands.target(target)
+        self.monitor.target(target)
+        for sink in sinks:
+            sink.target(target)
+
+    def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
+        self.monitor.measurement(measured)
+        self.monitor.work()
+        breach = self.monitor.monitor.breach
+        if breach and not self._breach_known:
+            self._breach_known = True
+            self.rig.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)
+        for sink in sinks:
+            sink.measurement(measured)
+            sink.truth(self.rig.port.truth())

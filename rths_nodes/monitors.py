@@ -1,0 +1,324 @@
+"""Indices of a test and limits on them. All definitions live here, as streaming objects.
+
+Samples are gathered into blocks of a fixed size, counted from sample 0, and worked off with numpy: the result
+does not depend on how the samples arrived, and the memory does not grow with the test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.components import Array, Command, Measurement, Target
+from rths_nodes.params import number, params
+
+BLOCK = 32
+"""Samples per block: a breach is found at most this many samples after it happened (31 ms at 1024 Hz)."""
+
+
+@params
+class MonitorParams:
+    """Limits on the indices of the whole rig; each is off when left out."""
+
+    longest_delay: float = number("largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0)
+    energy_error_percent: float | None = number(
+        "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
+    )
+    tracking_indicator_rate: float | None = number(
+        "largest magnitude of the slope of the tracking indicator over a block; not limited if left out",
+        "m^2/s",
+        None,
+        more_than=0.0,
+    )
+
+
+class ControlError:
+    """Maximum, maximum relative to the largest target, and RMS norm (Chen & Ricles 2010, Eq. 15) of c - m."""
+
+    def __init__(self, n_axes: int) -> None:
+        self.maximum = np.zeros(n_axes)
+        self._largest = np.zeros(n_axes)
+        self._squares = np.zeros(n_axes)
+        self._target_squares = np.zeros(n_axes)
+
+    def update(self, target: Array, measured: Array) -> None:
+        """A block: both ``(n, n_axes)`` m."""
+        error = target - measured
+        np.maximum(self.maximum, np.abs(error).max(axis=0), out=self.maximum)
+        np.maximum(self._largest, np.abs(target).max(axis=0), out=self._largest)
+        self._squares += np.square(error).sum(axis=0)
+        self._target_squares += np.square(target).sum(axis=0)
+
+    @property
+    def percent(self) -> Array:
+        """100 max|c - m| / max|c|; nan where the target never moved."""
+        return _ratio(100.0 * self.maximum, self._largest)
+
+    @property
+    def norm_percent(self) -> Array:
+        """100 sqrt(sum (c - m)^2 / sum c^2), Eq. (15)."""
+        return 100.0 * np.sqrt(_ratio(self._squares, self._target_squares))
+
+
+class TrackingIndicator:
+    """TI = (A - TA) / 2 of the synchronisation plot (Mercan 2007; Chen & Ricles 2010, Eqs. 8-9b), m^2.
+
+    Positive slope: the actuator lags. For a sine of amplitude X and lag phi it grows by pi X^2 sin(phi) a period.
+    """
+
+    def __init__(self, n_axes: int) -> None:
+        self.value = np.zeros(n_axes)
+        self.history = np.zeros((0, n_axes))
+        self._target = np.zeros(n_axes)
+        self._measured = np.zeros(n_axes)
+
+    def update(self, target: Array, measured: Array) -> None:
+        """A block: both ``(n, n_axes)`` m; ``history`` then holds TI after each of its samples."""
+        c = np.vstack((self._target, target))
+        m = np.vstack((self._measured, measured))
+        area = 0.5 * (c[1:] + c[:-1]) * np.diff(m, axis=0)
+        complement = 0.5 * (m[1:] + m[:-1]) * np.diff(c, axis=0)
+        self.history = self.value + 0.5 * np.cumsum(area - complement, axis=0)
+        self.value = self.history[-1].copy()
+        self._target, self._measured = target[-1].copy(), measured[-1].copy()
+
+
+class Delay:
+    """Delay by cross-correlation: the lag, with a parabola through the peak, that maximises the correlation.
+
+    Positive: the measured displacement comes late. Lags up to ``longest`` samples of either sign. Pearson's
+    coefficient at each lag over the same samples of the measurement, so that neither drift nor the ends of
+    the record pull the peak.
+    """
+
+    def __init__(self, n_axes: int, longest: int) -> None:
+        self._longest = longest
+        self._targets = np.zeros((0, n_axes))
+        self._measured = np.zeros((0, n_axes))
+        lags = 2 * longest + 1
+        self._count = 0
+        self._sum_m = np.zeros(n_axes)
+        self._sum_mm = np.zeros(n_axes)
+        self._sum_c = np.zeros((n_axes, lags))
+        self._sum_cc = np.zeros((n_axes, lags))
+        self._sum_mc = np.zeros((n_axes, lags))
+
+    def update(self, target: Array, measured: Array) -> None:
+        """A block: both ``(n, n_axes)`` m."""
+        self._targets = np.vstack((self._targets, target))
+        self._measured = np.vstack((self._measured, measured))
+        ready = len(self._targets) - 2 * self._longest
+        if ready <= 0:
+            return
+        # measurement j + longest stands in the middle of targets j .. j + 2 longest
+        middle = self._measured[self._longest : self._longest + ready]
+        ones = np.ones(ready)
+        for axis in range(middle.shape[1]):
+            c, m = self._targets[:, axis], middle[:, axis]
+            self._sum_mc[axis] += np.correlate(c, m, "valid")
+            self._sum_c[axis] += np.correlate(c, ones, "valid")
+            self._sum_cc[axis] += np.correlate(c * c, ones, "valid")
+        self._sum_m += middle.sum(axis=0)
+        self._sum_mm += np.square(middle).sum(axis=0)
+        self._count += ready
+        self._targets, self._measured = self._targets[ready:], self._measured[ready:]
+
+    def samples(self) -> Array:
+        """The delay ``(n_axes,)`` in samples; nan where nothing moved or the test was too short."""
+        return np.array([self._peak(axis) for axis in range(len(self._sum_m))])
+
+    def _peak(self, axis: int) -> float:
+        count = self._count
+        if count < 2:
+            return math.nan
+        sum_c, sum_m = self._sum_c[axis], self._sum_m[axis]
+        covariance = self._sum_mc[axis] - sum_c * sum_m / count
+        variance = (self._sum_cc[axis] - sum_c**2 / count) * (self._sum_mm[axis] - sum_m**2 / count)
+        if not np.all(variance > 0.0):
+            return math.nan
+        correlation = covariance / np.sqrt(variance)
+        best = int(np.argmax(correlation))
+        offset = 0.0
+        if 0 < best < len(correlation) - 1:
+            left, top, right = correlation[best - 1 : best + 2]
+            curvature = left - 2.0 * top + right
+            offset = 0.5 * (left - right) / curvature if curvature < 0.0 else 0.0
+        return self._longest - (best + offset)
+
+
+class EnergyMonitor:
+    """Hybrid simulation energy monitor (Mosqueda et al. 2007; Chen & Ricles 2010, Fig. 11).
+
+    HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids; positive: the actuator lags
+    and feeds energy into the structure. The running form adds the strain energy at first yield to the
+    denominator, because the input energy is near zero when a test begins.
+    """
+
+    def __init__(self, n_axes: int, elastic_energy: float) -> None:
+        self._elastic = elastic_energy
+        self.error = 0.0
+        self.input = 0.0
+        self._force = np.zeros(n_axes)
+        self._difference = np.zeros(n_axes)
+        self._previous: Target | None = None
+        self._external: Array | None = None
+        self._move: Array | None = None
+
+    def target(self, target: Target) -> None:
+        """Target i brings the external force of step i - 1."""
+        if self._previous is not None:
+            external = target.external_force
+            if self._external is not None and self._move is not None:
+                self.input += 0.5 * float((self._external + external) @ self._move)
+            self._external = external.copy()
+            self._move = target.displacement - self._previous.displacement
+        self._previous = target
+
+    def update(self, target: Array, measured: Array, force: Array) -> Array:
+        """A block, each ``(n, n_axes)`` m and N; the energy error (J) after each of its samples."""
+        difference = np.vstack((self._difference, measured - target))
+        force = np.vstack((self._force, force))
+        work = (0.5 * (force[1:] + force[:-1]) * np.diff(difference, axis=0)).sum(axis=1)
+        history = self.error + np.cumsum(work)
+        self.error = float(history[-1])
+        self._difference, self._force = difference[-1].copy(), force[-1].copy()
+        return history
+
+    @property
+    def percent(self) -> float:
+        """HSEM at the end of the test; nan without input energy."""
+        return 100.0 * self.error / self.input if self.input else math.nan
+
+    def running_percent(self, error: Any) -> Any:
+        """The running form for an energy error in J."""
+        scale = abs(self.input) + self._elastic
+        return 100.0 * error / scale if scale else math.nan * error
+
+
+class Monitor:
+    """All indices of a test, and the limits on them.
+
+    Feed it every Target, Command and Measurement in order of their numbers (Measurement 0 first); ``metrics``
+    at the end. ``breach`` is the first sample and reason found by a limit.
+    """
+
+    def __init__(
+        self, params: MonitorParams, axes: Sequence[str], n_dof: int, dt: float, elastic_energy: float
+    ) -> None:
+        self._p = params
+        self._names = tuple(axes)
+        self._dt = dt
+        n_axes = len(self._names)
+        self.error = ControlError(n_axes)
+        self.indicator = TrackingIndicator(n_axes)
+        self.delay = Delay(n_axes, max(1, math.ceil(params.longest_delay / dt)))
+        self.energy = EnergyMonitor(n_axes, elastic_energy)
+        self.breach: tuple[int, str] | None = None
+        self.sample = -1
+        self._target, self._measured, self._force = (np.zeros((BLOCK, n_axes)) for _ in range(3))
+        self._fill = 0
+        self._highest = np.full(n_dof, -math.inf)
+        self._lowest = np.full(n_dof, math.inf)
+        self._last = np.zeros(n_dof)
+
+    def target(self, target: Target) -> None:
+        """The next Target."""
+        self.energy.target(target)
+        self._last = target.displacement
+        np.maximum(self._highest, self._last, out=self._highest)
+        np.minimum(self._lowest, self._last, out=self._lowest)
+
+    def step(self, command: Command | None, measured: Measurement) -> None:
+        """Measurement k with Command k; without a command (sample 0, safe stop) the applied one is the target."""
+        fill = self._fill
+        self._target[fill] = measured.command if command is None else command.target
+        self._measured[fill] = measured.displacement
+        self._force[fill] = measured.force
+        self.sample = measured.sample
+        self._fill = fill + 1
+        if self._fill == BLOCK:
+            self.work_off()
+
+    def skip(self, sample: int) -> None:
+        """A sample of the safe stop: it does not count in the indices of the test."""
+        self.work_off()
+        self.sample = sample
+
+    def work_off(self) -> None:
+        """Work off what has been gathered: at the end of a test, or of a block."""
+        n = self._fill
+        if not n:
+            return
+        self._fill = 0
+        target, measured, force = self._target[:n], self._measured[:n], self._force[:n]
+        before = self.indicator.value
+        self.error.update(target, measured)
+        self.indicator.update(target, measured)
+        self.delay.update(target, measured)
+        energy = self.energy.update(target, measured, force)
+        if self.breach is None:
+            self._check(self.sample - n + 1, before, energy)
+
+    def _check(self, first: int, before: Array, energy: Array) -> None:
+        limit = self._p.energy_error_percent
+        if limit is not None:
+            running = self.energy.running_percent(energy)
+            over = np.flatnonzero(~(np.abs(running) <= limit) & ~np.isnan(running))
+            if len(over):
+                value = running[over[0]]
+                self._breach(first + int(over[0]), "energy_error_percent", value, limit, "%")
+        limit = self._p.tracking_indicator_rate
+        if limit is not None:
+            rate = (self.indicator.value - before) / (len(energy) * self._dt)
+            worst = int(np.argmax(np.abs(rate)))
+            if not abs(rate[worst]) <= limit:
+                self._breach(self.sample, "tracking_indicator_rate", float(rate[worst]), limit, "m^2/s")
+        if not np.all(np.isfinite(self.indicator.value)):
+            self._breach(self.sample, "tracking_indicator", math.nan, math.inf, "m^2")
+
+    def _breach(self, sample: int, name: str, value: float, limit: float, unit: str) -> None:
+        if self.breach is None:
+            self.breach = (sample, f"monitor.{name}: {value:.6g} {unit}: must be within +- {limit:g} {unit}")
+
+    def status(self) -> dict[str, Any]:
+        """Running indices, as in SyncStatus.msg."""
+        last = (self._fill - 1) % BLOCK
+        return {
+            "sample": max(self.sample, 0),
+            "control_error": (self._target[last] - self._measured[last]).tolist(),
+            "max_control_error": self.error.maximum.tolist(),
+            "tracking_indicator": self.indicator.value.tolist(),
+            "energy_error_percent": self.energy.running_percent(self.energy.error),
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        """The indices by name, nested; nan where one is not defined."""
+        self.work_off()
+        delays = self.delay.samples() * self._dt
+        columns = {
+            "max_error_m": self.error.maximum,
+            "max_error_percent": self.error.percent,
+            "error_norm_percent": self.error.norm_percent,
+            "delay_s": delays,
+            "tracking_indicator_m2": self.indicator.value,
+        }
+        axes = {
+            name: {column: float(values[axis]) for column, values in columns.items()}
+            for axis, name in enumerate(self._names)
+        }
+        largest = int(np.argmax(np.maximum(np.abs(self._highest), np.abs(self._lowest))))
+        return {
+            "axes": axes,
+            "hsem_percent": self.energy.percent,
+            "max_displacement_m": float(self._highest[largest]),
+            "min_displacement_m": float(self._lowest[largest]),
+            "end_displacement_m": float(self._last[largest]),
+        }
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return a / b

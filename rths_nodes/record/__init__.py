@@ -1,0 +1,1 @@
+"""Recordings: writing, reading, recovering, replaying, analysing; no ROS here."""

@@ -1,0 +1,301 @@
+"""Scenarios: one YAML file with one section per noun -> checked parameters, and the overrides of ``--set``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from rths_nodes import registry
+from rths_nodes.components import Array
+from rths_nodes.monitors import MonitorParams
+from rths_nodes.params import (
+    ConfigError,
+    as_data,
+    build,
+    component,
+    integer,
+    join,
+    number,
+    params,
+    section,
+    sections,
+    show,
+    text,
+    unknown,
+)
+from rths_nodes.resources import resource
+from rths_nodes.safety import Limits
+from rths_nodes.sensors import Sensors
+
+SHARED = ("version", "name", "servo_rate", "substeps", "duration", "seed")
+"""Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
+
+
+@params
+class Axis:
+    """One actuator axis of the rig."""
+
+    actuator: Any = component("actuator", "simulated actuator")
+    specimen: Any = component("specimen", "experimental substructure on this axis")
+    sensors: Sensors = section(Sensors, "noise, resolution and range of the measurement")
+    limits: Limits = section(Limits, "limits of this axis")
+
+
+@params
+class Recording:
+    """What the recorder does."""
+
+    flush_period: float = number("time after which the journal is handed to the system", "s", 0.1, more_than=0.0, at_most=0.2)
+
+
+@params
+class Scenario:
+    """A whole test."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    name: str = text("name of the scenario")
+    description: str = text("what it shows", "")
+    servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
+    substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
+    duration: float = number("of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
+    seed: int = integer("of all random numbers", default=1, at_least=0)
+    ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
+    structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
+    integrator: Any = component("integrator", "solves the equation of motion")
+    ramp: Any = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
+    setup: Any = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
+    compensator: Any = component("compensator", "makes up for the actuators' delay")
+    port: Any = component("port", "the rig's port", {"type": "simulator"})
+    axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
+    monitor: MonitorParams = section(MonitorParams, "limits on the indices")
+    recording: Recording = section(Recording, "of the recorder")
+
+    @property
+    def dt(self) -> float:
+        """Servo period, s."""
+        return 1.0 / self.servo_rate
+
+    @property
+    def step(self) -> float:
+        """Integration step, s."""
+        return self.substeps / self.servo_rate
+
+    @property
+    def steps(self) -> int:
+        """Whole integration steps I of the test."""
+        return max(1, math.ceil(self.duration / self.step - 1e-9))
+
+    @property
+    def samples(self) -> int:
+        """Servo samples K = I n of the test."""
+        return self.steps * self.substeps
+
+    @property
+    def limits(self) -> dict[str, Limits]:
+        """Limits by axis."""
+        return {name: axis.limits for name, axis in self.axes.items()}
+
+    def data(self) -> dict[str, Any]:
+        """Plain data, complete with defaults: what is recorded and handed to the nodes."""
+        complete: dict[str, Any] = as_data(self)
+        return complete
+
+    def shared_hash(self, run_id: str = "") -> str:
+        """Hash of what two or more nodes must agree on, and of the run."""
+        data = self.data()
+        shared: dict[str, Any] = {key: data[key] for key in SHARED}
+        shared |= {"port": data["port"], "run": run_id}
+        shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
+        return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
+
+    def build_structure(self) -> Any:
+        """The numerical substructure; None for a test without one."""
+        if self.structure is None:
+            return None
+        return registry.class_of("structure", self.structure)(self.structure)
+
+    def dof_names(self) -> tuple[str, ...]:
+        """Names of the degrees of freedom; those of the axes where there is no structure."""
+        if self.structure is None:
+            return tuple(self.axes)
+        names: tuple[str, ...] = registry.class_of("structure", self.structure).names
+        return names
+
+    def external_force(self, structure: Any) -> Array:
+        """-M 1 a_g at every step, shape ``(steps + 1, n_dof)``, N; zero without a structure."""
+        if structure is None:
+            return np.zeros((self.steps + 1, len(self.axes)))
+        motion = registry.class_of("ground_motion", self.ground_motion)(self.ground_motion, self.seed)
+        times = self.step * np.arange(self.steps + 1)
+        return -motion.sample(times)[:, None] * (structure.mass @ structure.influence)
+
+    def build_port(self) -> Any:
+        """The port to the rig."""
+        return registry.class_of("port", self.port)(self.port, self.axes, self.dt, self.seed)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 as PyYAML has it, but 7.6e6 is a number and a key that stands twice is refused."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"),
+    list("-+0123456789."),
+)
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        if not isinstance(key, str):
+            raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} must be text")
+        if key in seen:
+            raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands twice")
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def parse(source: str, origin: str) -> Any:
+    """YAML text -> plain data. Raises ConfigError with ``origin`` and the line."""
+    try:
+        return yaml.load(source, _Loader)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}:" if mark else ""
+        raise ConfigError(f"{origin}:{line} not YAML: {getattr(error, 'problem', error)}") from None
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with the package, by name."""
+    return {path.stem: path for path in sorted(resource("config", "scenarios").glob("*.yaml"))}
+
+
+def locate(scenario: str | os.PathLike[str]) -> Path:
+    """The file of a scenario given by path or by the name of a shipped one."""
+    path = Path(scenario)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        if not path.is_file():
+            raise ConfigError(f"scenario {str(path)!r}: no such file")
+        return path
+    known = shipped()
+    if str(scenario) not in known:
+        raise unknown("scenario", "scenario", str(scenario), known)
+    return known[str(scenario)]
+
+
+def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Scenario:
+    """Read, check and build a scenario; ``overrides`` are ``section.key=value`` texts.
+
+    Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    """
+    path = locate(scenario)
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
+    data = parse(source, str(path))
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path}: must be a mapping of sections, and not empty")
+    _resolve_files(data, path.parent)
+    built = _build(data, str(path))
+    return override(built, overrides) if overrides else built
+
+
+def _build(data: Mapping[str, Any], origin: str = "") -> Scenario:
+    try:
+        return build(Scenario, data)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}" if origin else str(error)) from None
+
+
+def _resolve_files(data: Any, folder: Path) -> None:
+    motion = data.get("ground_motion")
+    if isinstance(motion, dict) and isinstance(motion.get("file"), str):
+        motion["file"] = str((folder / motion["file"]).absolute())
+
+
+def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
+    """The scenario with ``section.key=value`` applied; order matters only for a key given twice.
+
+    ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
+    drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
+    """
+    data = scenario.data()
+    pairs = [_split(text) for text in overrides]
+    pairs.sort(key=_precedence)
+    for keys, value in pairs:
+        _apply(data, keys, value)
+    return _build(data)
+
+
+FILE = ["ground_motion", "file"]
+
+
+def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:
+    """Types come first, outer sections before inner ones; then the file; then what fills them in."""
+    keys, _ = pair
+    if keys[-1] == "type":
+        return 0, len(keys)
+    return (1, 0) if keys == FILE else (2, 0)
+
+
+def _split(assignment: str) -> tuple[list[str], Any]:
+    key, sign, value = assignment.partition("=")
+    keys = key.strip().split(".")
+    if not sign or not all(keys):
+        raise ConfigError(f"--set {assignment}: must be section.key=value")
+    return keys, value if keys == FILE else parse(value, f"--set {key.strip()}")
+
+
+def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
+    place: Any = data
+    for depth, key in enumerate(keys[:-1]):
+        path = ".".join(keys[: depth + 1])
+        if key not in place:
+            raise unknown(path, "section", key, [name for name in place if name != "type"])
+        if place[key] is None:
+            place[key] = {}
+        place = place[key]
+        if not isinstance(place, dict):
+            raise ConfigError(f"{path} = {show(place)}: is a value, not a section; cannot set {'.'.join(keys)}")
+    last = keys[-1]
+    if last == "type":
+        if place.get("type") != value:
+            place.clear()
+        place["type"] = value
+    elif keys == FILE:
+        place.clear()
+        place |= {"type": "record", "file": str(Path(value).absolute())}
+    else:
+        place[last] = value
+
+
+def dump(data: Any) -> str:
+    """Plain data as YAML; floats by repr, so that reading gives the same bits."""
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+
+
+def flatten(data: Any, path: str = "") -> dict[str, Any]:
+    """Nested sections -> ``{"axes.story_1.actuator.alpha": 29.0}``; lists stay values."""
+    if not isinstance(data, Mapping):
+        return {path: data}
+    flat: dict[str, Any] = {}
+    for key, entry in data.items():
+        flat |= flatten(entry, join(path, key))
+    return flat

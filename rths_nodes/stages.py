@@ -1,0 +1,292 @@
+"""The four stages of the loop: what a node hosts, without ROS.
+
+    SubstructureStage   ground motion, structure, integrator            Measurement i n -> Target i + 1
+    CommandStage        ramp, setup, compensator                        Target, Measurement k -> Command k + 1
+    RigStage            port, limits, state of the test, safe stop      Command k -> Measurement k
+    MonitorStage        indices, limits on them                         all of them -> breach, metrics
+
+All hosts run the same stages in the same order, so their results are equal to the bit (``loop.py`` is the
+reference).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes import registry
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
+from rths_nodes.monitors import Monitor
+from rths_nodes.params import ConfigError
+from rths_nodes.safety import ENDED, LimitCheck, SafeStop, State, TestMachine
+from rths_nodes.scenario import Scenario
+
+
+class SubstructureStage:
+    """The numerical substructure: turns the forces of the axes into Targets."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        structure = scenario.build_structure()
+        self.external_force = scenario.external_force(structure)
+        self.n_dof = self.external_force.shape[1]
+        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, self.n_dof, len(scenario.axes))
+        self.integrator = registry.class_of("integrator", scenario.integrator)(
+            scenario.integrator, structure, self.external_force, scenario.step
+        )
+        self.substeps = scenario.substeps
+        self._steps = scenario.steps
+        self._index = 0
+        self._nothing = np.zeros(self.n_dof)
+
+    def first(self) -> Target:
+        """Target 0, the start state."""
+        return self._target(self._nothing)
+
+    def next(self, measured: Measurement) -> Target | None:
+        """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise."""
+        if measured.flags & FLAG_TRIPPED or self._index == self._steps:
+            return None
+        if measured.sample != self._index * self.substeps:
+            return None
+        external = self.external_force[self._index]
+        self.integrator.step(self.setup.forces(measured.force))
+        self._index += 1
+        return self._target(external)
+
+    def _target(self, external: Array) -> Target:
+        solver = self.integrator
+        return Target(
+            self._index,
+            solver.displacement,
+            solver.velocity,
+            solver.acceleration,
+            solver.exact_acceleration,
+            external,
+            solver.restoring_force,
+        )
+
+
+class CommandStage:
+    """From Targets at the integration step to compensated Commands at the servo rate."""
+
+    def __init__(self, scenario: Scenario, n_dof: int | None = None) -> None:
+        names = tuple(scenario.axes)
+        n_axes = len(names)
+        n_dof = len(scenario.dof_names()) if n_dof is None else n_dof
+        self.substeps = scenario.substeps
+        self.samples = scenario.samples
+        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
+        self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, scenario.substeps, n_dof)
+        self.compensator = registry.class_of("compensator", scenario.compensator)(
+            scenario.compensator, scenario.dt, n_axes
+        )
+        self.state_names = tuple(_named(state, names) for state in self.compensator.state_names)
+        self._targets: deque[Target] = deque()
+        self._next_step = 0
+        self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+
+    def target(self, target: Target) -> None:
+        """Receive the next Target. Raises ValueError when its number is not the next."""
+        if target.step != self._next_step:
+            raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
+        self._next_step += 1
+        if target.step == 0:
+            self.ramp.start(target)
+        else:
+            self._targets.append(target)
+
+    def ready(self, sample: int) -> bool:
+        """True when the Target that Command ``sample`` needs is here."""
+        return self._next_step > -(-sample // self.substeps)
+
+    def next(self, measured: Measurement) -> Command | None:
+        """Command k + 1 from Measurement k; None after the last sample or when the rig has tripped.
+
+        The compensator sees the last Measurement, too, so that its state is that of the whole test.
+        """
+        if measured.flags & FLAG_TRIPPED:
+            return None
+        sample = measured.sample + 1
+        if sample <= self.samples:
+            substep = (sample - 1) % self.substeps + 1
+            if substep == 1:
+                self.ramp.follow(self._targets.popleft())
+            self._motion = self.setup.axes(self.ramp.step(substep))
+        self._motion.flagged = bool(measured.flags & FLAG_BRIDGED)
+        command = self.compensator.step(self._motion, measured.displacement)
+        if sample > self.samples:
+            return None
+        return Command(sample, self._motion.displacement, command)
+
+    def state(self) -> Sequence[float]:
+        """Inner numbers of the compensator, named by ``state_names``."""
+        values: Sequence[float] = self.compensator.state()
+        return values
+
+
+def _named(state: str, axes: Sequence[str]) -> str:
+    """``alpha[0]`` -> ``axes.story_1.alpha``; other names stay."""
+    name, bracket, index = state.partition("[")
+    return f"axes.{axes[int(index[:-1])]}.{name}" if bracket else name
+
+
+class RigStage:
+    """The rig behind its port, with limits, the state of the test and the safe stop."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.port = scenario.build_port()
+        self.machine = TestMachine()
+        self.samples = scenario.samples
+        self._limits = scenario.limits
+        self._dt = scenario.dt
+        self._check = LimitCheck(scenario.limits, scenario.dt)
+        self._stop: SafeStop | None = None
+        self._end = State.TRIPPED
+        self._trip_at: tuple[int, str] | None = None
+        self._sent = self._sent_before = np.zeros(len(scenario.axes))
+        self.sample = 0
+
+    @property
+    def ended(self) -> bool:
+        """True when the test is over, one way or another."""
+        return self.machine.state in ENDED
+
+    @property
+    def stopping(self) -> bool:
+        """True while the safe policy, not the compensator, drives the rig."""
+        return self._stop is not None
+
+    def connect(self) -> None:
+        """Open the port and walk a simulator, which stands at zero, up to its start position."""
+        if not self.port.simulated:
+            raise ConfigError("port: is not a simulator: only an operator may arm it, which this version cannot do")
+        self.port.open()
+        for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
+            self.machine.to(state)
+
+    def first(self) -> Measurement:
+        """Start the test: Measurement 0."""
+        self.machine.to(State.RUNNING)
+        measured: Measurement = self.port.read()
+        self._sent = self._sent_before = measured.command
+        return measured
+
+    def trip(self, reason: str, sample: int = 0) -> None:
+        """Go to the safe policy, at ``sample`` or as soon as it is past; the first reason counts."""
+        if self._trip_at is None:
+            self._trip_at = (sample, reason)
+
+    def hold(self, reason: str) -> None:
+        """Stop at the operator's wish: the same safe stop, another end."""
+        if self._trip_at is None:
+            self._end = State.HELD
+            self.trip(reason)
+
+    def tick(self, command: Command | None) -> Measurement:
+        """One sample: the command if it may be sent, otherwise the safe policy; then measure."""
+        sample = self.port.wait_tick()
+        if self._stop is None:
+            reason = self._reason(command, sample)
+            if reason:
+                self._begin_stop(reason)
+        if self._stop is not None or command is None:
+            assert self._stop is not None
+            applied = np.array(self._stop.step())
+        else:
+            applied = command.command.copy()
+        self.port.write(applied)
+        self._sent_before, self._sent = self._sent, applied
+        measured: Measurement = self.port.read()
+        self.sample = sample
+        if self._stop is None and command is not None:
+            reason = self._check.measurement(measured, command.target)
+            if reason:
+                self._begin_stop(reason)
+        if self._stop is not None:
+            measured.flags |= FLAG_TRIPPED
+            if self._stop.at_rest:
+                self.machine.to(self._end)
+        elif sample == self.samples:
+            self.machine.to(State.FINISHED)
+        return measured
+
+    def _reason(self, command: Command | None, sample: int) -> str:
+        if self._trip_at and sample >= self._trip_at[0]:
+            return self._trip_at[1]
+        if command is None:
+            return "no command came"
+        return self._check.command(command, self._sent)
+
+    def _begin_stop(self, reason: str) -> None:
+        self.machine.to(State.STOPPING, f"sample {self.sample + 1}: {reason}")
+        velocity = (self._sent - self._sent_before) / self._dt
+        self._stop = SafeStop(self._limits, self._dt, self._sent, velocity)
+
+
+class MonitorStage:
+    """Pairs Targets, Commands and Measurements by their numbers and feeds the monitor in order."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        structure = scenario.build_structure()
+        self.substeps = scenario.substeps
+        self.monitor = Monitor(
+            scenario.monitor,
+            tuple(scenario.axes),
+            len(scenario.dof_names()),
+            scenario.dt,
+            0.0 if structure is None else structure.elastic_energy,
+        )
+        self._steps = scenario.steps
+        self._targets: deque[Target] = deque()
+        self._commands: deque[Command] = deque()
+        self._measured: deque[Measurement] = deque()
+        self._last_step = -1
+        self._last_driven = 0
+
+    @property
+    def sample(self) -> int:
+        """The last sample worked in; -1 before Measurement 0."""
+        return self.monitor.sample
+
+    def target(self, target: Target) -> None:
+        """Receive the next Target."""
+        self._last_step = target.step
+        self._targets.append(target)
+
+    def command(self, command: Command) -> None:
+        """Receive the next Command."""
+        self._commands.append(command)
+
+    def measurement(self, measured: Measurement) -> None:
+        """Receive the next Measurement."""
+        self._measured.append(measured)
+
+    def work(self) -> None:
+        """Feed the monitor with every sample that is complete."""
+        while self._measured and self._complete(self._measured[0]):
+            measured = self._measured.popleft()
+            sample = measured.sample
+            while self._targets and (self._targets[0].step - 1) * self.substeps < sample:
+                self.monitor.target(self._targets.popleft())
+            if measured.flags & FLAG_TRIPPED:
+                self.monitor.skip(sample)
+                continue
+            self._last_driven = sample
+            self.monitor.step(self._commands.popleft() if sample else None, measured)
+
+    def _complete(self, measured: Measurement) -> bool:
+        """True when the Command and the Target that belong to ``measured`` are here.
+
+        A sample of the safe stop has no command; the last Target before it is that of the last driven sample.
+        """
+        if measured.flags & FLAG_TRIPPED:
+            return self._last_step >= min(self._last_driven // self.substeps + 1, self._steps)
+        commanded = measured.sample == 0 or bool(self._commands)
+        return commanded and self._last_step >= -(-measured.sample // self.substeps)
+
+    def metrics(self) -> dict[str, Any]:
+        """The indices of everything fed so far."""
+        return self.monitor.metrics()

@@ -1,0 +1,156 @@
+"""``pip install .``: the package's CMakeLists.txt, driven by setuptools.
+
+The messages are generated and compiled with the ROS 2 wheels of the build environment. What CMake installs
+is staged; the message module goes into the Python package, everything else (type-support libraries, share,
+the programs of ``ros2 run``) below the prefix of the environment. The metadata stand in pyproject.toml.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+from setuptools import Command, Distribution, setup
+from setuptools.command.build import build
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
+
+SOURCE = Path(__file__).resolve().parent
+BUILD = SOURCE / "build" / "pip"  # beside colcon's build/rths_nodes
+GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # of the wheels' bootstrapper: LD_LIBRARY_PATH is set
+
+
+def ros_prefix() -> Path | None:
+    """The environment that holds the ROS 2 wheels; None where ROS 2 is sourced instead."""
+    for entry in filter(None, sys.path):
+        for folder in Path(entry).parents:
+            if (folder / "share" / "ament_index").is_dir():
+                return folder
+    return None
+
+
+def build_environment(prefix: Path | None) -> dict[str, str]:
+    """The environment variables with which CMake and the message generators find ROS 2."""
+    env = {"HOME": str(BUILD), **os.environ}
+    if prefix is None:
+        if "AMENT_PREFIX_PATH" not in env:
+            sys.exit("rths_nodes: ROS 2 not found: neither its wheels nor AMENT_PREFIX_PATH (a sourced ROS 2)")
+        return env
+    libraries = [prefix / "lib", *prefix.glob("lib/python*/site-packages/ros_*.libs")]
+    env |= {
+        "AMENT_PREFIX_PATH": str(prefix),
+        "CMAKE_PREFIX_PATH": str(prefix),
+        "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
+        "PATH": os.pathsep.join([str(prefix / "bin"), env.get("PATH", os.defpath)]),
+        GUARD: "1",
+    }
+    return env
+
+
+def fingerprint(prefix: Path | None) -> str:
+    """What a configured build folder depends on, besides the files that CMake watches itself."""
+    packages = sorted(f"{d.name}=={d.version}" for d in distributions())
+    parts = [str(SOURCE), str(prefix), sys.executable, sys.version, (SOURCE / "setup.py").read_text(), *packages]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+class BinaryDistribution(Distribution):
+    """The wheel holds compiled code, though setuptools compiles none of it."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+class BuildPy(build_py):
+    """Starts from an empty folder: a module deleted from the source must not live on in the wheel."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
+class BuildInterfaces(Command):
+    """Runs CMake and hands its stage on: the message module to build_lib, the rest as data files."""
+
+    description = "build the messages with CMake"
+    user_options: list[tuple[str, str | None, str]] = []
+
+    def initialize_options(self) -> None:
+        self.build_lib: str | None = None
+        self.build_temp: str | None = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build", ("build_lib", "build_lib"), ("build_temp", "build_temp"))
+
+    def run(self) -> None:
+        stage = Path(self.build_temp, "stage").resolve()
+        self.cmake(Path(self.build_temp, "cmake").resolve(), stage)
+        (module,) = {path.parent.parent for path in stage.rglob("rths_nodes/msg/__init__.py")}
+        target = Path(self.build_lib, "rths_nodes")
+        shutil.copytree(module / "msg", target / "msg", dirs_exist_ok=True)
+        for library in module.glob("*.so"):
+            shutil.copy2(library, target)
+        data: dict[str, list[str]] = {}
+        for path in sorted(stage.rglob("*")):
+            folder = path.parent.relative_to(stage)
+            # site-packages is setuptools' business; parent_prefix_path names the build environment
+            if path.is_file() and module.parent not in path.parents and folder.name != "parent_prefix_path":
+                data.setdefault(str(folder), []).append(os.path.relpath(path, SOURCE))
+        self.distribution.data_files = list(data.items())
+
+    def cmake(self, folder: Path, stage: Path) -> None:
+        """Configure (afresh when the environment has changed), build, and install into an empty stage."""
+        prefix = ros_prefix()
+        env = build_environment(prefix)
+        stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix)
+        if not stamp.is_file() or stamp.read_text() != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            options = {
+                "CMAKE_BUILD_TYPE": "Release",
+                "CMAKE_INSTALL_PREFIX": str(stage),
+                "BUILD_TESTING": "OFF",
+                "Python3_EXECUTABLE": sys.executable,
+            }
+            definitions = [f"-D{name}={value}" for name, value in options.items()]
+            generator = ["-G", "Ninja"] if shutil.which("ninja", path=env.get("PATH")) else []
+            cmake("-S", str(SOURCE), "-B", str(folder), *generator, *definitions, env=env)
+            stamp.write_text(wanted)
+        shutil.rmtree(stage, ignore_errors=True)
+        cmake("--build", str(folder), "--parallel", str(os.cpu_count() or 1), env=env)
+        cmake("--install", str(folder), env=env)
+
+
+def cmake(*arguments: str, env: dict[str, str]) -> None:
+    """Run CMake; a failure ends the installation with CMake's own messages above it."""
+    program = shutil.which("cmake", path=env.get("PATH"))
+    if program is None:
+        sys.exit("rths_nodes: cmake not found")
+    subprocess.run([program, *arguments], env=env, check=True)
+
+
+class Build(build):
+    sub_commands = [*build.sub_commands, ("build_interfaces", None)]  # noqa: RUF012
+
+
+class NoEditable(editable_wheel):
+    def run(self) -> None:
+        sys.exit("rths_nodes: 'pip install -e' is not supported; use 'colcon build --symlink-install'")
+
+
+BUILD.mkdir(parents=True, exist_ok=True)
+setup(
+    distclass=BinaryDistribution,
+    cmdclass={
+        "build": Build,
+        "build_py": BuildPy,
+        "build_interfaces": BuildInterfaces,
+        "editable_wheel": NoEditable,
+    },
+    options={
+        "build": {"build_base": str(BUILD.relative_to(SOURCE))},
+        "egg_info": {"egg_base": str(BUILD.relative_to(SOURCE))},
+    },
+)
