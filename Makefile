@@ -102,6 +102,7 @@ package() {
   if [ -n '$(SOURCED)' ]; then
     say "building the package with colcon into install/"
     command -v colcon >/dev/null || fail "no colcon found: sudo apt install python3-colcon-common-extensions"
+    rm -rf install/rths_nodes  # colcon leaves modules that were deleted from the source
     colcon build --packages-select rths_nodes
   else
     need_compiler .venv/bin/python
@@ -113,6 +114,7 @@ package() {
 
 # set_up GROUP...: afterwards $$python and $$rths work.
 set_up() {
+  mkdir -p "$$HOME"
   if [ -n '$(SOURCED)' ]; then
     package
     set +u; . install/local_setup.bash; set -u
@@ -160,6 +162,7 @@ lint:
 
 colcon:
 	$(LIBRARY)
+	mkdir -p "$$HOME"
 	options=()
 	if [ -z '$(SOURCED)' ]; then
 	  venv .venv-colcon build run test colcon
@@ -168,6 +171,7 @@ colcon:
 	  export PATH="$$prefix/bin:$$PATH" AMENT_PREFIX_PATH="$$prefix" CMAKE_PREFIX_PATH="$$prefix"
 	  options=(--cmake-args "-DPython3_EXECUTABLE=$$prefix/bin/python")
 	fi
+	rm -rf install/rths_nodes
 	colcon build --packages-select rths_nodes --event-handlers console_cohesion+ "$${options[@]}"
 	colcon test --packages-select rths_nodes --event-handlers console_direct+ --return-code-on-test-failure \
 	  || { colcon test-result --verbose; fail "tests failed"; }

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import ClassVar
 
 from setuptools import Command, Distribution, setup
 from setuptools.command.build import build
@@ -37,7 +38,7 @@ def build_environment(prefix: Path | None) -> dict[str, str]:
     env = {"HOME": str(BUILD), **os.environ}
     if prefix is None:
         if "AMENT_PREFIX_PATH" not in env:
-            sys.exit("rths_nodes: ROS 2 not found: neither its wheels nor AMENT_PREFIX_PATH (a sourced ROS 2)")
+            sys.exit("rths_nodes: ROS 2 not found: neither its wheels nor a sourced one (AMENT_PREFIX_PATH)")
         return env
     libraries = [prefix / "lib", *prefix.glob("lib/python*/site-packages/ros_*.libs")]
     env |= {
@@ -53,7 +54,8 @@ def build_environment(prefix: Path | None) -> dict[str, str]:
 def fingerprint(prefix: Path | None) -> str:
     """What a configured build folder depends on, besides the files that CMake watches itself."""
     packages = sorted(f"{d.name}=={d.version}" for d in distributions())
-    parts = [str(SOURCE), str(prefix), sys.executable, sys.version, (SOURCE / "setup.py").read_text(), *packages]
+    script = Path(__file__).read_text(encoding="utf-8")
+    parts = [str(SOURCE), str(prefix), sys.executable, sys.version, script, *packages]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -76,7 +78,7 @@ class BuildInterfaces(Command):
     """Runs CMake and hands its stage on: the message module to build_lib, the rest as data files."""
 
     description = "build the messages with CMake"
-    user_options: list[tuple[str, str | None, str]] = []
+    user_options: ClassVar[list[tuple[str, str | None, str]]] = []
 
     def initialize_options(self) -> None:
         self.build_lib: str | None = None
@@ -86,8 +88,11 @@ class BuildInterfaces(Command):
         self.set_undefined_options("build", ("build_lib", "build_lib"), ("build_temp", "build_temp"))
 
     def run(self) -> None:
+        prefix = ros_prefix()
+        kept = prefix is None or prefix.samefile(sys.prefix)  # else an isolated, passing environment
+        build_folder = Path(self.build_temp, "cmake" if kept else "cmake-isolated").resolve()
         stage = Path(self.build_temp, "stage").resolve()
-        self.cmake(Path(self.build_temp, "cmake").resolve(), stage)
+        self.cmake(prefix, build_folder, stage)
         (module,) = {path.parent.parent for path in stage.rglob("rths_nodes/msg/__init__.py")}
         target = Path(self.build_lib, "rths_nodes")
         shutil.copytree(module / "msg", target / "msg", dirs_exist_ok=True)
@@ -101,9 +106,8 @@ class BuildInterfaces(Command):
                 data.setdefault(str(folder), []).append(os.path.relpath(path, SOURCE))
         self.distribution.data_files = list(data.items())
 
-    def cmake(self, folder: Path, stage: Path) -> None:
+    def cmake(self, prefix: Path | None, folder: Path, stage: Path) -> None:
         """Configure (afresh when the environment has changed), build, and install into an empty stage."""
-        prefix = ros_prefix()
         env = build_environment(prefix)
         stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix)
         if not stamp.is_file() or stamp.read_text() != wanted:
@@ -132,10 +136,14 @@ def cmake(*arguments: str, env: dict[str, str]) -> None:
 
 
 class Build(build):
-    sub_commands = [*build.sub_commands, ("build_interfaces", None)]  # noqa: RUF012
+    """Also the messages."""
+
+    sub_commands: ClassVar = [*build.sub_commands, ("build_interfaces", None)]
 
 
 class NoEditable(editable_wheel):
+    """The type-support libraries would be missing."""
+
     def run(self) -> None:
         sys.exit("rths_nodes: 'pip install -e' is not supported; use 'colcon build --symlink-install'")
 

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
+
+import numpy as np
 
 from rths_nodes.components import Command, Measurement, Target
 from rths_nodes.safety import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import CommandStage, MonitorStage, RigStage, SubstructureStage
+from rths_nodes.timing import Durations, timing
 
 
 class Sink(Protocol):
@@ -33,14 +35,14 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """How a test ended. ``loop_s``: computing time of each sample, s."""
+    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample."""
 
     state: State
     reason: str
     samples: int
     metrics: dict[str, Any]
     compensator: dict[str, float]
-    loop_s: array[float] = field(default_factory=lambda: array("d"))
+    timing: dict[str, Any]
 
 
 class Loop:
@@ -61,7 +63,7 @@ class Loop:
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
-        rig, loop_s = self.rig, array("d")
+        rig, loop = self.rig, Durations(self.scenario.samples)
         rig.connect()
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
@@ -72,7 +74,7 @@ class Loop:
             command = self._answer(measured, sinks)
             measured = rig.tick(command)
             self._show(measured, sinks)
-            loop_s.append((perf_counter_ns() - started) * 1e-9)
+            loop.add(perf_counter_ns() - started)
             if measured.sample % self.scenario.substeps == 0:
                 if progress:
                     progress(measured.sample)
@@ -82,7 +84,8 @@ class Loop:
         self.monitor.work()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
-        return Outcome(machine.state, machine.reason, measured.sample, self.monitor.metrics(), state, loop_s)
+        metrics, times = self.monitor.metrics(), timing(loop.seconds, np.zeros(0), 0, 0)
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""

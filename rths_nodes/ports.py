@@ -14,7 +14,7 @@ import numpy as np
 
 from rths_nodes import registry
 from rths_nodes.components import FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement
-from rths_nodes.params import integer, params
+from rths_nodes.params import integer, number, params
 from rths_nodes.sensors import SensorPair
 
 TABLE = {"simulator": "rths_nodes.ports:Simulator"}
@@ -35,6 +35,7 @@ class Simulator:
             at_least=0,
             at_most=1000,
         )
+        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
 
     simulated = True
     auxiliary_names: tuple[str, ...] = ()

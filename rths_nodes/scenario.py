@@ -130,6 +130,22 @@ class Scenario:
         names: tuple[str, ...] = registry.class_of("structure", self.structure).names
         return names
 
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
+        axes = tuple(self.axes)
+        names = self.build_compensator().state_names
+        pairs = [name.rstrip("]").partition("[") for name in names]
+        return tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
+
+    def auxiliary_names(self) -> tuple[str, ...]:
+        """Names of the auxiliary channels of the port."""
+        names: tuple[str, ...] = registry.class_of("port", self.port).auxiliary_names
+        return names
+
+    def build_compensator(self) -> Any:
+        """The compensator for all axes."""
+        return registry.class_of("compensator", self.compensator)(self.compensator, self.dt, len(self.axes))
+
     def external_force(self, structure: Any) -> Array:
         """-M 1 a_g at every step, shape ``(steps + 1, n_dof)``, N; zero without a structure."""
         if structure is None:
@@ -236,10 +252,13 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
     ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
     drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
     """
+    return replace(scenario, [_split(assignment) for assignment in overrides])
+
+
+def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
+    """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
     data = scenario.data()
-    pairs = [_split(text) for text in overrides]
-    pairs.sort(key=_precedence)
-    for keys, value in pairs:
+    for keys, value in sorted(pairs, key=_precedence):
         _apply(data, keys, value)
     return _build(data)
 

@@ -72,18 +72,14 @@ class SubstructureStage:
 class CommandStage:
     """From Targets at the integration step to compensated Commands at the servo rate."""
 
-    def __init__(self, scenario: Scenario, n_dof: int | None = None) -> None:
-        names = tuple(scenario.axes)
-        n_axes = len(names)
-        n_dof = len(scenario.dof_names()) if n_dof is None else n_dof
+    def __init__(self, scenario: Scenario) -> None:
+        n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
         self.substeps = scenario.substeps
         self.samples = scenario.samples
         self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
         self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, scenario.substeps, n_dof)
-        self.compensator = registry.class_of("compensator", scenario.compensator)(
-            scenario.compensator, scenario.dt, n_axes
-        )
-        self.state_names = tuple(_named(state, names) for state in self.compensator.state_names)
+        self.compensator = scenario.build_compensator()
+        self.state_names = scenario.state_names()
         self._targets: deque[Target] = deque()
         self._next_step = 0
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
@@ -127,12 +123,6 @@ class CommandStage:
         return values
 
 
-def _named(state: str, axes: Sequence[str]) -> str:
-    """``alpha[0]`` -> ``axes.story_1.alpha``; other names stay."""
-    name, bracket, index = state.partition("[")
-    return f"axes.{axes[int(index[:-1])]}.{name}" if bracket else name
-
-
 class RigStage:
     """The rig behind its port, with limits, the state of the test and the safe stop."""
 
@@ -158,6 +148,11 @@ class RigStage:
     def stopping(self) -> bool:
         """True while the safe policy, not the compensator, drives the rig."""
         return self._stop is not None
+
+    @property
+    def trip_due(self) -> bool:
+        """True when the next tick belongs to the safe policy."""
+        return self._trip_at is not None and self.sample + 1 >= self._trip_at[0]
 
     def connect(self) -> None:
         """Open the port and walk a simulator, which stands at zero, up to its start position."""
@@ -189,7 +184,7 @@ class RigStage:
         """One sample: the command if it may be sent, otherwise the safe policy; then measure."""
         sample = self.port.wait_tick()
         if self._stop is None:
-            reason = self._reason(command, sample)
+            reason = self._reason(command)
             if reason:
                 self._begin_stop(reason)
         if self._stop is not None or command is None:
@@ -213,8 +208,8 @@ class RigStage:
             self.machine.to(State.FINISHED)
         return measured
 
-    def _reason(self, command: Command | None, sample: int) -> str:
-        if self._trip_at and sample >= self._trip_at[0]:
+    def _reason(self, command: Command | None) -> str:
+        if self._trip_at and self.trip_due:
             return self._trip_at[1]
         if command is None:
             return "no command came"

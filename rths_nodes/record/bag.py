@@ -239,6 +239,7 @@ class Writer:
 
     def flush(self) -> None:
         """Hand all messages to the operating system, which keeps them when this process dies."""
+        self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
         data = b"".join(self._pending)
         self._pending.clear()
         if self._failure:
@@ -249,7 +250,6 @@ class Writer:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
             self._due = 0.0  # every further write says so
             raise RecordingError(self._failure) from error
-        self._due = monotonic() + FLUSH_INTERVAL
 
     def close(self, information: Mapping[str, str]) -> None:
         """A clean stop: add the last ``information`` (outcome, first and last sample) and index the file.

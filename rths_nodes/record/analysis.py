@@ -1,0 +1,213 @@
+"""What is computed from a Run after the test: running indices, energies, and curves thinned out for drawing.
+
+No index is defined here: the streaming objects of :mod:`rths_nodes.monitors` are fed once more, in the blocks
+in which they were fed during the test, so that the last values are those of the test to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes import registry
+from rths_nodes.components import FLAG_TRIPPED, Array, Target
+from rths_nodes.monitors import BLOCK, ControlError, EnergyMonitor, TrackingIndicator
+from rths_nodes.record.run import Run
+
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+
+@dataclass(frozen=True, eq=False)
+class Histories:
+    """Running indices over the samples that count: those driven by the test, not by the safe stop.
+
+    ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
+    ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
+    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first yield.
+    """
+
+    samples: Indices
+    time: Array
+    control_error: Array
+    tracking_indicator: Array
+    energy_error: Array
+    energy_error_percent: Array
+    input_energy: Array
+    elastic_energy: float
+
+
+def counted(run: Run) -> Indices:
+    """Numbers of the samples that count in the indices; rows that never came do not."""
+    complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
+    return np.flatnonzero(complete & ((run.flags & FLAG_TRIPPED) == 0))
+
+
+def histories(run: Run) -> Histories:
+    """The running indices of a test."""
+    samples = counted(run)
+    structure = run.scenario.build_structure()
+    elastic = 0.0 if structure is None else float(structure.elastic_energy)
+    target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
+    n, n_axes = target.shape
+    indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
+    running, error, percent = np.zeros((n, n_axes)), np.zeros(n), np.zeros(n)
+    input_energy = np.zeros(len(run.step_time))
+    step = 0
+    for start in range(0, n, BLOCK):
+        block = slice(start, min(start + BLOCK, n))
+        last = samples[block.stop - 1]
+        # as in the test: Target i is known when sample (i - 1) substeps + 1 is worked in
+        while step < len(input_energy) and (step - 1) * run.scenario.substeps < last:
+            energy.target(_target(run, step))
+            input_energy[step] = energy.input
+            step += 1
+        indicator.update(target[block], measured[block])
+        running[block] = indicator.history
+        error[block] = energy.update(target[block], measured[block], force[block])
+        percent[block] = energy.running_percent(error[block])
+    for late in range(step, len(input_energy)):
+        energy.target(_target(run, late))
+        input_energy[late] = energy.input
+    return Histories(samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic)
+
+
+def _target(run: Run, step: int) -> Target:
+    """Target ``step`` as it was recorded; the first brings no forces."""
+    before = step - 1
+    nothing = np.zeros(run.dof_displacement.shape[1])
+    exact, external, restoring = (
+        values[before] if step else nothing
+        for values in (run.exact_acceleration, run.external_force, run.restoring_force)
+    )
+    moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
+    return Target(step, *moved, exact, external, restoring)
+
+
+def true_error(run: Run) -> ControlError | None:
+    """Control error of the true, noise-free state of a simulator; None if the sensors saw just that."""
+    samples = counted(run)
+    true = run.true_displacement[samples]
+    if not len(samples) or not np.isfinite(true).all() or np.array_equal(true, run.displacement[samples]):
+        return None
+    error = ControlError(true.shape[1])
+    error.update(run.target[samples], true)
+    return error
+
+
+def experimental_force(run: Run) -> Array:
+    """Force of the experimental substructure on the degrees of freedom at steps 0, 1, ...: ``(m, n_dof)`` N."""
+    scenario = run.scenario
+    n_dof, n_axes = run.dof_displacement.shape[1], run.force.shape[1]
+    setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
+    rows = run.force[:: scenario.substeps][: len(run.restoring_force)]
+    usable = np.isfinite(rows).all(axis=1)
+    length = len(rows) if usable.all() else int(np.argmin(usable))
+    return np.array([setup.forces(row).copy() for row in rows[:length]]).reshape(length, n_dof)
+
+
+def energies(run: Run, running: Histories) -> dict[str, Array]:
+    """Energies (J) at steps 0, 1, ... by trapezoids, all of one length: where the input energy went.
+
+    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement. Without
+    a structure only the work that the specimen absorbed.
+    """
+    specimen = experimental_force(run)
+    m = len(specimen)
+    moves = np.diff(run.dof_displacement[:m], axis=0)
+    structure = run.scenario.build_structure()
+    absorbed = {"experimental substructure": _work(specimen, moves)}
+    if structure is None:
+        return absorbed
+    velocity = run.dof_velocity[:m]
+    return {
+        "input": running.input_energy[:m],
+        "kinetic": 0.5 * np.einsum("si,ij,sj->s", velocity, structure.mass, velocity),
+        "viscous damping": _work(velocity @ structure.damping.T, moves),
+        "numerical substructure": _work(run.restoring_force[:m], moves),
+        **absorbed,
+    }
+
+
+def _work(force: Array, moves: Array) -> Array:
+    done = np.zeros(len(force))
+    if len(force) > 1:
+        np.cumsum((0.5 * (force[1:] + force[:-1]) * moves).sum(axis=1), out=done[1:])
+    return done
+
+
+def ground_acceleration(run: Run) -> Array:
+    """Ground acceleration (m/s^2) at steps 0, 1, ... from the recorded force F = -M 1 a_g; empty without one."""
+    structure = run.scenario.build_structure()
+    if structure is None:
+        return np.zeros(0)
+    load = structure.mass @ structure.influence
+    return np.asarray(-(run.external_force @ load) / (load @ load))
+
+
+def absolute_acceleration(run: Run) -> Array:
+    """Of the degrees of freedom, ``(m, n_dof)`` m/s^2: relative to the ground plus that of the ground."""
+    ground = ground_acceleration(run)
+    if not len(ground):
+        return run.exact_acceleration
+    return np.asarray(run.exact_acceleration + ground[:, None] * run.scenario.build_structure().influence)
+
+
+def states(run: Run) -> dict[str, dict[str, Array]]:
+    """Histories of the compensator by quantity, then by axis: ``axes.story_1.alpha`` -> alpha, story_1."""
+    found: dict[str, dict[str, Array]] = {}
+    for column, name in enumerate(run.compensator_names):
+        head, _, rest = name.partition(".")
+        axis, _, quantity = rest.partition(".")
+        if head != "axes" or not quantity:
+            axis, quantity = "", name
+        found.setdefault(quantity, {})[axis] = run.compensator[:, column]
+    return found
+
+
+def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:
+    """The ``length`` seconds in which ``values`` ``(n, n_axes)`` move most (largest variance, summed)."""
+    width = min(len(time), 1 + round(length / (time[1] - time[0])) if len(time) > 1 else 1)
+    scale = np.abs(values).max(axis=0)
+    scaled = values / np.where(scale > 0.0, scale, 1.0)
+    first, second = (
+        np.vstack((np.zeros(values.shape[1]), np.cumsum(power, axis=0))) for power in (scaled, scaled**2)
+    )
+    mean, square = ((sums[width:] - sums[:-width]) / width for sums in (first, second))
+    start = int(np.argmax((square - mean**2).sum(axis=1)))
+    return float(time[start]), float(time[start + width - 1])
+
+
+def envelope(n: int, values: Array, columns: int) -> Indices:
+    """Which of ``n`` samples to draw: of each column's first, lowest, highest and last one; all if few.
+
+    ``values (n,)``. The picture is the same as that of all samples, if it is ``columns`` dots wide.
+    """
+    if n <= 4 * columns:
+        return np.arange(n)
+    edges = np.linspace(0, n, columns + 1).astype(int)
+    keep = np.unique(np.concatenate((edges[:-1], edges[1:] - 1)))
+    extremes = [
+        start + pick(values[start:stop])
+        for start, stop in zip(edges[:-1], edges[1:], strict=True)
+        for pick in (np.argmin, np.argmax)
+    ]
+    return np.union1d(keep, np.array(extremes, dtype=int))
+
+
+def thinned(x: Array, y: Array, cells: int) -> Indices:
+    """Which points of the curve y(x) to draw: not those that stay in the dot of the one before."""
+    if not len(x):
+        return np.arange(0)
+    grid = [np.floor((v - v.min()) / (float(np.ptp(v)) or 1.0) * cells) for v in (x, y)]
+    moved = (np.diff(grid[0]) != 0.0) | (np.diff(grid[1]) != 0.0)
+    return np.union1d(np.concatenate(([0], 1 + np.flatnonzero(moved))), [len(x) - 1])
+
+
+def intervals(marked: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+    """First and last number of each stretch of marked samples."""
+    padded = np.concatenate(([0], np.asarray(marked, dtype=np.int8), [0]))
+    starts, ends = np.flatnonzero(np.diff(padded) == 1), np.flatnonzero(np.diff(padded) == -1) - 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))

@@ -1,0 +1,244 @@
+"""The actuator node: Commands in, Measurements out. It owns the rig, the tick and the state of the test."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from std_srvs.srv import Trigger
+
+from rths_nodes.components import Command, Measurement
+from rths_nodes.params import as_data
+from rths_nodes.ros.names import ACTUATOR, MONITOR, RECORDER
+from rths_nodes.ros.pacing import Pacer
+from rths_nodes.ros.shell import Shell
+from rths_nodes.safety import LOCKSTEP_WINDOW, State
+from rths_nodes.scenario import Scenario, flatten
+from rths_nodes.stages import RigStage
+from rths_nodes.timing import Durations, timing
+
+LINGER_NS = 5_000_000_000
+"""How long the node waits, after the test, for the monitor and the recorder to say that they have everything."""
+
+
+class ActuatorNode(Shell):
+    """Hosts the rig; the authority on the state of the test."""
+
+    role = ACTUATOR
+    sections = ("axes", "port")
+
+    def own_parameters(self) -> dict[str, tuple[Any, str]]:
+        return {"peer_timeout": (30.0, "time in which all peers must be ready, s")}
+
+    def build(self, scenario: Scenario) -> None:
+        self.rig = RigStage(scenario)
+        self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
+        self.rig.port.pacer = self.pacer
+        self.rig.connect()
+        self._loop = Durations(scenario.samples)
+        self._command: Command | None = None
+        self._late_commands = 0
+        self._statuses: dict[str, dict[str, Any]] = {}
+        self._progress = {peer: -1 for peer in (MONITOR, RECORDER) if peer in self.peers}
+        self._finished: set[str] = set()
+        self._free_until = LOCKSTEP_WINDOW - 1
+        self._told: State | None = None
+        self._asked_at = self._ended_at = 0
+        self._built_at = time.monotonic_ns()
+        self._started_ns = 0
+        self._patience = round(scenario.port.longest_wait * 1e9)
+        self.create_service(Trigger, "~/stop", self._on_stop)
+
+    def _on_stop(self, request: Any, response: Any) -> Any:
+        self.rig.hold("stop service")
+        response.success, response.message = True, "the rig stops and holds"
+        return response
+
+    def on_deactivate(self, state: Any) -> Any:
+        """The rig goes safe."""
+        self.rig.hold("the actuator node was deactivated")
+        return super().on_deactivate(state)
+
+    # -- before the test ----------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Arm and start once every peer is ready and runs the same scenario."""
+        if self._told is None:
+            self._tell_state()
+        for status in self.heard("node_status"):
+            self._statuses[status["node"]] = status
+        if self.interrupted:
+            self._give_up("interrupted before the test began", 0)
+            return
+        for name, status in self._statuses.items():
+            if status["scenario_hash"] != self.hash:
+                self._give_up(
+                    f"{name} runs another scenario, or another run, than {self.role}: hash "
+                    f"{status['scenario_hash'] or 'none'}, here {self.hash} ({self.scenario.name})",
+                    2,
+                )
+                return
+        missing = [p for p in self.peers if p != self.role and not self._statuses.get(p, {}).get("ready")]
+        if missing or not self._ready_told:
+            if time.monotonic_ns() - self._built_at > self.value("peer_timeout") * 1e9:
+                who = ", ".join(missing) or "the topics of this node"
+                self._give_up(f"not ready within {self.value('peer_timeout'):g} s: {who}", 1)
+            return
+        self.rig.machine.to(State.ARMED)
+        self._tell_state()
+        self._begin()
+
+    def _give_up(self, reason: str, exit_code: int) -> None:
+        self.rig.machine.to(State.IDLE, f"refused: {reason}")
+        self._tell_state()
+        self.problem, self.exit_code = reason, exit_code
+        self.done = True
+
+    def _begin(self) -> None:
+        measured = self.rig.first()
+        self._started_ns = time.time_ns()
+        self._tell_state()
+        if self.pacer:
+            self.pacer.start()
+        self._publish(measured)
+
+    # -- the loop -----------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        """True from Measurement 0 to the last one."""
+        return self.rig.machine.state in (State.RUNNING, State.STOPPING)
+
+    @property
+    def slack(self) -> int | None:
+        """Time to the tick that can be run now, ns; None when there is nothing to wait for but messages."""
+        if self.pacer is None or not self.running or not self._may_tick():
+            return None
+        return self.pacer.slack
+
+    def work(self, limit: int = 1_000_000) -> bool:
+        if not self.running:
+            if self.rig.ended:
+                self._finish()
+            else:
+                self._prepare()
+            return False
+        if self._command is None and not self.rig.stopping:
+            self._take_command()
+        if self.pacer is not None or not self._may_tick():
+            return False
+        self.tick()
+        return True
+
+    def _take_command(self) -> None:
+        expected = self.rig.sample + 1
+        while (found := self.receive("command", self.codec.unpack_command)) is not None:
+            command, _ = found
+            if command.sample == expected:
+                self._command = command
+                self._loop.add(time.monotonic_ns() - self._asked_at)
+                return
+            if command.sample > expected:
+                self.rig.trip(f"Command {command.sample} came where {expected} was expected")
+                return
+            self._late_commands += 1
+
+    def _may_tick(self) -> bool:
+        """True when there is a command, or none is needed any more, and nobody is too far behind."""
+        if "trip" in self.inboxes:
+            for trip in self.heard("trip"):
+                self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
+        if self.interrupted:
+            self.rig.hold("interrupted")
+        if self.rig.stopping or self.rig.trip_due:
+            return True
+        if self._command is None:
+            waited = time.monotonic_ns() - self._asked_at
+            if waited > self._patience:
+                self.rig.trip(f"no Command {self.rig.sample + 1} for {waited * 1e-9:.2g} s")
+            return False
+        return not self.lockstep or self._observers_follow()
+
+    def _observers_follow(self) -> bool:
+        if self.rig.sample < self._free_until or not self._progress:
+            return True
+        for progress in self.heard("progress"):
+            self._progress[progress["node"]] = progress["sample"]
+        self._free_until = min(self._progress.values()) + LOCKSTEP_WINDOW
+        return self.rig.sample < self._free_until
+
+    def tick(self) -> None:
+        """One sample; in real time this waits for the tick."""
+        measured = self.rig.tick(self._command)
+        self._command = None
+        self._publish(measured)
+
+    def _publish(self, measured: Measurement) -> None:
+        sample = measured.sample + (self.pacer.missed if self.pacer else 0)
+        stamp = self._started_ns + round(sample * self.scenario.dt * 1e9)
+        self._asked_at = time.monotonic_ns()
+        self.publisher("measurement")(self.codec.pack_measurement(measured, stamp))
+        self.publisher("true_state")(self.codec.pack_measurement(self.rig.port.truth(), stamp))
+        if self.rig.machine.state != self._told:
+            self._tell_state()
+
+    def _tell_state(self) -> None:
+        scenario, machine = self.scenario, self.rig.machine
+        self._told = machine.state
+        self.tell(
+            "test_state",
+            {
+                "state": int(machine.state),
+                "sample": self.rig.sample,
+                "reason": machine.reason,
+                "scenario": scenario.name,
+                "scenario_hash": self.hash,
+                "run_id": self.value("run_id"),
+                "servo_rate": scenario.servo_rate,
+                "substeps": scenario.substeps,
+                "samples": scenario.samples,
+                "transport_samples": self.rig.port.transport_samples,
+                "axis_names": list(scenario.axes),
+                "degree_of_freedom_names": scenario.dof_names(),
+                "auxiliary_names": self.rig.port.auxiliary_names,
+            },
+        )
+
+    # -- after the test -----------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        if not self._ended_at:
+            self._ended_at = time.monotonic_ns()
+            if self.rig.machine.state == State.TRIPPED:
+                self.exit_code, self.problem = self.exit_code or 3, self.rig.machine.reason
+            self.tell_summary(self.rig.sample, flatten(self._timing(), "timing"))
+        for progress in self.heard("progress"):
+            if progress["done"]:
+                self._finished.add(progress["node"])
+        waited = time.monotonic_ns() - self._ended_at
+        if self._finished >= set(self._progress) or waited > LINGER_NS or self.patience_over:
+            self.rig.port.close()
+            self.done = True
+
+    def _timing(self) -> dict[str, Any]:
+        lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
+        report = timing(self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
+        for name in ("loop", "lateness"):
+            bins = report.pop(f"{name}_histogram", None)
+            if bins:
+                report[f"{name}_histogram"] = {
+                    kind: {str(index): value for index, value in enumerate(values)} for kind, values in bins.items()
+                }
+        return as_data(report)  # type: ignore[no-any-return]
+
+    def go_safe(self, reason: str) -> None:
+        """The rig itself: no topic is needed."""
+        rig = getattr(self, "rig", None)
+        if rig is None:
+            return
+        rig.port.safe()
+        if self.running:
+            if rig.machine.state == State.RUNNING:
+                rig.machine.to(State.STOPPING, reason)
+            rig.machine.to(State.TRIPPED, reason)
+            self._tell_state()

@@ -1,0 +1,39 @@
+"""The integrator node: forces of the rig in, Targets out."""
+
+from __future__ import annotations
+
+from rths_nodes.components import Target
+from rths_nodes.ros.names import INTEGRATOR
+from rths_nodes.ros.shell import Shell
+from rths_nodes.scenario import Scenario
+from rths_nodes.stages import SubstructureStage
+
+
+class IntegratorNode(Shell):
+    """Hosts the numerical substructure."""
+
+    role = INTEGRATOR
+    sections = ("ground_motion", "structure", "integrator", "setup")
+
+    def build(self, scenario: Scenario) -> None:
+        self.stage = SubstructureStage(scenario)
+        self._expected = 0
+
+    def work(self, limit: int = 1_000_000) -> bool:
+        busy = False
+        while limit > 0 and (found := self.next_measurement(self._expected)) is not None:
+            measured, stamp = found
+            if self._expected == 0:
+                self._publish(self.stage.first(), stamp)
+            self._expected += 1
+            limit -= 1
+            busy = True
+            target = self.stage.next(measured)
+            if target is not None:
+                self._publish(target, stamp + round(self.scenario.step * 1e9))
+        if not busy:
+            self.leave()
+        return busy
+
+    def _publish(self, target: Target, stamp: int) -> None:
+        self.publisher("target")(self.codec.pack_target(target, stamp))

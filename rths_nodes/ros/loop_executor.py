@@ -1,0 +1,126 @@
+"""Drives nodes: all of them in one process, or one alone.
+
+Delivery within a process is synchronous: right after a publish the message can be taken. So the ring is run
+in its order, without any executor; services (parameters, lifecycle) are served in the slack only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+
+from rths_nodes.ros.actuator_node import ActuatorNode
+from rths_nodes.ros.names import LOOP
+from rths_nodes.ros.shell import Shell
+
+SERVE_EVERY_NS = 50_000_000
+SERVE_SLACK_NS = 500_000
+"""Services are served when at least this much is left to the next tick: a look costs 50 us a node."""
+OBSERVE_EVERY = 32
+"""Turns between two looks of monitor and recorder in lockstep."""
+OBSERVE_LIMIT = 16
+"""Samples that an observer may take in the slack of one tick."""
+IDLE_S = 0.02
+
+
+class LoopExecutor:
+    """Runs ``nodes`` until all of them are done. ``idle`` is called now and then, for progress and signals."""
+
+    def __init__(self, nodes: Sequence[Shell], context: Any, idle: Callable[[], None] | None = None) -> None:
+        self.nodes = list(nodes)
+        self._idle = idle
+        ring = {node.role: node for node in nodes if node.role in LOOP}
+        # the measurement goes to the integrator first: its target is needed by the compensator
+        self._ring = [ring[role] for role in LOOP if role in ring]
+        self._observers = [node for node in nodes if node.role not in LOOP]
+        self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
+        self._services = SingleThreadedExecutor(context=context)
+        for node in nodes:
+            self._services.add_node(node)
+        self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
+        self._next_service = 0
+        self._turns = 0
+
+    def run(self) -> None:
+        """Until every node is done."""
+        while not all(node.done for node in self.nodes):
+            self._turn()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._services.shutdown(timeout_sec=0.0)
+
+    def _turn(self) -> None:
+        busy = False
+        for node in self._ring:
+            if node.active and not node.done:
+                busy |= bool(node.safely(node.work))
+        self._turns += 1
+        slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
+        if slack is not None and slack is not False:
+            self._use_slack(slack)
+            assert self._rig is not None
+            self._rig.safely(self._rig.tick)
+            return
+        if not busy or self._turns % OBSERVE_EVERY == 0:
+            busy |= self._observe(1_000_000)
+            self._serve_if_due()
+        if not busy:
+            self._rest()
+
+    def _use_slack(self, slack: int) -> None:
+        self._observe(OBSERVE_LIMIT)
+        if slack > SERVE_SLACK_NS:
+            self._serve_if_due()
+
+    def _observe(self, limit: int) -> bool:
+        busy = False
+        for node in self._observers:
+            if node.active and not node.done:
+                busy |= bool(node.safely(lambda node=node: node.work(limit)))
+        return busy
+
+    def _serve_if_due(self) -> None:
+        for node in self.nodes:
+            if not node.done:
+                node.safely(node.look)
+        now = time.monotonic_ns()
+        if now < self._next_service:
+            return
+        self._next_service = now + SERVE_EVERY_NS
+        self._services.spin_once(timeout_sec=0.0)
+        if self._idle:
+            self._idle()
+
+    def _rest(self) -> None:
+        """Nothing to do: wait for a message, or a little."""
+        if self._rig is not None and not self._rig.running:
+            time.sleep(0.001)
+        elif self._waiter is not None:
+            self._waiter.wait(IDLE_S)
+        else:
+            time.sleep(0.0005 if self._ring else 0.002 if self.nodes[0].lockstep else IDLE_S)
+
+
+class Waiter:
+    """Waits until one of the loop's subscriptions has a message: take first, wait only when empty."""
+
+    STREAMS = ("target", "command", "measurement")
+
+    def __init__(self, nodes: Sequence[Shell], context: Any) -> None:
+        self._inboxes = [
+            node.inboxes[name].subscription for node in nodes for name in self.STREAMS if name in node.inboxes
+        ]
+        self._context = context
+        self._set = _rclpy.WaitSet(len(self._inboxes), 0, 0, 0, 0, 0, context.handle)
+
+    def wait(self, timeout: float) -> None:
+        """Until a message comes or ``timeout`` seconds are over."""
+        self._set.clear_entities()
+        for subscription in self._inboxes:
+            self._set.add_subscription(subscription.handle)
+        self._set.wait(round(timeout * 1e9))

@@ -1,0 +1,95 @@
+"""The monitor node: watches everything, computes the indices, asks for a trip."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sensor_msgs.msg import JointState
+
+from rths_nodes.components import Measurement
+from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.shell import Shell
+from rths_nodes.safety import LOCKSTEP_WINDOW
+from rths_nodes.scenario import Scenario, flatten
+from rths_nodes.stages import MonitorStage
+
+PROGRESS_SAMPLES = 64
+"""How often Progress is published: well within the window in which the actuator may run ahead."""
+
+STATUS_RATE = 20.0
+"""SyncStatus and joint_states per second of test."""
+
+
+class MonitorNode(Shell):
+    """Hosts the monitor."""
+
+    role = MONITOR
+    sections = ("monitor",)
+
+    def build(self, scenario: Scenario) -> None:
+        self.stage = MonitorStage(scenario)
+        self._expected = 0
+        self._told = -1
+        self._tripped = False
+        self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
+        self._last: Measurement | None = None
+
+    def work(self, limit: int = 1_000_000) -> bool:
+        busy = False
+        while limit > 0 and (found := self.next_measurement(self._expected)) is not None:
+            measured, stamp = found
+            self._expected += 1
+            self.stage.measurement(measured)
+            if measured.sample % self._status_every == 0:
+                self._tell_joints(measured, stamp)
+            limit -= 1
+            busy = True
+        while (target := self.receive("target", self.codec.unpack_target)) is not None:
+            self.stage.target(target[0])
+        while (command := self.receive("command", self.codec.unpack_command)) is not None:
+            self.stage.command(command[0])
+        self.stage.work()
+        self._trip()
+        self._tell()
+        if not busy:
+            self._finish()
+        return busy
+
+    def _trip(self) -> None:
+        breach = self.stage.monitor.breach
+        if breach is None or self._tripped:
+            return
+        self._tripped = True
+        sample, reason = breach
+        effective = sample + LOCKSTEP_WINDOW if self.lockstep else 0
+        self.tell(
+            "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
+        )
+
+    def _tell(self) -> None:
+        sample = self.stage.sample
+        if sample // self._status_every != self._told // self._status_every:
+            self.tell("sync_status", self.stage.monitor.status())
+        # Progress beyond a breach would let the actuator run past the sample at which the trip takes effect.
+        breach = self.stage.monitor.breach
+        allowed = sample if breach is None else min(sample, breach[0] - 1)
+        if allowed - self._told >= PROGRESS_SAMPLES:
+            self._told = allowed
+            self.tell("progress", {"node": self.role, "sample": max(allowed, 0)})
+
+    def _tell_joints(self, measured: Measurement, stamp: int) -> None:
+        message = JointState()
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp, 1_000_000_000)
+        message.name = list(self.scenario.axes)
+        message.position = measured.displacement.tolist()
+        message.effort = measured.force.tolist()
+        self._publishers_by_name["joint_states"].publish(message)
+
+    def _finish(self) -> None:
+        if self.ended and not self.summary and self.stage.sample >= self.test["sample"]:
+            numbers: dict[str, Any] = flatten(self.stage.metrics(), "metrics")
+            numbers["metrics.breach_sample"] = self.stage.monitor.breach[0] if self.stage.monitor.breach else math.nan
+            self.tell_summary(self.stage.sample, numbers)
+            self.tell("progress", {"node": self.role, "sample": self.stage.sample, "done": True})
+        self.leave()

@@ -1,0 +1,94 @@
+"""Every topic: name, type, QoS, who publishes and who listens. One table; the reasons are beside it.
+
+Plain data: wiring, recordings and documentation are made from it without importing rclpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
+    "integrator",
+    "compensator",
+    "actuator",
+    "monitor",
+    "recorder",
+)
+LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
+NAMESPACE = "rths"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One row. Names are relative: they live in the namespace of the rig."""
+
+    name: str
+    type: str
+    publishers: tuple[str, ...]
+    subscribers: tuple[str, ...]
+    latched: bool = False
+    depth: int = 10
+    subscriber_depths: Mapping[str, int] | None = None
+    stream: bool = False
+    """True for the messages of the loop: reliable or best effort by the parameter ``reliability``."""
+    recorded: bool = True
+
+    @property
+    def message(self) -> str:
+        """``Target`` of ``rths_nodes/msg/Target``."""
+        return self.type.rpartition("/")[2]
+
+    def subscriber_depth(self, node: str) -> int:
+        """History depth of ``node``'s subscription."""
+        return (self.subscriber_depths or {}).get(node, self.depth)
+
+
+def _own(message: str) -> str:
+    return f"rths_nodes/msg/{message}"
+
+
+# Publishers keep 2000: their depth decides whether an outside recording is complete (depth 1 lost 0.1-6 %).
+# Loop subscriptions keep 64, because every sample is taken, in order; monitor and recorder drain at their pace.
+_PATIENT = {node: 2000 for node in (MONITOR, RECORDER)} | {node: 64 for node in LOOP}
+
+
+def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
+    return Topic(name, _own(message), (publisher,), subscribers, False, 2000, _PATIENT, True)
+
+
+TOPICS: dict[str, Topic] = {
+    topic.name: topic
+    for topic in (
+        _stream("target", "Target", INTEGRATOR, COMPENSATOR, MONITOR, RECORDER),
+        _stream("command", "Command", COMPENSATOR, ACTUATOR, MONITOR, RECORDER),
+        _stream("measurement", "Measurement", ACTUATOR, INTEGRATOR, COMPENSATOR, MONITOR, RECORDER),
+        _stream("true_state", "Measurement", ACTUATOR, RECORDER),
+        _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
+        Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER,), depth=100),
+        # Latched: who comes late still learns where the test stands.
+        Topic("test_state", _own("TestState"), (ACTUATOR,), (INTEGRATOR, COMPENSATOR, MONITOR, RECORDER), True),
+        Topic("node_status", _own("NodeStatus"), NODES, (ACTUATOR, RECORDER), True),
+        Topic("trip", _own("Trip"), (INTEGRATOR, COMPENSATOR, MONITOR, RECORDER), (ACTUATOR, RECORDER), True),
+        Topic("summary", _own("Summary"), (COMPENSATOR, ACTUATOR, MONITOR), (RECORDER,), True),
+        Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR,), recorded=False),
+        # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
+        Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
+    )
+}
+
+
+def published_by(node: str) -> list[Topic]:
+    """The topics of ``node``."""
+    return [topic for topic in TOPICS.values() if node in topic.publishers]
+
+
+def heard_by(node: str) -> list[Topic]:
+    """The topics that ``node`` listens to."""
+    return [topic for topic in TOPICS.values() if node in topic.subscribers]
+
+
+def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> int:
+    """How many endpoints ``node`` must find on ``topic`` when ``nodes`` take part."""
+    others = topic.subscribers if publishing else topic.publishers
+    return sum(other in nodes for other in others if other != node or not publishing)

@@ -1,0 +1,59 @@
+"""The check, at start-up, that our bytes are those of the middleware for the messages as installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rclpy.serialization import deserialize_message, serialize_message
+
+from rths_nodes import msg
+from rths_nodes.components import Command, Measurement, Target
+from rths_nodes.wire import Codec
+
+_SECOND = 1_000_000_000
+
+
+def check(codec: Codec, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int) -> None:
+    """Raises RuntimeError when a message of ``codec`` means something else to the middleware, or back.
+
+    Compared are decoded values: the middleware leaves the padding between them undefined.
+    """
+    numbers = iter(np.linspace(0.1, 9.7, 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary).tolist())
+
+    def some(count: int) -> Any:
+        return np.array([next(numbers) for _ in range(count)])
+
+    stamp = 3 * _SECOND + 7
+    target = Target(5, *(some(n_dof) for _ in range(6)), flags=1)
+    command = Command(6, some(n_axes), some(n_axes), flags=2)
+    measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
+    state = some(n_state).tolist()
+    for data, kind, unpack, pack, sent in (
+        (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
+        (codec.pack_command(command, stamp), msg.Command, codec.unpack_command, codec.pack_command, command),
+        (
+            codec.pack_measurement(measured, stamp),
+            msg.Measurement,
+            codec.unpack_measurement,
+            codec.pack_measurement,
+            measured,
+        ),
+    ):
+        typed: Any = deserialize_message(data, kind)
+        back, back_stamp = unpack(serialize_message(typed))  # type: ignore[operator]
+        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):  # type: ignore[operator]
+            raise RuntimeError(f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again")
+    typed = deserialize_message(codec.pack_state(8, state, 0, stamp), msg.CompensatorState)
+    if typed.sample != 8 or list(typed.values) != state:
+        raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")
+
+
+def _same(typed: Any, sent: Any, stamp: int) -> bool:
+    if typed.stamp.sec * _SECOND + typed.stamp.nanosec != stamp:
+        return False
+    for name in sent.__slots__:
+        value, got = getattr(sent, name), getattr(typed, name)
+        if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
+            return False
+    return True

@@ -1,0 +1,397 @@
+"""The common shell of all nodes: lifecycle, parameters, endpoints, handshake, the one place of catching.
+
+A node is a stage (``stages.py``) with a shell around it: take the messages, pair them by number, call the
+stage, publish. Messages of the loop and of the handshake are taken by hand, as bytes, never by an executor;
+an executor serves parameters, lifecycle and other services in the slack (``loop_executor.py``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rclpy.callback_groups import CallbackGroup
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+
+import rths_nodes
+from rths_nodes import scenario as scenarios
+from rths_nodes import wire
+from rths_nodes.params import ConfigError
+from rths_nodes.ros import names, parameters, serialization
+from rths_nodes.safety import ENDED, State
+from rths_nodes.scenario import Scenario
+
+PACES = ("lockstep", "realtime")
+STATUS_PERIOD_NS = 2_000_000
+"""Between two looks at the handshake topics while nothing else is to be done."""
+
+
+class Refused(ConfigError):
+    """A node that could not be configured; the message is for people."""
+
+
+class _ByHand(CallbackGroup):
+    """Subscriptions that no executor may touch."""
+
+    def can_execute(self, entity: Any) -> bool:
+        return False
+
+    def beginning_execution(self, entity: Any) -> bool:
+        return False
+
+    def ending_execution(self, entity: Any) -> None:
+        return None
+
+
+class Inbox:
+    """One subscription, emptied by hand."""
+
+    def __init__(self, subscription: Any) -> None:
+        self.subscription = subscription
+        self._take = subscription.handle.take_message
+        self._type = subscription.msg_type
+
+    def take(self) -> bytes | None:
+        """The next message as bytes; None when there is none (about 1 us)."""
+        found = self._take(self._type, True)
+        return None if found is None else found[0]
+
+
+class Shell(LifecycleNode):
+    """Base of all nodes. Subclasses set ``role`` and ``sections`` and implement ``build`` and ``work``.
+
+    ``build(scenario)`` makes the stage, or raises ConfigError; ``work(limit)`` does what there is to do, at
+    most ``limit`` samples of it, and tells whether it did anything; it sets ``done`` when the test is over.
+    """
+
+    role: str
+    sections: tuple[str, ...] = ()
+
+    def __init__(self, context: Any = None, values: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        overrides = [Parameter(name, value=value) for name, value in (values or {}).items()]
+        super().__init__(
+            self.role, context=context, namespace=names.NAMESPACE, parameter_overrides=overrides, **kwargs
+        )
+        self._group = _ByHand()
+        self.done = False
+        self.exit_code = 0
+        self.problem = ""
+        self.active = False
+        self.interrupted = False
+        self.summary: dict[str, float] = {}
+        self.malformed = 0
+        self.test: dict[str, Any] = {}
+        self._ready_told = False
+        self._next_look = 0
+        self._stopped_at = 0
+        self.inboxes: dict[str, Inbox] = {}
+        self._publishers_by_name: dict[str, Any] = {}
+
+    # -- configuration ------------------------------------------------------------------------------------
+
+    def build(self, scenario: Scenario) -> None:
+        """Make the stage of this node."""
+        raise TypeError(f"{type(self).__name__} has no stage")
+
+    def work(self, limit: int = 1_000_000) -> bool:
+        """Do what there is to do; True when there was something."""
+        raise TypeError(f"{type(self).__name__} does no work")
+
+    def start(self) -> None:
+        """Configure and activate, as ``autostart`` does. Raises Refused."""
+        for transition in (self.trigger_configure, self.trigger_activate):
+            if transition() != TransitionCallbackReturn.SUCCESS:
+                raise Refused(self.problem)
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Check the scenario, build the stage, open the endpoints."""
+        return self._guard(self._configure)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Take part."""
+        self.active = True
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Stop taking part; the actuator's rig goes safe."""
+        self.active = False
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Close the endpoints; the node can be configured again."""
+        self._close_endpoints()
+        self._ready_told = False
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Leave."""
+        self.active = False
+        self.done = True
+        return TransitionCallbackReturn.SUCCESS
+
+    def _guard(self, action: Callable[[], None]) -> TransitionCallbackReturn:
+        """Run a transition; what it raises would vanish in rclpy, so it is caught and told here."""
+        try:
+            action()
+        except ConfigError as error:
+            self.problem, self.exit_code = str(error), 2
+            return TransitionCallbackReturn.FAILURE
+        except Exception as error:
+            self._surprise(error)
+            return TransitionCallbackReturn.FAILURE
+        return TransitionCallbackReturn.SUCCESS
+
+    def _configure(self) -> None:
+        given = parameters.given(self)
+        values = {
+            "scenario": ("", "name or path of the scenario"),
+            "overrides": ([""], "section.key=value, as --set of rths run"),
+            "run_id": ("", "what tells this run from others; the same for all nodes"),
+            "pace": ("lockstep", "lockstep or realtime"),
+            "peers": (list(names.NODES), "the nodes that take part"),
+            "reliability": ("reliable", "of the loop's messages: reliable or best_effort; the same for all nodes"),
+            "autostart": (True, "configure and activate without being asked"),
+        } | self.own_parameters()
+        for name, (default, doc) in values.items():
+            value = given.get(name, default)
+            if type(value) is not type(default):
+                raise ConfigError(f"{name} = {value!r}: must be {type(default).__name__}")
+            parameters.declare(self, name, value, doc)
+        self._check_choices()
+        overrides = [entry for entry in self.value("overrides") if entry]
+        if not self.value("scenario"):
+            raise ConfigError(f"scenario: missing; known: {', '.join(scenarios.shipped())}, or a path")
+        loaded = scenarios.load(self.value("scenario"), overrides)
+        self.scenario = parameters.effective(self, loaded, self.sections)
+        self.hash = self.scenario.shared_hash(self.value("run_id"))
+        self.build(self.scenario)
+        self._make_codec()
+        self._open_endpoints()
+        self.tell_status()
+
+    def own_parameters(self) -> dict[str, tuple[Any, str]]:
+        """Further parameters of the node: default and meaning by name."""
+        return {}
+
+    def _check_choices(self) -> None:
+        for name, known in (("pace", PACES), ("reliability", ("reliable", "best_effort"))):
+            if self.value(name) not in known:
+                raise ConfigError(f"{name} = {self.value(name)!r}: must be one of {', '.join(known)}")
+        for peer in self.value("peers"):
+            if peer not in names.NODES:
+                raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.NODES)}")
+
+    def value(self, name: str) -> Any:
+        """The value of a parameter."""
+        return self.get_parameter(name).value
+
+    @property
+    def lockstep(self) -> bool:
+        """True when the pace is lockstep."""
+        return bool(self.value("pace") == "lockstep")
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """All nodes that take part, this one included."""
+        return tuple(self.value("peers"))
+
+    def _make_codec(self) -> None:
+        scenario = self.scenario
+        sizes = (len(scenario.dof_names()), len(scenario.axes), len(scenario.state_names()))
+        auxiliary = len(scenario.auxiliary_names())
+        self.codec = wire.Codec(*sizes, auxiliary)
+        serialization.check(self.codec, *sizes, auxiliary)
+
+    def _qos(self, topic: names.Topic, depth: int) -> QoSProfile:
+        best_effort = topic.stream and self.value("reliability") == "best_effort"
+        return QoSProfile(
+            history=HistoryPolicy.KEEP_LAST,
+            depth=depth,
+            reliability=ReliabilityPolicy.BEST_EFFORT if best_effort else ReliabilityPolicy.RELIABLE,
+            durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
+        )
+
+    def _open_endpoints(self) -> None:
+        for topic in names.published_by(self.role):
+            depth = 1 if topic.latched else topic.depth
+            publisher = self.create_publisher(get_message(topic.type), topic.name, self._qos(topic, depth))
+            self._publishers_by_name[topic.name] = publisher
+        for topic in names.heard_by(self.role):
+            depth = 64 if topic.latched else topic.subscriber_depth(self.role)
+            subscription = self.create_subscription(
+                get_message(topic.type),
+                topic.name,
+                _ignore,
+                self._qos(topic, depth),
+                callback_group=self._group,
+                raw=True,
+            )
+            self.inboxes[topic.name] = Inbox(subscription)
+
+    def _close_endpoints(self) -> None:
+        for publisher in self._publishers_by_name.values():
+            self.destroy_publisher(publisher)
+        for inbox in self.inboxes.values():
+            self.destroy_subscription(inbox.subscription)
+        self._publishers_by_name.clear()
+        self.inboxes.clear()
+
+    # -- messages -----------------------------------------------------------------------------------------
+
+    def publisher(self, topic: str) -> Callable[[bytes], None]:
+        """The publish function of a topic, for bytes."""
+        publish: Callable[[bytes], None] = self._publishers_by_name[topic].publish
+        return publish
+
+    def tell(self, topic: str, values: Mapping[str, Any]) -> None:
+        """Publish a message at a low rate from plain values; ``stamp`` is now where it has one."""
+        message = names.TOPICS[topic].message
+        self.publisher(topic)(wire.encode(message, {"stamp": time.time_ns()} | dict(values)))
+
+    def heard(self, topic: str) -> list[dict[str, Any]]:
+        """All messages that wait in the inbox of ``topic``, as plain values."""
+        found = []
+        while (data := self.inboxes[topic].take()) is not None:
+            try:
+                found.append(wire.decode(names.TOPICS[topic].message, data))
+            except ValueError:
+                self.malformed += 1
+        return found
+
+    def receive(self, topic: str, unpack: Callable[[bytes], tuple[Any, int]]) -> tuple[Any, int] | None:
+        """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
+        inbox = self.inboxes[topic]
+        while (data := inbox.take()) is not None:
+            try:
+                return unpack(data)
+            except ValueError:
+                self.malformed += 1
+        return None
+
+    def next_measurement(self, expected: int) -> tuple[Any, int] | None:
+        """Measurement ``expected`` and its stamp; older ones are dropped. Raises ValueError for a gap."""
+        while (found := self.receive("measurement", self.codec.unpack_measurement)) is not None:
+            sample = found[0].sample
+            if sample == expected:
+                return found
+            if sample > expected:
+                raise ValueError(f"Measurement {sample} came where {expected} was expected")
+        return None
+
+    # -- handshake ----------------------------------------------------------------------------------------
+
+    def endpoints_matched(self) -> bool:
+        """True when every endpoint has found its partners among the peers."""
+        for name, publisher in self._publishers_by_name.items():
+            wanted = names.partners(names.TOPICS[name], self.role, self.peers, publishing=True)
+            if publisher.get_subscription_count() < wanted:
+                return False
+        for name, inbox in self.inboxes.items():
+            wanted = names.partners(names.TOPICS[name], self.role, self.peers, publishing=False)
+            if inbox.subscription.get_publisher_count() < wanted:
+                return False
+        return True
+
+    def tell_status(self) -> None:
+        """Publish NodeStatus: who we are, with what, and whether we are ready."""
+        data = self.scenario.data()
+        self.tell(
+            "node_status",
+            {
+                "node": self.role,
+                "ready": self._ready_told,
+                "problem": self.problem,
+                "scenario_hash": self.hash,
+                "parameters": scenarios.dump({name: data[name] for name in self.sections}),
+                "state_names": self.state_names(),
+                "version": rths_nodes.__version__,
+            },
+        )
+
+    def state_names(self) -> Sequence[str]:
+        """Names of what the node publishes in an unnamed array."""
+        return ()
+
+    def look(self) -> None:
+        """The handshake, at most every ``STATUS_PERIOD_NS``: get ready, hear where the test stands."""
+        now = time.monotonic_ns()
+        if now < self._next_look or not self.active:
+            return
+        self._next_look = now + STATUS_PERIOD_NS
+        if not self._ready_told and self.endpoints_matched():
+            self._ready_told = True
+            self.tell_status()
+        if "test_state" in self.inboxes:
+            for self.test in self.heard("test_state"):
+                if self.test["state"] == State.IDLE and self.test["reason"]:
+                    self.exit_code, self.done = 2, True
+
+    @property
+    def ended(self) -> bool:
+        """True when the authority has said that the test is over."""
+        return bool(self.test) and self.test["state"] in ENDED
+
+    @property
+    def abandoned(self) -> bool:
+        """True when the test is over, or was given up, and the actuator node has left."""
+        if not (self.ended or self.interrupted):
+            return False
+        return bool(self.inboxes["test_state"].subscription.get_publisher_count() == 0)
+
+    def leave(self) -> None:
+        """Be done once the test is over and everybody has heard what we had to say."""
+        if self.abandoned or self.patience_over:
+            self.done = True
+
+    # -- end ----------------------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """A signal asks to stop: the actuator stops the test in order, the others wait for that, but not long."""
+        self.interrupted = True
+        self._stopped_at = self._stopped_at or time.monotonic_ns()
+
+    @property
+    def patience_over(self) -> bool:
+        """True when an interrupted node has waited long enough for the end of the test."""
+        return bool(self._stopped_at) and time.monotonic_ns() - self._stopped_at > 500_000_000
+
+    def tell_summary(self, sample: int, values: Mapping[str, float]) -> None:
+        """Publish and keep the final numbers of this node."""
+        self.summary = dict(values)
+        numbers = [float(value) for value in values.values()]
+        self.tell("summary", {"node": self.role, "sample": sample, "names": list(values), "values": numbers})
+
+    def safely(self, action: Callable[[], Any]) -> Any:
+        """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
+        try:
+            return action()
+        except Exception as error:
+            self._surprise(error)
+            return False
+
+    def _surprise(self, error: Exception) -> None:
+        self.problem = f"{self.role}: {type(error).__name__}: {error}"
+        self.exit_code = self.exit_code or 1
+        self.get_logger().debug(traceback.format_exc())
+        self.go_safe(self.problem)
+        self.done = True
+
+    def go_safe(self, reason: str) -> None:
+        """Ask the actuator to trip."""
+        if "trip" in self._publishers_by_name:
+            self.tell("trip", {"source": self.role, "reason": reason})
+
+
+def get_message(kind: str) -> Any:
+    """The message class of ``package/msg/Name``."""
+    package, _, name = kind.split("/")
+    return getattr(importlib.import_module(f"{package}.msg"), name)
+
+
+def _ignore(_: Any) -> None:
+    """No executor serves these subscriptions."""
