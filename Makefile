@@ -3,7 +3,7 @@
 # (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
 
 # What `make demo` runs: arguments of `rths`.
-DEMO ?= run chen_ricles_2010 --host composed --record runs/demo --report runs/demo.html
+DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
 PYTEST_ARGS ?=
 # The Python that .venv is made of.

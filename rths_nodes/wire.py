@@ -22,6 +22,8 @@ from rths_nodes.resources import resource
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
 SECOND = 1_000_000_000
+TRAILING = 8
+"""Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
 _CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
 _FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -93,9 +95,9 @@ class Layout:
 
     def unpack(self, data: bytes) -> tuple[tuple[int, ...], list[Array]]:
         """Scalars and arrays of the message; raises ValueError when ``data`` has another layout."""
-        if len(data) != self.size:
+        if not self.size <= len(data) <= self.size + TRAILING:
             raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
-        row = self._struct.unpack(data)
+        row = self._struct.unpack_from(data)
         lengths = [row[part.start - 1] for part in self._slices]
         if row[0] != ENCAPSULATION or lengths != self._counts:
             raise ValueError(f"{self.message}: other array lengths or another byte order than configured")

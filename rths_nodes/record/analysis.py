@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,9 @@ def histories(run: Run) -> Histories:
     for late in range(step, len(input_energy)):
         energy.target(_target(run, late))
         input_energy[late] = energy.input
-    return Histories(samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic)
+    return Histories(
+        samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic
+    )
 
 
 def _target(run: Run, step: int) -> Target:
@@ -98,7 +101,7 @@ def true_error(run: Run) -> ControlError | None:
 
 
 def experimental_force(run: Run) -> Array:
-    """Force of the experimental substructure on the degrees of freedom at steps 0, 1, ...: ``(m, n_dof)`` N."""
+    """Force of the experimental substructure on the degrees of freedom, steps 0, 1, ...: ``(m, n_dof)`` N."""
     scenario = run.scenario
     n_dof, n_axes = run.dof_displacement.shape[1], run.force.shape[1]
     setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
@@ -139,7 +142,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(run: Run) -> Array:
-    """Ground acceleration (m/s^2) at steps 0, 1, ... from the recorded force F = -M 1 a_g; empty without one."""
+    """Ground acceleration (m/s^2) at steps 0, 1, ... from the force F = -M 1 a_g; empty without a structure."""
     structure = run.scenario.build_structure()
     if structure is None:
         return np.zeros(0)
@@ -190,9 +193,7 @@ def envelope(n: int, values: Array, columns: int) -> Indices:
     edges = np.linspace(0, n, columns + 1).astype(int)
     keep = np.unique(np.concatenate((edges[:-1], edges[1:] - 1)))
     extremes = [
-        start + pick(values[start:stop])
-        for start, stop in zip(edges[:-1], edges[1:], strict=True)
-        for pick in (np.argmin, np.argmax)
+        start + pick(values[start:stop]) for start, stop in pairwise(edges) for pick in (np.argmin, np.argmax)
     ]
     return np.union1d(keep, np.array(extremes, dtype=int))
 

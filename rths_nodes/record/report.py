@@ -1,7 +1,7 @@
 """One self-contained HTML page about a test: outcome, indices, figures, timing, the resolved scenario.
 
-No scripts and nothing from outside: it can be mailed, archived, printed and read in ten years. The figures are
-those of Chen & Ricles (2010), Figs. 7-11, as inline SVG; long histories are drawn by their envelopes.
+No scripts and nothing from outside: it can be mailed, archived, printed and read in ten years. The figures
+are those of Chen & Ricles (2010), Figs. 7-11, as inline SVG; long histories are drawn by their envelopes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ matplotlib.use("Agg")
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullFormatter
 
 from rths_nodes import __version__
 from rths_nodes.components import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_TRIPPED, Array
-from rths_nodes.params import ConfigError, as_data
+from rths_nodes.params import ConfigError, as_data, table
 from rths_nodes.record import analysis
 from rths_nodes.record.run import Run
 from rths_nodes.scenario import dump
@@ -41,12 +42,15 @@ COLUMNS = 700
 """Dots across a time plot: finer than this nothing is drawn."""
 CELLS = 1200
 """Dots across a plot of one quantity over another."""
-RASTER = 25_000
+RASTER = 12_000
 """A curve with more points than this becomes dots instead of lines of SVG."""
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
 
-INK, FAINT, GRID = "#1a1a1a", "#8c8c8c", "#e4e4e4"
+INK, FAINT, BAND, GRID = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#e4e4e4"
+BAND_WIDTH = 2.8
+"""Points: the target lies as a broad band under the measured displacement."""
+DASHES = (0, (3, 1.2))
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 """Okabe & Ito (2008): told apart with every kind of colour vision. One colour per axis."""
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
@@ -80,6 +84,7 @@ STYLE = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.xmargin": 0.0,
+    "axes.formatter.limits": (-3, 5),
     "grid.color": GRID,
     "grid.linewidth": 0.6,
     "xtick.color": "#555555",
@@ -89,6 +94,7 @@ STYLE = {
     "lines.linewidth": 1.0,
     "lines.solid_joinstyle": "round",
     "legend.frameon": False,
+    "legend.fontsize": 8.0,
     "figure.dpi": 100,
     "savefig.dpi": 170,
     "path.simplify_threshold": 0.2,
@@ -108,7 +114,9 @@ def render(run: Run) -> str:
     """The page as text."""
     name = escape(run.scenario.name)
     body = "\n".join([_head(run), _indices(run), _drawn(run), _timing(run), _notes(), _details(run)])
-    return _PAGE.format(title=f"{name}: {escape(run.outcome)}", style=_CSS, body=body, version=escape(__version__))
+    return _PAGE.format(
+        title=f"{name}: {escape(run.outcome)}", style=_CSS, body=body, version=escape(__version__)
+    )
 
 
 # --- numbers in words -------------------------------------------------------------------------------------
@@ -120,8 +128,9 @@ def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
         return "–"
     value = float(value) * factor
     size = abs(value)
-    if size and size < 0.5 * 10.0**-digits:
-        return f"{'−' if value < 0.0 else ''}&lt; {10.0**-digits:.{digits}f}" if value > 0.0 else "≈ 0"
+    if size < 10.0**-digits:
+        least = f"{10.0**-digits:.{digits}f}"
+        return f"&lt; {least}" if value > 0.0 else f"&gt; −{least}" if value < 0.0 else "0"
     decimals = digits if size < 1.0 else max(0, digits - 1 - math.floor(math.log10(size)))
     return f"{value:,.{decimals}f}".replace("-", "−").replace(",", "\u202f")
 
@@ -131,7 +140,8 @@ def _quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
 
 
 def _largest(values: Array) -> float:
-    return float(np.abs(values).max()) if values.size else math.nan
+    usable = np.abs(values[np.isfinite(values)])
+    return float(usable.max()) if usable.size else math.nan
 
 
 # --- head and tables --------------------------------------------------------------------------------------
@@ -187,15 +197,22 @@ def _of(done: int, planned: int) -> str:
 
 def _excitation(run: Run) -> str:
     scenario = run.scenario
-    moving = scenario.ground_motion if scenario.structure is not None else None
-    data = as_data(moving if moving is not None else getattr(scenario.integrator, "displacement", None)) or {}
+    prescribed = scenario.structure is None
+    moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    data = as_data(moving) or {}
     if data.get("type") == "record":
-        name = data["record"] or Path(str(data["file"])).name
-        peak = _largest(analysis.ground_acceleration(run))
-        reached = f", peak {peak:.3g} m/s²" if math.isfinite(peak) else ""
-        return f"{name}, scale {data['scale']:g}{reached}"
-    scalars = [f"{key} {value:g}" for key, value in data.items() if isinstance(value, (int, float))]
-    return ", ".join([str(data.get("type", "–")), *scalars])
+        words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
+    else:
+        words = [str(data.get("type", "–"))]
+        for row in table(type(moving)) if moving is not None else ():
+            if isinstance(data[row.name], (int, float)):  # "m/s^2 or m": of a ground motion, or prescribed
+                unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
+                words.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
+    peak = _largest(analysis.ground_acceleration(run))
+    if peak > 0.0:
+        until = "" if run.outcome == "finished" else " up to the stop"
+        words.append(f"peak {peak:.3g} m/s²{until}")
+    return ", ".join(words)
 
 
 def _summary(run: Run) -> str:
@@ -208,7 +225,9 @@ def _summary(run: Run) -> str:
         sentences.append(f"The test ran to its end after {planned:.4g}\u00a0s.")
     elif run.outcome in ("held", "tripped"):
         how = "stopped by a limit" if run.outcome == "tripped" else "held"
-        sentences.append(f"<b>The test was {how}</b> and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
+        sentences.append(
+            f"<b>The test was {how}</b> and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s."
+        )
     ranked = [name for name in axes if _number(axes[name].get("max_error_m")) is not None]
     if not ranked:
         return " ".join([*sentences, "No indices were recorded."])
@@ -225,11 +244,9 @@ def _summary(run: Run) -> str:
     hsem = _number(run.metrics.get("hsem_percent"))
     if hsem is not None:
         did = "fed energy into" if hsem > 0.0 else "took energy out of"
-        sentences.append(
-            f"In sum its error {did} the structure: {_quantity(abs(hsem), 1.0, '%')} of the input energy."
-            if len(axes) == 1
-            else f"In sum their errors {did} the structure: {_quantity(abs(hsem), 1.0, '%')} of the input energy."
-        )
+        share_of = f"{_quantity(abs(hsem), PERCENT, '%')} of the input energy"
+        errors = "Its error" if len(axes) == 1 else "Their errors"
+        sentences.append(f"{errors} {did} the structure: {share_of}.")
     return " ".join(sentences)
 
 
@@ -246,7 +263,13 @@ def _number(value: Any) -> float | None:
 
 
 _AXIS_INDICES = (
-    ("Largest control error", "max_error_m", MM, "mm", "max |target − measured| (Chen &amp; Ricles 2010, Table 2)"),
+    (
+        "Largest control error",
+        "max_error_m",
+        MM,
+        "mm",
+        "max |target − measured| (Chen &amp; Ricles 2010, Table 2)",
+    ),
     (
         "Largest control error, relative",
         "max_error_percent",
@@ -266,7 +289,8 @@ _AXIS_INDICES = (
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement are most alike (peak of the cross-correlation); positive: late",
+        "shift at which target and measurement are most alike (peak of the cross-correlation); "
+        "positive: late",
     ),
     (
         "Tracking indicator at the end",
@@ -306,7 +330,8 @@ def _indices(run: Run) -> str:
     heads = "".join(f'<th class="n">{escape(name)}</th>' for name in names)
     return (
         '<section><h2>Indices</h2><div class="wide"><table class="indices"><thead><tr><th>Index</th>'
-        f"{heads}<th>Unit</th><th>What it is</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+        f"{heads}<th>Unit</th><th>What it is</th></tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        "</div></section>"
     )
 
 
@@ -322,8 +347,8 @@ def _true_rows(run: Run) -> list[str]:
 
 
 def _row(title: str, values: Sequence[str], unit: str, meaning: str, span: int = 1) -> str:
-    across = f' colspan="{span}"' if span > 1 else ""
-    cells = "".join(f'<td class="n"{across}>{value}</td>' for value in values)
+    start = f'<td class="n mid" colspan="{span}">' if span > 1 else '<td class="n">'
+    cells = "".join(f"{start}{value}</td>" for value in values)
     return f'<tr><th>{title}</th>{cells}<td>{unit}</td><td class="why">{meaning}</td></tr>'
 
 
@@ -337,17 +362,17 @@ def _notes() -> str:
         "Control error = target − measured.</li>"
         "<li>A positive delay, a rising tracking indicator and a positive energy error all mean that the "
         "actuator lags; a lag acts on the structure like negative damping.</li>"
-        "<li>Transport samples q: a command acts q samples after it was sent; q = 0 is an idealisation that only "
-        "a simulator can do.</li>"
-        "<li>Indices count the samples that the test drove, not those of a safe stop. Long histories are drawn "
-        "by their envelopes; the indices come from all samples.</li>"
-        f"<li><b>{NO_SAFETY}</b> The interlocks of the rig are.</li></ul></section>"
+        "<li>Transport samples q: a command acts q samples after it was sent; q = 0 is an idealisation that "
+        "only a simulator can do.</li>"
+        "<li>Indices count the samples that the test drove, not those of a safe stop. Long histories are "
+        "drawn by their envelopes; the indices come from all samples.</li>"
+        f"<li><b>{NO_SAFETY}</b> A rig needs its own interlocks.</li></ul></section>"
     )
 
 
 def _details(run: Run) -> str:
-    shown = {key: value for key, value in sorted(run.information.items())}
-    rows = "".join(f"<tr><th>{escape(key)}</th><td>{escape(str(value))}</td></tr>" for key, value in shown.items())
+    pairs = [(escape(key), escape(str(value))) for key, value in sorted(run.information.items())]
+    rows = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in pairs)
     about = f"<details><summary>About the run</summary><table>{rows}</table></details>" if rows else ""
     return (
         "<section><h2>Details</h2><details><summary>Scenario, complete with all defaults (YAML)</summary>"
@@ -372,6 +397,8 @@ class _View:
         return _styled(self.run.axes)
 
 
+_Entry = tuple[str, str, Any]
+"""Of a legend: label, colour, line style."""
 _Drawing = tuple[str, str, Figure]
 """Title and caption (HTML), figure."""
 
@@ -387,7 +414,7 @@ def _drawn(run: Run) -> str:
     if len(running.time) < 2:
         return "<section><h2>Figures</h2><p>Too few samples to draw.</p></section>"
     view = _View(run, running, _spans(run))
-    figures = []
+    figures: list[str] = []
     with matplotlib.rc_context(STYLE):
         for draw in _FIGURES:
             drawing = draw(view)
@@ -398,7 +425,8 @@ def _drawn(run: Run) -> str:
 
 def _figure(number: int, title: str, caption: str, figure: Figure) -> str:
     return (
-        f'<figure><h3><span class="no">{number}</span>{title}</h3><div class="wide">{_svg(figure, title)}</div>'
+        f'<figure><h3><span class="no">{number}</span>{title}</h3>'
+        f'<div class="wide">{_svg(figure, title)}</div>'
         f"<figcaption>{caption}</figcaption></figure>"
     )
 
@@ -430,33 +458,37 @@ def _spans(run: Run) -> list[tuple[str, str, list[tuple[float, float]]]]:
         marked = (run.flags & flag) != 0
         if not marked.any():
             continue
-        cells = np.add.reduceat(marked, np.arange(0, len(marked), least)) > 0
-        width = least * run.scenario.dt
-        stretches = [(first * width, (last + 1) * width) for first, last in analysis.intervals(cells)]
+        cells = analysis.intervals(np.add.reduceat(marked, np.arange(0, len(marked), least)) > 0)
+        dt = run.scenario.dt  # sample k stands at the end of its period
+        stretches = [((first * least - 1) * dt, ((last + 1) * least - 1) * dt) for first, last in cells]
         found.append((f"{label} ({int(marked.sum())})", colour, stretches))
     return found
 
 
 def _sheet(
     heights: Sequence[float],
-    entries: Sequence[tuple[str, str, Any]],
+    entries: Sequence[_Entry],
     widths: Sequence[float] = (1.0,),
-    shades: Sequence[tuple[str, str, Any]] = (),
+    shades: Sequence[_Entry] = (),
     bottom: float = 0.42,
     gap: float = 0.14,
     between: float = 0.2,
+    titled: bool = False,
 ) -> tuple[Figure, Any]:
     """A figure with one row of axes per height (inches) and one legend on top, of (label, colour, line)."""
-    handles: list[Any] = [Line2D([], [], color=colour, linestyle=line) for _, colour, line in entries]
+    handles: list[Any] = [
+        Line2D([], [], color=colour, linestyle=line, lw=BAND_WIDTH if colour == BAND else 1.2)
+        for _, colour, line in entries
+    ]
     handles += [Patch(color=colour, alpha=0.3, lw=0.0) for _, colour, _ in shades]
     labels = [entry[0] for entry in (*entries, *shades)]
     longest = max((len(label) for label in labels), default=0)
     across = max(1, min(len(labels) or 1, int((WIDTH - 0.6) / (0.068 * longest + 0.45))))
-    top = 0.17 * math.ceil(len(labels) / across) + 0.12
+    top = 0.17 * math.ceil(len(labels) / across) + (0.3 if titled else 0.12)
     inside = sum(heights) + gap * (len(heights) - 1)
     height = top + inside + bottom
     figure = Figure(figsize=(WIDTH, height))
-    left, right = 0.62 / WIDTH, 1.0 - 0.12 / WIDTH
+    left, right = 0.66 / WIDTH, 1.0 - 0.16 / WIDTH
     grid = {
         "left": left,
         "right": right,
@@ -470,14 +502,13 @@ def _sheet(
     axes = figure.subplots(len(heights), len(widths), squeeze=False, gridspec_kw=grid)
     if labels:
         place = {"loc": "upper left", "bbox_to_anchor": (left - 0.01, 1.0), "borderaxespad": 0.1}
-        figure.legend(
-            handles, labels, ncols=across, fontsize=8.0, handlelength=1.8, columnspacing=1.4, labelspacing=0.2, **place
-        )
+        spacing = {"handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2}
+        figure.legend(handles, labels, ncols=across, **place, **spacing)
     figure.align_ylabels(axes[:, 0])
     return figure, axes
 
 
-def _time_sheet(view: _View, heights: Sequence[float], entries: Sequence[tuple[str, str, Any]]) -> tuple[Figure, Any]:
+def _time_sheet(view: _View, heights: Sequence[float], entries: Sequence[_Entry]) -> tuple[Figure, Any]:
     """Panels over time, one below the other, with the flagged samples shaded."""
     figure, axes = _sheet(heights, entries, shades=view.spans)
     for panel in axes[:, 0]:
@@ -487,8 +518,8 @@ def _time_sheet(view: _View, heights: Sequence[float], entries: Sequence[tuple[s
 
 def _over_time(view: _View, panel: Any, last: bool = True) -> None:
     for _, colour, stretches in view.spans:
-        bars = [(start, end - start) for start, end in stretches]
-        panel.broken_barh(bars, (0.0, 1.0), transform=panel.get_xaxis_transform(), color=colour, alpha=0.3, lw=0.0)
+        bars, across = [(start, end - start) for start, end in stretches], panel.get_xaxis_transform()
+        panel.broken_barh(bars, (0.0, 1.0), transform=across, color=colour, alpha=0.3, lw=0.0)
     panel.set_xlim(0.0, max(float(view.run.time[-1]), view.run.scenario.dt))
     panel.tick_params(labelbottom=last)
     if last:
@@ -517,7 +548,7 @@ def _at_zero(panel: Any) -> None:
     panel.axhline(0.0, color="#999999", lw=0.6, zorder=1.5)
 
 
-def _legend_of_axes(view: _View) -> list[tuple[str, str, Any]]:
+def _legend_of_axes(view: _View) -> list[_Entry]:
     return [(name, colour, line) for _, name, colour, line in view.axes] if len(view.axes) > 1 else []
 
 
@@ -527,21 +558,20 @@ def _displacements(view: _View) -> _Drawing:
     target = run.target[running.samples]
     zoom = analysis.strongest(running.time, target, ZOOM)
     named = len(view.axes) > 1
-    entries: list[tuple[str, str, Any]] = [("target", INK, "-")]
+    entries: list[_Entry] = [("target", BAND, "-")]
     entries += [(f"measured {name}" if named else "measured", c, line) for _, name, c, line in view.axes]
-    entries.append(("command (right only)", FAINT, (0, (3, 1.2))))
+    entries.append(("command", INK, DASHES))
     heights = [2.3] if not named else [1.35] * len(view.axes)
     figure, axes = _sheet(heights, entries, widths=(2.1, 1.0), shades=view.spans, between=0.13)
     inside = (run.time >= zoom[0]) & (run.time <= zoom[1])
     for axis, name, colour, line in view.axes:
         last = axis == len(view.axes) - 1
-        for panel, shown in zip(axes[axis], (slice(None), inside), strict=True):
+        for panel, shown in zip(axes[axis], (np.arange(len(run.time)), np.flatnonzero(inside)), strict=True):
             _over_time(view, panel, last)
             time = run.time[shown]
             if panel is axes[axis, 1]:
-                thin = {"color": FAINT, "lw": 0.8, "ls": (0, (3, 1.2))}
-                _plot(panel, time, run.command[shown, axis] * MM, COLUMNS // 3, **thin)
-            _plot(panel, time, run.target[shown, axis] * MM, COLUMNS * 2 // 3, color=INK, lw=1.5)
+                _plot(panel, time, run.command[shown, axis] * MM, COLUMNS // 3, color=INK, lw=0.7, ls=DASHES)
+            _plot(panel, time, run.target[shown, axis] * MM, COLUMNS * 2 // 3, color=BAND, lw=BAND_WIDTH)
             measured = run.displacement[shown, axis] * MM
             _plot(panel, time, measured, COLUMNS * 2 // 3, color=colour, ls=line, lw=0.9)
         axes[axis, 0].axvspan(*zoom, facecolor="none", edgecolor=FAINT, lw=0.8)
@@ -550,8 +580,8 @@ def _displacements(view: _View) -> _Drawing:
     worst = _largest(running.control_error)
     title = f"Displacement: measured follows target within {_quantity(worst, MM, 'mm')}"
     caption = (
-        f"Left: the whole test. Right: the {zoom[1] - zoom[0]:.2g}\u00a0s in which the target moved most (framed on the "
-        "left), with the command that the compensator sent."
+        f"Left: the whole test. Right: the {zoom[1] - zoom[0]:.2g}\u00a0s in which the target moved most "
+        "(framed on the left), with the command that the compensator made of it."
     )
     return title, caption, figure
 
@@ -579,12 +609,11 @@ def _tracking_indicator(view: _View) -> _Drawing:
         _plot(panel, running.time, running.tracking_indicator[:, axis] * MM2, color=colour, ls=line, lw=1.1)
     _at_zero(panel)
     panel.set_ylabel("tracking indicator (mm²)")
-    largest, end = (_largest(values) for values in (running.tracking_indicator, running.tracking_indicator[-1]))
-    title = f"Tracking indicator: {_quantity(largest, MM2, 'mm²')} at most, {_quantity(end, MM2, 'mm²')} at the end"
-    if len(view.axes) == 1:
-        end = float(running.tracking_indicator[-1, 0])
-        title = f"Tracking indicator: {_quantity(largest, MM2, 'mm²')} at most, {_quantity(end, MM2, 'mm²')} at the end"
-    return title, "Rises while the actuator lags its target, falls while it leads, level while they agree.", figure
+    most = _quantity(_largest(running.tracking_indicator), MM2, "mm²")
+    ends = ", ".join(rounded(float(value), MM2) for value in running.tracking_indicator[-1])
+    title = f"Tracking indicator: magnitude up to {most}, {ends}\u00a0mm² at the end"
+    caption = "Rises while the actuator lags its target, falls while it leads, level while they agree."
+    return title, caption, figure
 
 
 def _compensator(view: _View) -> _Drawing | None:
@@ -608,8 +637,8 @@ def _compensator(view: _View) -> _Drawing | None:
         return "Compensator: its inner quantities", f"Recorded states of {_kind(view)}.", figure
     ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted.values() if np.isfinite(v).any())
     caption = (
-        "Δα is added to the estimated delay constant: α = α<sub>es</sub> + Δα (Chen &amp; Ricles 2010, Eqs. 6–7). "
-        "The delay that is compensated is (α − 1) samples."
+        "Δα is added to the estimated delay constant: α = α<sub>es</sub> + Δα "
+        "(Chen &amp; Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples."
     )
     return f"Compensator: Δα ends at {ends} samples", caption, figure
 
@@ -620,15 +649,15 @@ def _kind(view: _View) -> str:
 
 def _hysteresis(view: _View) -> _Drawing:
     """Fig. 8: restoring force over displacement of both substructures."""
-    run, samples = view.run, view.running.samples
+    run = view.run
     numerical = run.scenario.structure is not None and len(run.restoring_force) > 1
     dofs = run.scenario.dof_names()
     several = max(len(dofs) if numerical else 1, len(view.axes)) > 1
     entries = _legend_of_axes(view) if several else []
-    figure, axes = _sheet([2.7], entries, widths=(1.0,) * (1 + numerical), between=0.24)
+    figure, axes = _sheet([2.7], entries, widths=(1.0,) * (1 + numerical), between=0.24, titled=True)
     panel = axes[0, -1]
     for axis, _, colour, line in view.axes:
-        shown = run.displacement[samples, axis] * MM, run.force[samples, axis] * KN
+        shown = run.displacement[:, axis] * MM, run.force[:, axis] * KN
         _curve(panel, *shown, color=colour, ls=line, lw=0.8)
     panel.set_title("experimental substructure (measured)")
     if numerical:
@@ -645,12 +674,12 @@ def _hysteresis(view: _View) -> _Drawing:
         panel.margins(x=0.04)
         panel.set_xlabel("displacement (mm)")
         panel.set_ylabel("restoring force (kN)")
-    most = _largest(run.force[samples])
+    most = _largest(run.force)
     title = f"Hysteresis: the specimen carried up to {_quantity(most, KN, 'kN')}"
     caption = "The area inside the loops is energy dissipated."
     if numerical:
-        part = _largest(run.restoring_force)
-        caption += f" The numerical substructure (without its viscous damping) carried up to {_quantity(part, KN, 'kN')}."
+        part = _quantity(_largest(run.restoring_force), KN, "kN")
+        caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
     return title, caption, figure
 
 
@@ -700,20 +729,20 @@ def _energy_words(view: _View, relative: bool, shaken: bool) -> str:
 def _energy_caption(view: _View, relative: bool) -> str:
     if not relative:
         return (
-            "Top: work of the measured force on the difference of measured and target displacement; without input "
-            "energy there is nothing to relate it to. Below: work absorbed by the specimen."
+            "Top: work of the measured force on the difference of measured and target displacement; without "
+            "input energy there is nothing to relate it to. Below: work absorbed by the specimen."
         )
     elastic = view.running.elastic_energy
     unit, factor = _joules(elastic)
     denominator = (
         f"|input energy| + strain energy at yield ({_quantity(elastic, factor, unit, 3)})"
         if elastic
-        else "|input energy| (a linear structure has no strain energy at yield to add, so the first seconds say little)"
+        else "|input energy| (linear: no strain energy at yield to add, so the first seconds say little)"
     )
     return (
         "Top: running form of the hybrid simulation energy monitor, energy error / ("
-        f"{denominator}), as the test was monitored; positive: lag, energy fed in. The HSEM of the table is the last "
-        "energy error by the input energy alone. Below: where the input energy went."
+        f"{denominator}), as the test was monitored; positive: lag, energy fed in. The HSEM of the table "
+        "is the last energy error by the input energy alone. Below: where the input energy went."
     )
 
 
@@ -726,7 +755,7 @@ def _sensible(view: _View) -> tuple[float, float]:
         energy = np.abs(running.input_energy[step])
         percent = percent[energy >= 0.05 * energy.max()]
     percent = percent[np.isfinite(percent)]
-    low, high = (min(0.0, float(percent.min())), max(0.0, float(percent.max()))) if len(percent) else (0.0, 0.0)
+    low, high = float(percent.min(initial=0.0)), float(percent.max(initial=0.0))
     margin = 0.06 * (high - low) or 1.0
     return low - margin, high + margin
 
@@ -753,8 +782,8 @@ def _synchronisation(view: _View) -> _Drawing:
         panel.set_xlabel("target (mm)")
         panel.margins(x=0.04)
     caption = (
-        "Left: a perfect actuator draws the diagonal; a lag opens it to an ellipse, too small an amplitude turns it. "
-        "Right: the same with the diagonal taken off and magnified."
+        "Left: a perfect actuator draws the diagonal; a lag opens it to an ellipse, too small an amplitude "
+        "turns it. Right: the same with the diagonal taken off and magnified."
     )
     return "Synchronisation: measured over target", caption, figure
 
@@ -773,9 +802,7 @@ def _response(view: _View) -> _Drawing | None:
     for dof, _, colour, line in dofs:
         _plot(panels[1], run.step_time, run.dof_displacement[:, dof] * MM, color=colour, ls=line)
         _plot(panels[2], run.step_time[: len(total)], total[:, dof], color=colour, ls=line, lw=0.9)
-    for panel, label in zip(
-        panels, ("ground\n(m/s²)", "displacement\n(mm)", "absolute\nacceleration (m/s²)"), strict=True
-    ):
+    for panel, label in zip(panels, ("ground (m/s²)", "displ. (mm)", "accel. (m/s²)"), strict=True):
         _at_zero(panel)
         panel.set_ylabel(label)
     peak, moved = _largest(ground), _largest(run.dof_displacement)
@@ -783,7 +810,8 @@ def _response(view: _View) -> _Drawing | None:
         f"Response: {_quantity(peak, 1.0, 'm/s²', 3)} of ground acceleration moved the structure by "
         f"{_quantity(moved, MM, 'mm', 3)}"
     )
-    return title, "Displacement relative to the ground; absolute acceleration.", figure
+    caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
+    return title, caption, figure
 
 
 _FIGURES: tuple[Callable[[_View], _Drawing | None], ...] = (
@@ -809,7 +837,7 @@ _PERCENTILES = (("median", "median_s"), ("99 %", "p99_s"), ("99.9 %", "p999_s"),
 
 def _timing(run: Run) -> str:
     counts = _counts(run)
-    known = [(title, run.timing[key]) for key, title in _CLOCKS if isinstance(run.timing.get(key), Mapping)]
+    known = [(title, clock) for key, title in _CLOCKS if (clock := _clock(run, key))]
     rows = "".join(
         f"<tr><th>{title}</th>"
         + "".join(f'<td class="n">{rounded(clock.get(key), US)}</td>' for _, key in _PERCENTILES)
@@ -817,19 +845,31 @@ def _timing(run: Run) -> str:
         for title, clock in known
     )
     heads = "".join(f'<th class="n">{name}</th>' for name, _ in _PERCENTILES)
-    table = (
+    times = (
         f'<div class="wide"><table><thead><tr><th></th>{heads}<th>Unit</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
         if rows
         else "<p>No timing was recorded.</p>"
     )
-    period = f"<p>The servo period is {run.scenario.dt * US:,.0f}\u00a0µs. {counts}</p>".replace(",", "\u202f", 1)
-    drawing = _histograms(run)
-    figure = ""
-    if drawing is not None:
-        with matplotlib.rc_context(STYLE):
-            figure = f'<figure><div class="wide">{_svg(drawing, "Timing histograms")}</div></figure>'
-    return f"<section><h2>Timing</h2>{period}{table}{figure}</section>"
+    period = f"<p>The servo period is {_quantity(run.scenario.dt, US, 'µs', 3)}. {counts}</p>"
+    with matplotlib.rc_context(STYLE):
+        drawing = _histograms(run)
+        figure = "" if drawing is None else _plain_figure(drawing)
+    return f"<section><h2>Timing</h2>{period}{times}{figure}</section>"
+
+
+def _clock(run: Run, key: str) -> Mapping[str, Any]:
+    """Statistics of a clock; empty if nothing was measured."""
+    clock = run.timing.get(key)
+    if not isinstance(clock, Mapping):
+        return {}
+    return clock if any(_number(clock.get(name)) is not None for _, name in _PERCENTILES) else {}
+
+
+def _plain_figure(drawing: Figure) -> str:
+    caption = "How often (logarithmic) a duration occurred."
+    svg = _svg(drawing, "Timing histograms")
+    return f'<figure><div class="wide">{svg}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _counts(run: Run) -> str:
@@ -837,18 +877,11 @@ def _counts(run: Run) -> str:
     marked = {flag: int(((run.flags & flag) != 0).sum()) for flag, _, _ in SHADES}
     counts = {"bridged": marked[FLAG_BRIDGED], "slipped": marked[FLAG_SLIPPED]}
     counts |= {"with a saturated sensor": marked[FLAG_SATURATED], "in the safe stop": marked[FLAG_TRIPPED]}
-    missed = _counted(run, "missed")
+    missed = _number(run.timing.get("missed"))
     words = [f"{number} {what}" for what, number in counts.items() if number]
-    said = f"Flagged samples: {', '.join(words)}." if words else "No sample was bridged, slipped or saturated."
-    return said + (f" Missed ticks: {missed}." if missed is not None else "")
-
-
-def _counted(run: Run, what: str) -> int | None:
-    """A count of the timing, which stands beside the clocks or in them."""
-    found = [run.timing.get(what)]
-    found += [clock.get(what) for key, _ in _CLOCKS if isinstance(clock := run.timing.get(key), Mapping)]
-    numbers = [int(value) for value in found if isinstance(value, (int, float)) and math.isfinite(value)]
-    return max(numbers) if numbers else None
+    clean = "No sample was bridged, slipped or saturated."
+    said = f"Flagged samples: {', '.join(words)}." if words else clean
+    return said + (f" Missed ticks: {missed:.0f}." if missed is not None else "")
 
 
 def _histograms(run: Run) -> Figure | None:
@@ -856,18 +889,22 @@ def _histograms(run: Run) -> Figure | None:
     for key, title in _CLOCKS:
         edges, counts = _bars(run.timing.get(f"{key}_histogram"))
         if len(counts):
-            clock = run.timing.get(key)
-            shown.append((title, edges, counts, clock if isinstance(clock, Mapping) else {}))
+            shown.append((title, edges, counts, _clock(run, key)))
     if not shown:
         return None
     entries = [("99.9 %", PALETTE[1], LINES[1]), ("servo period", INK, "-")]
-    figure, axes = _sheet([1.9], entries, widths=(1.0,) * len(shown), between=0.2)
+    figure, axes = _sheet([1.9], entries, widths=(1.0,) * len(shown), between=0.2, titled=True)
     for panel, (title, edges, counts, clock) in zip(axes[0], shown, strict=True):
-        panel.stairs(np.where(counts > 0, counts, np.nan), edges * US, baseline=0.5, fill=True, color=PALETTE[0], alpha=0.8)
+        heights = np.where(counts > 0.0, counts, np.nan)
+        panel.stairs(heights, edges * US, baseline=0.5, fill=True, color=PALETTE[0], alpha=0.8)
         panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(_plain)
+        panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_ylim(0.5, 2.0 * float(counts.max()))
         if edges[0] > 0.0 and edges[-1] > 20.0 * edges[0]:
             panel.set_xscale("log")
+            panel.xaxis.set_major_formatter(_plain)
+            panel.xaxis.set_minor_formatter(NullFormatter())
         slow = _number(clock.get("p999_s"))
         if slow is not None:
             panel.axvline(slow * US, color=PALETTE[1], lw=1.0, ls=LINES[1])
@@ -877,6 +914,10 @@ def _histograms(run: Run) -> Figure | None:
         panel.set_title(title)
     axes[0, 0].set_ylabel("samples")
     return figure
+
+
+def _plain(value: float, _: int) -> str:
+    return f"{value:,.10g}".replace(",", "\u202f")
 
 
 def _bars(histogram: Any) -> tuple[Array, Array]:
@@ -891,17 +932,14 @@ def _bars(histogram: Any) -> tuple[Array, Array]:
     filled = np.flatnonzero(counts > 0.0)
     first, last = int(filled[0]), int(filled[-1]) + 1
     edges, counts = edges[first : last + 1].copy(), counts[first:last]
-    if len(edges) > 2 and not math.isfinite(edges[-1]):  # "and above" is drawn as one more bar
-        edges[-1] = 2.0 * edges[-2] - edges[-3]
-    if len(edges) > 2 and (not math.isfinite(edges[0]) or (edges[0] == 0.0 and edges[2] > 1.9 * edges[1] > 0.0)):
-        edges[0] = edges[1] ** 2 / edges[2] if edges[1] > 0.0 else 2.0 * edges[1] - edges[2]
     return (edges, counts) if np.isfinite(edges).all() else (nothing, nothing)
 
 
 # --- page -------------------------------------------------------------------------------------------------
 
 _CSS = """
-:root{--face:"DejaVu Sans",Verdana,"Segoe UI",Helvetica,Arial,sans-serif;--ink:#1a1a1a;--soft:#5a6068;--line:#dde1e6}
+:root{--face:"DejaVu Sans",Verdana,"Segoe UI",Helvetica,Arial,sans-serif;
+--ink:#1a1a1a;--soft:#5a6068;--line:#dde1e6}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:60rem;padding:1.6rem 1.2rem 3rem;color:var(--ink);background:#fff;
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif}
@@ -913,7 +951,8 @@ h3{font-size:1rem;margin:0 0 .35rem;font-weight:600}
 -webkit-print-color-adjust:exact;print-color-adjust:exact}
 .badge.good{background:#1a7f37}.badge.bad{background:#b3261e}.badge.unknown{background:#6b7280}
 .about{margin:.35rem 0 0;color:var(--soft);overflow-wrap:anywhere}
-.reason{margin:.9rem 0 0;padding:.5rem .8rem;border-left:4px solid #6b7280;background:#f4f5f7;overflow-wrap:anywhere}
+.reason{margin:.9rem 0 0;padding:.5rem .8rem;border-left:4px solid #6b7280;background:#f4f5f7;
+overflow-wrap:anywhere}
 .reason.bad{border-color:#b3261e;background:#fdf1f0}
 .summary{font-size:1.12rem;margin:1.1rem 0}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(12.5rem,1fr));gap:.6rem 1.4rem;margin:0;
@@ -921,9 +960,11 @@ padding:.9rem 0;border-top:1px solid var(--line);border-bottom:1px solid var(--l
 dt{font-size:.75rem;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%}
-th,td{text-align:left;vertical-align:baseline;padding:.32rem .9rem .32rem 0;border-bottom:1px solid var(--line)}
+th,td{text-align:left;vertical-align:baseline;padding:.32rem .9rem .32rem 0;
+border-bottom:1px solid var(--line)}
 tbody th{font-weight:500}thead th{font-size:.8rem;color:var(--soft);font-weight:500}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}td.n{font-weight:600}
+td.mid{text-align:center}
 .indices tbody th{white-space:nowrap}.why{color:var(--soft);font-size:.82rem;line-height:1.35;min-width:15rem}
 figure{margin:0 0 2rem;break-inside:avoid}
 figure svg{display:block;width:100%;height:auto;min-width:34rem}

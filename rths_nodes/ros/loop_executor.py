@@ -14,7 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.ros.actuator_node import ActuatorNode
-from rths_nodes.ros.names import LOOP
+from rths_nodes.ros.names import LOOP, RECORDER
 from rths_nodes.ros.shell import Shell
 
 SERVE_EVERY_NS = 50_000_000
@@ -49,6 +49,13 @@ class LoopExecutor:
         """Until every node is done."""
         while not all(node.done for node in self.nodes):
             self._turn()
+            if self._rig is not None and self._rig.done:
+                self._leave_with(self._rig)
+
+    def _leave_with(self, rig: ActuatorNode) -> None:
+        """In one process nobody sees the actuator node leave: the others go when it is done."""
+        for node in self.nodes:
+            node.done = node.done or node.role != RECORDER or not rig.rig.ended
 
     def close(self) -> None:
         """Stop serving."""
