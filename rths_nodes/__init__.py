@@ -1,7 +1,36 @@
-"""Real-time hybrid simulation on ROS 2."""
+"""Real-time hybrid simulation with ROS 2.
+
+>>> import rths_nodes
+>>> run = rths_nodes.run("chen_ricles_2010", ["compensator.alpha_es=29"])   # doctest: +SKIP
+>>> run.metrics["axes"]["story_1"]["max_error_m"]                           # doctest: +SKIP
+"""
+
+from __future__ import annotations
 
 from pkgutil import extend_path
+from typing import TYPE_CHECKING, Any
 
-__path__ = extend_path(__path__, __name__)  # a checkout finds the built rths_nodes.msg
-
+# A checkout finds the built messages of the installed package.
+__path__ = extend_path(__path__, __name__)
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from rths_nodes.record.run import Run
+
+
+def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
+    """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
+
+    ``overrides`` are ``section.key=value`` texts; ``options`` those of :func:`rths_nodes.hosts.run` (host,
+    pace, record, ...). Raises rths_nodes.params.ConfigError for anything that must not run.
+    """
+    from rths_nodes import hosts
+
+    return hosts.run_and_read(scenario, overrides, **options)
+
+
+def read(recording: Any) -> Run:
+    """The Run of a recording: histories to the bit, scenario, indices. Raises ConfigError."""
+    from rths_nodes.record.reading import read_run
+
+    return read_run(recording)

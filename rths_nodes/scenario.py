@@ -23,7 +23,6 @@ from rths_nodes.params import (
     build,
     component,
     integer,
-    join,
     number,
     params,
     section,
@@ -142,6 +141,19 @@ class Scenario:
         names: tuple[str, ...] = registry.class_of("port", self.port).auxiliary_names
         return names
 
+    def test_constants(self) -> dict[str, Any]:
+        """The fields of TestState that do not change during a test."""
+        return {
+            "scenario": self.name,
+            "servo_rate": self.servo_rate,
+            "substeps": self.substeps,
+            "samples": self.samples,
+            "transport_samples": self.port.transport_samples,
+            "axis_names": list(self.axes),
+            "degree_of_freedom_names": list(self.dof_names()),
+            "auxiliary_names": list(self.auxiliary_names()),
+        }
+
     def build_compensator(self) -> Any:
         """The compensator for all axes."""
         return registry.class_of("compensator", self.compensator)(self.compensator, self.dt, len(self.axes))
@@ -225,12 +237,17 @@ def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Sce
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
-    data = parse(source, str(path))
+    return override(from_text(source, str(path), path.parent), overrides)
+
+
+def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
+    """A scenario from YAML text; files in it are relative to ``folder``. Raises ConfigError with ``origin``."""
+    data = parse(source, origin)
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: must be a mapping of sections, and not empty")
-    _resolve_files(data, path.parent)
-    built = _build(data, str(path))
-    return override(built, overrides) if overrides else built
+        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+    if folder is not None:
+        _resolve_files(data, folder)
+    return _build(data, origin)
 
 
 def _build(data: Mapping[str, Any], origin: str = "") -> Scenario:
@@ -252,7 +269,8 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
     ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
     drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
     """
-    return replace(scenario, [_split(assignment) for assignment in overrides])
+    pairs = [_split(assignment) for assignment in overrides]
+    return replace(scenario, pairs) if pairs else scenario
 
 
 def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
@@ -308,13 +326,3 @@ def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
 def dump(data: Any) -> str:
     """Plain data as YAML; floats by repr, so that reading gives the same bits."""
     return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-
-
-def flatten(data: Any, path: str = "") -> dict[str, Any]:
-    """Nested sections -> ``{"axes.story_1.actuator.alpha": 29.0}``; lists stay values."""
-    if not isinstance(data, Mapping):
-        return {path: data}
-    flat: dict[str, Any] = {}
-    for key, entry in data.items():
-        flat |= flatten(entry, join(path, key))
-    return flat

@@ -142,7 +142,7 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(run: Run) -> Array:
-    """Ground acceleration (m/s^2) at steps 0, 1, ... from the force F = -M 1 a_g; empty without a structure."""
+    """Ground acceleration (m/s^2) at steps 0, 1, ... from F = -M 1 a_g; empty without a structure."""
     structure = run.scenario.build_structure()
     if structure is None:
         return np.zeros(0)

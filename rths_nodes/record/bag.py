@@ -163,6 +163,19 @@ def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
     return out.getvalue()
 
 
+def check_free(directory: Path) -> None:
+    """Refuse, with ConfigError, a place where :class:`Writer` could not record; nothing is made there."""
+    if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
+        raise ConfigError(f"{directory}: there is a recording already, choose another place")
+    place = directory
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise ConfigError(f"{directory}: cannot record there ({place} is not a directory)")
+    if not os.access(place, os.W_OK):
+        raise ConfigError(f"{directory}: cannot record there ({place} is not writable)")
+
+
 def _information_record(information: Mapping[str, str]) -> bytes:
     builder = RecordBuilder()
     Metadata(name=INFORMATION, metadata=dict(information)).write(builder)
@@ -171,10 +184,9 @@ def _information_record(information: Mapping[str, str]) -> bytes:
 
 def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
     """Make the directory and, in it, a journal with its ``head``; ConfigError when that cannot be."""
+    check_free(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
-            raise ConfigError(f"{directory}: there is a recording already, choose another place")
         path = directory / f"{directory.resolve().name}_0.mcap"
         file = FileIO(path, "xb")
     except OSError as error:

@@ -901,7 +901,7 @@ def _histograms(run: Run) -> Figure | None:
         panel.yaxis.set_major_formatter(_plain)
         panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_ylim(0.5, 2.0 * float(counts.max()))
-        if edges[0] > 0.0 and edges[-1] > 20.0 * edges[0]:
+        if edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]:
             panel.set_xscale("log")
             panel.xaxis.set_major_formatter(_plain)
             panel.xaxis.set_minor_formatter(NullFormatter())
@@ -975,7 +975,9 @@ pre{overflow-x:auto;font-size:.8rem;line-height:1.4;background:#f6f7f9;padding:.
 footer{margin-top:2.5rem;color:var(--soft);font-size:.8rem}
 @media (max-width:40rem){body{padding:1rem .8rem 2rem}h1{font-size:1.35rem}
 .facts{grid-template-columns:repeat(2,1fr)}.indices tbody th{white-space:normal}}
-@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10pt}.wide{overflow:visible}
+@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:9.5pt}.wide{overflow:visible}
+.summary{font-size:1.05em;margin:.7rem 0}.facts{gap:.3rem 1rem;padding:.5rem 0}th,td{padding-block:.2rem}
+h2{margin-top:1.3rem}figure{margin-bottom:1.2rem}
 figure svg{min-width:0}h2,h3{break-after:avoid}tr{break-inside:avoid}}
 """.strip()
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from std_srvs.srv import Trigger
 
+from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
-from rths_nodes.params import as_data
 from rths_nodes.ros.names import ACTUATOR, MONITOR, RECORDER
 from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW, State
-from rths_nodes.scenario import Scenario, flatten
+from rths_nodes.scenario import Scenario
 from rths_nodes.stages import RigStage
 from rths_nodes.timing import Durations, timing
 
@@ -183,24 +183,17 @@ class ActuatorNode(Shell):
             self._tell_state()
 
     def _tell_state(self) -> None:
-        scenario, machine = self.scenario, self.rig.machine
+        machine = self.rig.machine
         self._told = machine.state
         self.tell(
             "test_state",
-            {
+            self.scenario.test_constants()
+            | {
                 "state": int(machine.state),
                 "sample": self.rig.sample,
                 "reason": machine.reason,
-                "scenario": scenario.name,
                 "scenario_hash": self.hash,
                 "run_id": self.value("run_id"),
-                "servo_rate": scenario.servo_rate,
-                "substeps": scenario.substeps,
-                "samples": scenario.samples,
-                "transport_samples": self.rig.port.transport_samples,
-                "axis_names": list(scenario.axes),
-                "degree_of_freedom_names": scenario.dof_names(),
-                "auxiliary_names": self.rig.port.auxiliary_names,
             },
         )
 
@@ -211,7 +204,7 @@ class ActuatorNode(Shell):
             self._ended_at = time.monotonic_ns()
             if self.rig.machine.state == State.TRIPPED:
                 self.exit_code, self.problem = self.exit_code or 3, self.rig.machine.reason
-            self.tell_summary(self.rig.sample, flatten(self._timing(), "timing"))
+            self.tell_summary(self.rig.sample, wire.numbers_of(self._timing(), "timing"))
         for progress in self.heard("progress"):
             if progress["done"]:
                 self._finished.add(progress["node"])
@@ -222,14 +215,7 @@ class ActuatorNode(Shell):
 
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
-        report = timing(self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
-        for name in ("loop", "lateness"):
-            bins = report.pop(f"{name}_histogram", None)
-            if bins:
-                report[f"{name}_histogram"] = {
-                    kind: {str(index): value for index, value in enumerate(values)} for kind, values in bins.items()
-                }
-        return as_data(report)  # type: ignore[no-any-return]
+        return timing(self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
 
     def go_safe(self, reason: str) -> None:
         """The rig itself: no topic is needed."""

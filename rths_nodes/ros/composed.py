@@ -13,24 +13,31 @@ from rclpy.signals import SignalHandlerOptions
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.compensator_node import CompensatorNode
 from rths_nodes.ros.integrator_node import IntegratorNode
+from rths_nodes.ros.launching import NodeDescription
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.monitor_node import MonitorNode
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.pacing import real_time
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import Result
-from rths_nodes.ros.shell import Refused, Shell
+from rths_nodes.ros.shell import Shell
 
 KINDS: dict[str, type[Shell]] = {
     kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, MonitorNode)
 }
 
 
-def make_node(role: str, open_writer: OpenWriter, context: Any = None, values: Mapping[str, Any] | None = None) -> Shell:
-    """The node ``role``."""
+def make_node(
+    role: str,
+    open_writer: OpenWriter,
+    context: Any = None,
+    values: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Shell:
+    """The node ``role`` with the parameter ``values``."""
     if role == RECORDER:
-        return RecorderNode(open_writer, context, values)
-    return KINDS[role](context, values)
+        return RecorderNode(open_writer, context, values, **kwargs)
+    return KINDS[role](context, values, **kwargs)
 
 
 @contextmanager
@@ -45,19 +52,20 @@ def ros_context(args: Sequence[str] | None = None) -> Any:
 
 
 def run(
-    roles: Sequence[str],
-    values: Mapping[str, Any],
+    descriptions: Sequence[NodeDescription],
     open_writer: OpenWriter,
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Result:
-    """Run the nodes ``roles`` with the parameters ``values`` to the end of the test. Raises Refused."""
+    """Run the nodes to the end of the test. Raises Refused."""
     with ros_context() as context:
         nodes: list[Shell] = []
         try:
-            for role in roles:
-                own = {name: value for name, value in values.items() if name not in ("record", "host")}
-                nodes.append(make_node(role, open_writer, context, dict(values) if role == RECORDER else own))
+            for description in descriptions:
+                arguments = ["--ros-args", "-r", f"__ns:=/{description.namespace}"]
+                nodes.append(
+                    make_node(description.role, open_writer, context, description.parameters, cli_args=arguments)
+                )
                 nodes[-1].start()
             return _run(nodes, context, progress, interrupted)
         finally:
@@ -77,25 +85,22 @@ def _run(
         if progress:
             progress(rig.rig.sample)
         if interrupted and interrupted():
-            for node in nodes:
-                node.interrupt()
+            rig.interrupt()
+            result.interrupted = True
 
+    result = Result()
     executor = LoopExecutor(nodes, context, idle)
     with real_time(not rig.lockstep) as refused:
         try:
             executor.run()
         finally:
             executor.close()
-    result = Result(rig.rig.machine.state, rig.rig.machine.reason, rig.rig.sample, notes=list(refused))
+    machine = rig.rig.machine
+    result.state, result.reason, result.sample, result.notes = machine.state, machine.reason, rig.rig.sample, refused
     for node in nodes:
-        result.add(node.summary)
-        result.exit_code = max(result.exit_code, 0) or node.exit_code
         if isinstance(node, RecorderNode):
             node.safely(node.close)
-            result.exit_code = result.exit_code or node.exit_code
-        if node.problem and not result.reason:
-            result.reason = node.problem
+        result.add(node.summary)
+        result.reason = result.reason or node.problem
+    result.judge([node.exit_code for node in nodes])
     return result
-
-
-__all__ = ["Refused", "make_node", "ros_context", "run"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 from sensor_msgs.msg import JointState
 
+from rths_nodes import wire
 from rths_nodes.components import Measurement
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW
-from rths_nodes.scenario import Scenario, flatten
+from rths_nodes.scenario import Scenario
 from rths_nodes.stages import MonitorStage
 
 PROGRESS_SAMPLES = 64
@@ -88,8 +86,6 @@ class MonitorNode(Shell):
 
     def _finish(self) -> None:
         if self.ended and not self.summary and self.stage.sample >= self.test["sample"]:
-            numbers: dict[str, Any] = flatten(self.stage.metrics(), "metrics")
-            numbers["metrics.breach_sample"] = self.stage.monitor.breach[0] if self.stage.monitor.breach else math.nan
-            self.tell_summary(self.stage.sample, numbers)
+            self.tell_summary(self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics"))
             self.tell("progress", {"node": self.role, "sample": self.stage.sample, "done": True})
         self.leave()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rths_nodes.safety import State
+from rths_nodes import wire
+from rths_nodes.safety import ENDED, State
 
 
 @dataclass
@@ -19,29 +20,28 @@ class Result:
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: int = 0
     notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """``finished``, ``held``, ``tripped``, ``refused`` or ``failed``."""
+        if self.exit_code == 2:
+            return "refused"
+        if self.exit_code == 1 or self.state not in ENDED:
+            return "failed"
+        return self.state.name.lower()
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """The summary of one node."""
         self.numbers |= numbers
 
+    def judge(self, codes: Sequence[int]) -> None:
+        """The exit code of the whole test from those of its nodes: failed, refused, tripped, interrupted."""
+        if any(code < 0 or code == 1 for code in codes):
+            self.exit_code = 1
+        else:
+            self.exit_code = max(codes, default=0) or (130 if self.interrupted else 0)
+
     def section(self, name: str) -> dict[str, Any]:
-        """``metrics``, ``timing`` or ``compensator``, nested again; numbered keys become lists."""
-        nested: dict[str, Any] = {}
-        for path, value in self.numbers.items():
-            head, *keys = path.split(".")
-            if head != name:
-                continue
-            place = nested
-            for key in keys[:-1]:
-                place = place.setdefault(key, {})
-            place[keys[-1]] = value
-        listed: dict[str, Any] = _listed(nested)
-        return listed
-
-
-def _listed(entry: Any) -> Any:
-    if not isinstance(entry, dict):
-        return entry
-    if entry and all(key.isdigit() for key in entry):
-        return [_listed(entry[key]) for key in sorted(entry, key=int)]
-    return {key: _listed(value) for key, value in entry.items()}
+        """``metrics``, ``timing`` or ``compensator``, nested again."""
+        return wire.nested(self.numbers, name)

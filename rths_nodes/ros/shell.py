@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
+from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -107,6 +108,18 @@ class Shell(LifecycleNode):
         for transition in (self.trigger_configure, self.trigger_activate):
             if transition() != TransitionCallbackReturn.SUCCESS:
                 raise Refused(self.problem)
+
+    @property
+    def autostart(self) -> bool:
+        """True unless the parameter says that somebody else walks the node through its lifecycle."""
+        return bool(parameters.given(self).get("autostart", True))
+
+    def try_to_start(self) -> None:
+        """As ``start``, but a refusal only ends the node, with its reason in ``problem``."""
+        try:
+            self.start()
+        except Refused:
+            self.done = True
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Check the scenario, build the stage, open the endpoints."""
@@ -365,6 +378,12 @@ class Shell(LifecycleNode):
         self.summary = dict(values)
         numbers = [float(value) for value in values.values()]
         self.tell("summary", {"node": self.role, "sample": sample, "names": list(values), "values": numbers})
+
+    def flush_publishers(self) -> None:
+        """Give the last words time to arrive before the node leaves."""
+        for name in ("summary", "progress", "test_state", "trip", "node_status"):
+            if name in self._publishers_by_name:
+                self._publishers_by_name[name].wait_for_all_acked(Duration(seconds=0.2))
 
     def safely(self, action: Callable[[], Any]) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""

@@ -1,0 +1,366 @@
+"""The command line ``rths``, and the entry points of the node executables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rths_nodes
+from rths_nodes import hosts, registry
+from rths_nodes import scenario as scenarios
+from rths_nodes.params import ConfigError, table, unknown
+from rths_nodes.record.recover import RecordingError
+
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command; the exit code: 0 finished, 1 failed, 2 refused, 3 tripped, 130 interrupted."""
+    _find_ros()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["node"] and len(words) > 1:
+        return node_main(words[1], words[2:])
+    options = _parser().parse_args(words)
+    try:
+        code: int = options.command(options)
+    except ConfigError as error:
+        return _complain(str(error), REFUSED)
+    except RecordingError as error:
+        return _complain(str(error), FAILED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    return code
+
+
+def _find_ros() -> None:
+    """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
+    if (Path(sys.prefix) / "share" / "ament_index").is_dir():
+        os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"rths: {message}", file=sys.stderr)
+    return code
+
+
+# -- nodes ------------------------------------------------------------------------------------------------
+
+
+def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
+    """Run one node until the test is over: what ``ros2 run rths_nodes <role>`` and the runner start."""
+    _find_ros()
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    try:
+        from rths_nodes.ros import single
+    except ImportError as error:
+        return _complain(f"ROS 2 is not installed here ({error})", FAILED)
+    return single.run(role, sys.argv[1:] if arguments is None else arguments, hosts.open_writer)
+
+
+# -- run --------------------------------------------------------------------------------------------------
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.report:
+        _check_writable(Path(options.report))
+    loaded = scenarios.load(options.scenario, options.set)
+    record = options.record
+    if record is None and options.host != "embedded" and not options.no_record:
+        record = str(Path("runs") / hosts.run_id_of(loaded))
+    with _interruptible() as interrupted, _progress(loaded.name) as progress:
+        report = hosts.run(
+            loaded,
+            host=options.host,
+            pace=options.pace,
+            record=record,
+            keep=bool(options.report) and record is None,
+            progress=progress,
+            interrupted=interrupted,
+        )
+    if options.report:
+        _write_report(report.read(), Path(options.report))
+    if options.json:
+        print(json.dumps(_finite(_json(report)), indent=2))
+    else:
+        _print_report(report, options.report)
+    return report.exit_code
+
+
+def _check_writable(path: Path) -> None:
+    parent = path.absolute().parent
+    if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"--report {path}: cannot be written there")
+
+
+def _write_report(run: Any, path: Path) -> None:
+    from rths_nodes.record.report import write_report
+
+    write_report(run, path)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM asks for an orderly stop, the second ends at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda sample, samples: bar.update(task, completed=sample, total=samples)
+
+
+def _json(report: hosts.Report) -> dict[str, Any]:
+    timing = {name: value for name, value in report.timing.items() if not name.endswith("_histogram")}
+    return {
+        "scenario": report.scenario.name,
+        "host": report.host,
+        "pace": report.pace,
+        "outcome": report.outcome,
+        "reason": report.reason,
+        "samples": report.samples,
+        "duration_s": report.scenario.samples * report.scenario.dt,
+        "wall_s": report.wall_s,
+        "metrics": report.metrics,
+        "compensator": {"type": type(report.scenario.compensator).type_name} | report.compensator,
+        "timing": timing,
+        "recording": str(report.recording) if report.recording else None,
+        "notes": report.notes,
+    }
+
+
+def _finite(entry: Any) -> Any:
+    """JSON has no nan and no infinity: null."""
+    if isinstance(entry, dict):
+        return {key: _finite(value) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [_finite(value) for value in entry]
+    return None if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def _print_report(report: hosts.Report, page: str | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    colour = "green" if report.outcome == "finished" else "red"
+    seconds = report.samples * report.scenario.dt
+    console.print(
+        f"{report.scenario.name}: [bold {colour}]{report.outcome}[/] after {report.samples} samples "
+        f"({seconds:.3f} s of test) in {report.wall_s:.1f} s, {report.host}, {report.pace}"
+    )
+    if report.reason:
+        console.print(f"reason: {report.reason}", markup=False)
+    if report.metrics:
+        grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")
+        for name, row in report.metrics["axes"].items():
+            grid.add_row(
+                name,
+                _shown(row["max_error_m"], 1e3, "mm"),
+                _shown(row["max_error_percent"], 1.0, "%"),
+                _shown(row["error_norm_percent"], 1.0, "%"),
+                _shown(row["delay_s"], 1e3, "ms"),
+                _shown(row["tracking_indicator_m2"], 1e6, "mm²"),
+            )
+        console.print(grid)
+        metrics = report.metrics
+        console.print(
+            f"displacement {_shown(metrics['min_displacement_m'], 1e3, 'mm')} to "
+            f"{_shown(metrics['max_displacement_m'], 1e3, 'mm')}, at the end "
+            f"{_shown(metrics['end_displacement_m'], 1e3, 'mm')}; energy error (HSEM) "
+            f"{_shown(metrics['hsem_percent'], 1.0, '%')}"
+        )
+    loop = report.timing.get("loop")
+    if loop:
+        text = f"loop {_shown(loop['median_s'], 1e6, 'µs')} median, {_shown(loop['p999_s'], 1e6, 'µs')} p99.9"
+        if report.pace == "realtime":
+            text += f"; {report.timing['missed']:.0f} ticks missed, {report.timing['bridged']:.0f} bridged"
+        console.print(text)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False)
+    if report.recording:
+        console.print(f"recording: {_short(report.recording)}", markup=False, soft_wrap=True)
+    if page:
+        console.print(f"report: {page}", markup=False, soft_wrap=True)
+
+
+def _short(path: Path) -> str:
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _shown(value: float, factor: float, unit: str) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
+
+
+# -- recordings -------------------------------------------------------------------------------------------
+
+
+def _report(options: argparse.Namespace) -> int:
+    from rths_nodes.record.reading import read_run
+
+    out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
+    _check_writable(out)
+    _write_report(read_run(options.recording), out)
+    print(out)
+    return 0
+
+
+def _recover(options: argparse.Namespace) -> int:
+    from rths_nodes.record.bag import recover
+
+    found = recover(options.recording)
+    if found.was_complete:
+        print(f"{options.recording}: is complete, nothing to recover ({found.messages} messages)")
+    else:
+        print(f"{options.recording}: recovered {found.messages} messages, {found.lost_bytes} bytes lost")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    from rths_nodes.record import bag
+    from rths_nodes.ros.replaying import replay
+
+    recording = bag.read(options.recording)
+    with _interruptible() as interrupted:
+        count = replay(
+            {name: topic.type for name, topic in recording.topics.items()},
+            {name: topic.qos for name, topic in recording.topics.items()},
+            recording.messages(),
+            rate=options.rate,
+            interrupted=interrupted,
+        )
+    print(f"{count} messages published")
+    return INTERRUPTED if interrupted() else 0
+
+
+# -- what there is ----------------------------------------------------------------------------------------
+
+
+def _list(options: argparse.Namespace) -> int:
+    families = [options.family] if options.family else ["scenario", *registry.FAMILIES]
+    for family in families:
+        names = list(scenarios.shipped()) if family == "scenario" else registry.names(family)
+        if options.family:
+            print(*names, sep="\n")
+        else:
+            print(f"{family}: {', '.join(names)}")
+    return 0
+
+
+def _params(options: argparse.Namespace) -> int:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    found = [(family, name) for family in registry.FAMILIES for name in registry.names(family) if name == options.component]
+    if not found:
+        known = {name for family in registry.FAMILIES for name in registry.names(family)}
+        raise unknown("component", "component", options.component, known)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for family, name in found:
+        component = registry.load(family, name)
+        summary = (component.__doc__ or "").strip().splitlines()[0]
+        console.print(f"[bold]{name}[/] ({family.replace('_', ' ')}): {summary}", highlight=False)
+        grid = Table("parameter", "unit", "bound", "default", "meaning", box=box.SIMPLE)
+        for row in table(component.Params):
+            grid.add_row(row.name, row.unit, row.bound, row.default, row.doc)
+        console.print(grid if grid.row_count else "  no parameters\n", highlight=False)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from rths_nodes.loop import Loop
+
+    loaded = scenarios.load(options.scenario, options.set)
+    loop = Loop(loaded)
+    samples = loaded.samples
+    print(f"{loaded.name}: fits together")
+    print(
+        f"  {loaded.steps} steps of {loaded.substeps} samples at {loaded.servo_rate:g} Hz: {samples} samples, "
+        f"{samples * loaded.dt:.6g} s"
+    )
+    print(f"  {len(loaded.dof_names())} degree(s) of freedom, axes: {', '.join(loaded.axes)}")
+    peak = abs(loop.substructure.external_force).max()
+    print(f"  largest external force {peak / 1e3:.4g} kN")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rths", description="Real-time hybrid simulation with ROS 2.")
+    parser.add_argument("--version", action="version", version=f"rths {rths_nodes.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[[argparse.Namespace], int], words: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".")
+        sub.set_defaults(command=command)
+        return sub
+
+    def add_scenario(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("scenario", help="name of a shipped scenario (rths list scenario) or path of a YAML file")
+        sub.add_argument(
+            "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a value; may be repeated"
+        )
+
+    run = add("run", _run, "run a scenario")
+    add_scenario(run)
+    run.add_argument("--host", choices=hosts.HOSTS, default="embedded", help="default: %(default)s")
+    run.add_argument("--pace", choices=hosts.PACES, default="lockstep", help="default: %(default)s")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")
+    where.add_argument("--no-record", action="store_true", help="do not record")
+    run.add_argument("--report", metavar="FILE", help="write a report (HTML)")
+    run.add_argument("--json", action="store_true", help="print one JSON object")
+
+    report = add("report", _report, "make a report (HTML) of a recording")
+    report.add_argument("recording")
+    report.add_argument("--out", metavar="FILE", help="default: <recording>.html in the current directory")
+    recover = add("recover", _recover, "complete the recording of a recorder that was killed")
+    recover.add_argument("recording")
+    replay = add("replay", _replay, "publish a recording again on its topics, with /clock")
+    replay.add_argument("recording")
+    replay.add_argument("--rate", type=float, default=1.0, help="speed; default: %(default)s")
+
+    listing = add("list", _list, "list scenarios and components")
+    listing.add_argument("family", nargs="?", choices=["scenario", *registry.FAMILIES], metavar="FAMILY")
+    params = add("params", _params, "show the parameters of a component")
+    params.add_argument("component")
+    check = add("check", _check, "check a scenario without running it")
+    add_scenario(check)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

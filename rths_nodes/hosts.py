@@ -1,0 +1,238 @@
+"""Run a scenario on a host: what the command line and the public Python API share.
+
+    embedded    one process without ROS (``loop.py``), lockstep only
+    composed    all ROS nodes in one process
+    processes   one process per node
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import rths_nodes
+from rths_nodes import scenario as scenarios
+from rths_nodes import wire
+from rths_nodes.loop import Loop
+from rths_nodes.params import ConfigError
+from rths_nodes.record import bag
+from rths_nodes.record.embedded import RecordingSink
+from rths_nodes.record.reading import read_run
+from rths_nodes.record.run import Collector, Run
+from rths_nodes.ros import names
+from rths_nodes.safety import State
+from rths_nodes.scenario import Scenario
+
+HOSTS = ("embedded", "composed", "processes")
+PACES = ("lockstep", "realtime")
+
+
+@dataclass
+class Report:
+    """What a run came to; ``run`` holds the arrays where they were kept in memory (embedded)."""
+
+    scenario: Scenario
+    host: str
+    pace: str
+    outcome: str
+    reason: str
+    samples: int
+    wall_s: float
+    exit_code: int
+    metrics: dict[str, Any]
+    compensator: dict[str, Any]
+    timing: dict[str, Any]
+    recording: Path | None = None
+    run: Run | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def read(self) -> Run:
+        """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
+        if self.run is not None:
+            return self.run
+        if self.recording is None:
+            raise ConfigError("this run was not recorded: its histories are gone; leave out --no-record")
+        return read_run(self.recording)
+
+
+def recorded_topics(namespace: str) -> list[tuple[str, names.Topic]]:
+    """Full names and rows of everything that is recorded."""
+    return [(f"/{namespace}/{topic.name}", topic) for topic in names.TOPICS.values() if topic.recorded]
+
+
+def open_writer(directory: str, topics: list[tuple[str, names.Topic]], information: dict[str, str]) -> bag.Writer:
+    """A recording with the QoS of the topics' rows."""
+    rows = [
+        bag.Topic(
+            name, row.type, bag.offered_qos("reliable", "transient_local" if row.latched else "volatile", row.depth)
+        )
+        for name, row in topics
+    ]
+    return bag.Writer(directory, rows, information)
+
+
+def run(
+    scenario: str | os.PathLike[str] | Scenario,
+    overrides: Iterable[str] = (),
+    *,
+    host: str = "embedded",
+    pace: str = "lockstep",
+    record: str | os.PathLike[str] | None = None,
+    keep: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Report:
+    """Run ``scenario`` (a Scenario, a path or the name of a shipped one) on ``host``.
+
+    ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of an embedded
+    run in memory. ``progress`` gets sample and samples; ``interrupted`` tells that the operator wants to stop.
+    Raises ConfigError for anything that must not run.
+    """
+    loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
+    loaded = scenarios.override(loaded, overrides)
+    _check(host, pace)
+    loop = Loop(loaded)  # builds every component: what is wrong is refused here, before any node starts
+    directory = Path(record).absolute() if record is not None else None
+    if directory is not None:
+        bag.check_free(directory)
+    told = (lambda sample: progress(sample, loaded.samples)) if progress else None
+    started = time.monotonic()
+    if host == "embedded":
+        report = _embedded(loop, directory, keep, told, interrupted)
+    else:
+        report = _nodes(loaded, host, pace, directory, told, interrupted)
+    report.wall_s = time.monotonic() - started
+    return report
+
+
+def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -> Run:
+    """As :func:`run`, but gives the histories; without ``record`` a node host records into a temporary place."""
+    if options.get("host", "embedded") == "embedded" or options.get("record") is not None:
+        return run(scenario, overrides, **options).read()
+    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
+        return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
+
+
+def _check(host: str, pace: str) -> None:
+    for name, value, known in (("host", host, HOSTS), ("pace", pace, PACES)):
+        if value not in known:
+            raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(known)}")
+    if host == "embedded" and pace == "realtime":
+        raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
+
+
+def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[str, str]:
+    """What stands in a recording about its run."""
+    return {
+        "scenario": scenarios.dump(scenario.data()),
+        "scenario_hash": scenario.shared_hash(run_id),
+        "run_id": run_id,
+        "host": host,
+        "pace": pace,
+        "version": rths_nodes.__version__,
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def run_id_of(scenario: Scenario) -> str:
+    """What tells this run from others: scenario, local time, process."""
+    return f"{scenario.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+def _embedded(
+    loop: Loop,
+    directory: Path | None,
+    keep: bool,
+    progress: Callable[[int], None] | None,
+    interrupted: Callable[[], bool] | None,
+) -> Report:
+    scenario, sinks = loop.scenario, []  # type: ignore[var-annotated]
+    about = information(scenario, run_id_of(scenario), "embedded", "lockstep")
+    collector = Collector(scenario, loop.commands.state_names) if keep else None
+    recording = None
+    if directory is not None:
+        topics = recorded_topics(names.NAMESPACE)
+        recording = RecordingSink(open_writer(str(directory), topics, about), scenario, names.NAMESPACE, about)
+    sinks = [sink for sink in (collector, recording) if sink is not None]
+    try:
+        outcome = loop.run(sinks, progress, interrupted)
+    except BaseException:
+        if recording is not None:
+            recording.abandon("the run was broken off")
+        raise
+    name = outcome.state.name.lower()
+    if recording is not None:
+        recording.close(outcome)
+    return Report(
+        scenario=scenario,
+        host="embedded",
+        pace="lockstep",
+        outcome=name,
+        reason=outcome.reason,
+        samples=outcome.samples,
+        wall_s=0.0,
+        exit_code={State.FINISHED: 0, State.HELD: 130}.get(outcome.state, 3),
+        metrics=outcome.metrics,
+        compensator=wire.nested(wire.numbers_of(outcome.compensator, "compensator"), "compensator"),
+        timing=outcome.timing,
+        recording=directory,
+        run=collector.run(about | {"outcome": name, "reason": outcome.reason}, outcome.metrics, outcome.timing)
+        if collector
+        else None,
+    )
+
+
+def _nodes(
+    scenario: Scenario,
+    host: str,
+    pace: str,
+    directory: Path | None,
+    progress: Callable[[int], None] | None,
+    interrupted: Callable[[], bool] | None,
+) -> Report:
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    from rths_nodes.ros import launching
+
+    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
+        file = Path(folder) / f"{scenario.name}.yaml"
+        file.write_text(scenarios.dump(scenario.data()))
+        descriptions = launching.describe(
+            str(file), (), pace, run_id_of(scenario), str(directory or ""), host=host
+        )
+        result = _run_nodes(descriptions, host, progress, interrupted)
+    return Report(
+        scenario=scenario,
+        host=host,
+        pace=pace,
+        outcome=result.outcome,
+        reason=result.reason,
+        samples=result.sample,
+        wall_s=0.0,
+        exit_code=result.exit_code,
+        metrics=result.section("metrics"),
+        compensator=result.section("compensator"),
+        timing=result.section("timing"),
+        recording=directory,
+        notes=result.notes,
+    )
+
+
+def _run_nodes(
+    descriptions: Sequence[Any],
+    host: str,
+    progress: Callable[[int], None] | None,
+    interrupted: Callable[[], bool] | None,
+) -> Any:
+    if host == "processes":
+        from rths_nodes.ros import console
+
+        return console.run(descriptions, progress, interrupted)
+    from rths_nodes.ros import composed
+
+    return composed.run(descriptions, open_writer, progress, interrupted)

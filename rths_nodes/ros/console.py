@@ -1,0 +1,148 @@
+"""The runner's ear: a small node that hears the state of the test, its progress and the final numbers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
+
+from rths_nodes import wire
+from rths_nodes.ros import names
+from rths_nodes.ros.composed import ros_context
+from rths_nodes.ros.launching import NodeDescription, Processes
+from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.results import Result
+from rths_nodes.ros.shell import Inbox, _ByHand, _ignore, get_message
+from rths_nodes.safety import State
+
+HEARD = ("test_state", "sync_status", "progress", "summary", "node_status")
+GRACE_S = 0.6
+"""Between the death of a node and the end of the others."""
+INDEXING_S = 600.0
+"""How long a recorder may take to index what it has written."""
+
+
+class Console(Node):
+    """Listens under the namespace of the rig."""
+
+    def __init__(self, context: Any, namespace: str) -> None:
+        super().__init__(
+            "console",
+            context=context,
+            namespace=namespace,
+            start_parameter_services=False,
+            enable_rosout=False,
+        )
+        self._inboxes = {}
+        group = _ByHand()
+        for name in HEARD:
+            topic = names.TOPICS[name]
+            qos = QoSProfile(depth=64)
+            qos.durability = DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE
+            subscription = self.create_subscription(
+                get_message(topic.type), name, _ignore, qos, callback_group=group, raw=True
+            )
+            self._inboxes[name] = Inbox(subscription)
+        self._trip = self.create_publisher(
+            get_message(names.TOPICS["trip"].type),
+            "trip",
+            QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL),
+        )
+        self.result = Result()
+        self.summaries: set[str] = set()
+        self.problems: dict[str, str] = {}
+
+    def listen(self) -> None:
+        """Take what has come."""
+        for name, inbox in self._inboxes.items():
+            while (data := inbox.take()) is not None:
+                self._hear(name, wire.decode(names.TOPICS[name].message, data))
+
+    def _hear(self, name: str, values: dict[str, Any]) -> None:
+        result = self.result
+        if name == "summary":
+            result.add(dict(zip(values["names"], values["values"], strict=True)))
+            self.summaries.add(values["node"])
+        elif name == "test_state":
+            result.state, result.reason = State(values["state"]), values["reason"]
+            result.sample = max(result.sample, values["sample"])
+        elif name == "node_status":
+            if values["problem"]:
+                self.problems[values["node"]] = values["problem"]
+        else:
+            result.sample = max(result.sample, values["sample"])
+
+    def trip(self, reason: str) -> None:
+        """Make the rig go safe."""
+        self._trip.publish(
+            wire.encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason})
+        )
+
+
+def run(
+    descriptions: Sequence[NodeDescription],
+    progress: Callable[[int], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+) -> Result:
+    """Start the nodes as processes, watch them to the end of the test, leave no process behind."""
+    with Processes(descriptions) as processes, ros_context() as context:
+        console = Console(context, descriptions[0].namespace)
+        try:
+            return _watch(console, processes, progress, interrupted)
+        finally:
+            console.destroy_node()
+
+
+def _watch(
+    console: Console,
+    processes: Processes,
+    progress: Callable[[int], None] | None,
+    interrupted: Callable[[], bool] | None,
+) -> Result:
+    result = console.result
+
+    def idle() -> None:
+        console.listen()
+        if progress:
+            progress(console.result.sample)
+        time.sleep(0.01)
+
+    while processes.alive():
+        idle()
+        if processes.dead():
+            break
+        if interrupted and interrupted() and not result.interrupted:
+            result.interrupted = True
+            processes.send(signal.SIGINT, ACTUATOR)
+    dead = [process for process in processes.dead() if process.popen.returncode not in (2, 3)]
+    if dead:
+        _end_after(dead[0].death, dead[0].role, console, processes, idle)
+    elif not processes.wait(10.0, (RECORDER,), idle):
+        result.notes.append("some nodes did not end by themselves")
+    if not processes.wait(INDEXING_S, idle=idle):
+        result.notes.append("the recorder did not finish: rths recover may help")
+    console.listen()
+    if dead:
+        why = console.problems.get(dead[0].role) or dead[0].death
+        result.reason = why if result.reason in ("", why) else f"{why}; {result.reason}"
+    result.judge([process.popen.returncode for process in processes.running])
+    return result
+
+
+def _end_after(death: str, role: str, console: Console, processes: Processes, idle: Callable[[], None]) -> None:
+    """A node has died: the rig goes safe, the recorder closes, everybody ends within ``GRACE_S``."""
+    if role != ACTUATOR:
+        console.trip(death)
+    else:
+        processes.send(signal.SIGTERM)
+    if not processes.wait(GRACE_S, (RECORDER,), idle):
+        processes.send(signal.SIGTERM)
+        processes.wait(0.2, (RECORDER,), idle)
+    for process in processes.alive():
+        if process.role != RECORDER:
+            process.popen.kill()
+    processes.send(signal.SIGTERM, RECORDER)

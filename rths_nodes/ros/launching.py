@@ -1,0 +1,148 @@
+"""Scenario -> plain descriptions of nodes -> processes, here, or launch actions, in ``launch/``.
+
+The wiring is data: which nodes, under which namespace, with which parameters. Launch files and our own runner
+start the same list, so it is tested without launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rths_nodes.ros import names
+from rths_nodes.ros.names import RECORDER
+
+PARENT = "RTHS_PARENT"
+"""Environment variable with the process id of the runner: a node ends when its runner dies."""
+
+
+@dataclass(frozen=True)
+class NodeDescription:
+    """One node process: executable of the package, namespace, parameters."""
+
+    role: str
+    parameters: dict[str, Any]
+    namespace: str = names.NAMESPACE
+    remappings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def executable(self) -> str:
+        """Name under ``lib/rths_nodes``, for `ros2 run` and launch."""
+        return self.role
+
+
+def describe(
+    scenario: str,
+    overrides: Sequence[str] = (),
+    pace: str = "lockstep",
+    run_id: str = "",
+    record: str = "",
+    namespace: str = names.NAMESPACE,
+    reliability: str = "reliable",
+    host: str = "processes",
+) -> list[NodeDescription]:
+    """The nodes of a rig with one actuator node; without ``record`` there is no recorder."""
+    peers = [role for role in names.NODES if role != RECORDER or record]
+    common: dict[str, Any] = {
+        "scenario": scenario,
+        "overrides": list(overrides) or [""],
+        "pace": pace,
+        "run_id": run_id,
+        "peers": peers,
+        "reliability": reliability,
+    }
+    own = {RECORDER: {"record": record, "host": host}}
+    return [NodeDescription(role, common | own.get(role, {}), namespace) for role in peers]
+
+
+def die_with_parent() -> None:
+    """In a node started by our runner: be told to stop when the runner dies, however it dies."""
+    parent = os.environ.get(PARENT)
+    if not parent:
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit(1)
+
+
+@dataclass
+class Process:
+    """A node process under way."""
+
+    role: str
+    popen: subprocess.Popen[bytes]
+
+    @property
+    def death(self) -> str:
+        """How it ended, in words."""
+        code = self.popen.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"the {self.role} node died ({how})"
+
+
+@dataclass
+class Processes:
+    """The processes of a test: started together, ended together."""
+
+    descriptions: Sequence[NodeDescription]
+    running: list[Process] = field(default_factory=list)
+
+    def __enter__(self) -> Processes:
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+        environment = dict(os.environ, **{PARENT: str(os.getpid())})
+        root = str(Path(__file__).resolve().parents[2])
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+        for description in self.descriptions:
+            command = [sys.executable, "-m", "rths_nodes.cli", "node", description.role, *self._arguments(description)]
+            # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+            popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+            self.running.append(Process(description.role, popen))
+        return self
+
+    def _arguments(self, description: NodeDescription) -> list[str]:
+        file = Path(self._folder.name) / f"{description.role}.yaml"
+        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
+        remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
+        return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}", *remappings]
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.alive():
+            process.popen.kill()
+        for process in self.running:
+            process.popen.wait()
+        self._folder.cleanup()
+
+    def alive(self) -> list[Process]:
+        """Those that still run."""
+        return [process for process in self.running if process.popen.poll() is None]
+
+    def dead(self) -> list[Process]:
+        """Those that ended with an error."""
+        return [process for process in self.running if process.popen.poll() not in (None, 0)]
+
+    def send(self, number: signal.Signals, *roles: str) -> None:
+        """A signal to the nodes ``roles``, or to all."""
+        for process in self.alive():
+            if not roles or process.role in roles:
+                process.popen.send_signal(number)
+
+    def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
+        """Wait for all but some to end; False when the time was over first."""
+        end = time.monotonic() + seconds
+        while any(process.role not in but for process in self.alive()):
+            if time.monotonic() > end:
+                return False
+            idle() if idle else time.sleep(0.005)
+        return True

@@ -1,0 +1,68 @@
+"""One node in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rclpy.executors import ExternalShutdownException
+from rclpy.utilities import remove_ros_args
+
+from rths_nodes.ros import names
+from rths_nodes.ros.composed import make_node, ros_context
+from rths_nodes.ros.launching import die_with_parent
+from rths_nodes.ros.loop_executor import LoopExecutor
+from rths_nodes.ros.pacing import real_time
+from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
+from rths_nodes.ros.shell import Shell
+
+
+def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
+    """Run the node ``role`` with ROS ``arguments`` until the test is over; its exit code."""
+    if role not in names.NODES or remove_ros_args(list(arguments)):
+        print(f"rths: usage: {role} --ros-args ...; nodes: {', '.join(names.NODES)}", file=sys.stderr)
+        return 2
+    nodes: list[Shell] = []
+    stop: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        stop.append(number)
+        for node in nodes:
+            node.interrupt()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
+    die_with_parent()
+    with ros_context(arguments) as context:
+        node = make_node(role, open_writer, context)
+        nodes.append(node)
+        if stop:
+            node.interrupt()
+        try:
+            return _run(node, context)
+        except (KeyboardInterrupt, ExternalShutdownException):
+            return 0
+        finally:
+            node.destroy_node()
+
+
+def _run(node: Shell, context: Any) -> int:
+    if node.autostart:
+        node.try_to_start()
+    executor = LoopExecutor([node], context)
+    in_loop = node.role in names.LOOP and node.active and not node.lockstep
+    with real_time(in_loop) as refused:
+        for words in refused:
+            node.get_logger().info(words)
+        try:
+            executor.run()
+        finally:
+            executor.close()
+    if isinstance(node, RecorderNode):
+        node.safely(node.close)
+    node.flush_publishers()
+    if node.problem and node.exit_code not in (0, 3):
+        print(f"rths: {node.role}: {node.problem}", file=sys.stderr)
+    return node.exit_code
