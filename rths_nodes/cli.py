@@ -285,7 +285,12 @@ def _params(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    found = [(family, name) for family in registry.FAMILIES for name in registry.names(family) if name == options.component]
+    found = [
+        (family, name)
+        for family in registry.FAMILIES
+        for name in registry.names(family)
+        if name == options.component
+    ]
     if not found:
         known = {name for family in registry.FAMILIES for name in registry.names(family)}
         raise unknown("component", "component", options.component, known)
@@ -331,7 +336,11 @@ def _parser() -> argparse.ArgumentParser:
     def add_scenario(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("scenario", help="name of a shipped scenario (rths list scenario) or path of a YAML file")
         sub.add_argument(
-            "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a value; may be repeated"
+            "--set",
+            action="append",
+            default=[],
+            metavar="SECTION.KEY=VALUE",
+            help="change a value; may be repeated",
         )
 
     run = add("run", _run, "run a scenario")

@@ -1,8 +1,8 @@
 """Run a scenario on a host: what the command line and the public Python API share.
 
-    embedded    one process without ROS (``loop.py``), lockstep only
-    composed    all ROS nodes in one process
-    processes   one process per node
+embedded    one process without ROS (``loop.py``), lockstep only
+composed    all ROS nodes in one process
+processes   one process per node
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,9 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
     """A recording with the QoS of the topics' rows."""
     rows = [
         bag.Topic(
-            name, row.type, bag.offered_qos("reliable", "transient_local" if row.latched else "volatile", row.depth)
+            name,
+            row.type,
+            bag.offered_qos("reliable", "transient_local" if row.latched else "volatile", row.depth),
         )
         for name, row in topics
     ]
@@ -136,7 +138,7 @@ def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[s
         "host": host,
         "pace": pace,
         "version": rths_nodes.__version__,
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
@@ -152,7 +154,7 @@ def _embedded(
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
 ) -> Report:
-    scenario, sinks = loop.scenario, []  # type: ignore[var-annotated]
+    scenario, sinks = loop.scenario, []
     about = information(scenario, run_id_of(scenario), "embedded", "lockstep")
     collector = Collector(scenario, loop.commands.state_names) if keep else None
     recording = None

@@ -57,14 +57,18 @@ class BoucWen:
     class Params:
         stiffness: float = number("elastic stiffness k", "N/m", more_than=0.0)
         yield_displacement: float = number("yield displacement x_y", "m", more_than=0.0)
-        post_yield_ratio: float = number("post- to pre-yield stiffness eta", default=0.0, at_least=0.0, at_most=1.0)
+        post_yield_ratio: float = number(
+            "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, at_most=1.0
+        )
         beta: float = number("shape parameter beta", default=0.5, at_least=0.0)
         gamma: float = number("shape parameter gamma", default=0.5, at_least=0.0)
         exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0)
 
         def validate(self, path: str) -> None:
             if self.beta + self.gamma <= 0.0:
-                raise ConfigError(f"{path}.beta + gamma = {self.beta + self.gamma:g}: must be > 0, or it never yields")
+                raise ConfigError(
+                    f"{path}.beta + gamma = {self.beta + self.gamma:g}: must be > 0, or it never yields"
+                )
 
     state_count: ClassVar[int] = 1
 

@@ -1,6 +1,6 @@
 """The reference host: the whole loop in one process, without ROS. The order of one sample stands here.
 
-    Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1
+Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1
 """
 
 from __future__ import annotations

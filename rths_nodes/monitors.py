@@ -23,7 +23,9 @@ BLOCK = 32
 class MonitorParams:
     """Limits on the indices of the whole rig; each is off when left out."""
 
-    longest_delay: float = number("largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0)
+    longest_delay: float = number(
+        "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
+    )
     energy_error_percent: float | None = number(
         "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
     )

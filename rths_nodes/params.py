@@ -14,14 +14,18 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, dataclass_transform
 
 import attrs
 
 T = TypeVar("T")
 
-params = attrs.frozen(kw_only=True, slots=True)
-"""Class decorator of every ``Params``: frozen, keyword-only."""
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def params(cls: type[T]) -> type[T]:
+    """Class decorator of every ``Params``: frozen, keyword-only."""
+    return attrs.frozen(kw_only=True, slots=True)(cls)
+
 
 _KEY = "rths"
 
@@ -163,13 +167,17 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
     if not math.isfinite(result):
         raise ConfigError(f"{path} = {value}: must be finite, {wanted}")
     if not spec.admits(result):
-        raise ConfigError(f"{path} = {show(result, spec.unit)}: must be {spec.bound}{' ' + spec.unit if spec.unit else ''}")
+        raise ConfigError(
+            f"{path} = {show(result, spec.unit)}: must be {spec.bound}{' ' + spec.unit if spec.unit else ''}"
+        )
     return result
 
 
 def _integer(spec: Spec, value: Any, path: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or float(value) != math.floor(float(value)):
-        raise ConfigError(f"{path} = {show(value)}: must be a whole number{' of ' + spec.unit if spec.unit else ''}")
+        raise ConfigError(
+            f"{path} = {show(value)}: must be a whole number{' of ' + spec.unit if spec.unit else ''}"
+        )
     checked_number(spec, value, path)
     return int(value)
 
@@ -190,7 +198,9 @@ def _flag(spec: Spec, value: Any, path: str) -> bool:
 
 def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
     if not isinstance(value, (list, tuple)) or not value:
-        raise ConfigError(f"{path} = {show(value)}: must be a list of numbers{' in ' + spec.unit if spec.unit else ''}")
+        raise ConfigError(
+            f"{path} = {show(value)}: must be a list of numbers{' in ' + spec.unit if spec.unit else ''}"
+        )
     return tuple(checked_number(spec, entry, f"{path}[{index}]") for index, entry in enumerate(value))
 
 
@@ -268,7 +278,9 @@ def build(cls: type[T], data: Any, path: str = "") -> T:
                 raise ConfigError(f"{join(path, name)}: missing ({spec.doc}{unit})")
             continue
         value = data[name]
-        values[name] = None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, join(path, name))
+        values[name] = (
+            None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, join(path, name))
+        )
     built = cls(**values)
     validate = getattr(built, "validate", None)
     if validate is not None:

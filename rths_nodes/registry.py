@@ -35,7 +35,9 @@ def _table(family: str) -> dict[str, str]:
     table: dict[str, str] = dict(importlib.import_module(FAMILIES[family]).TABLE)
     for entry in entry_points(group=f"rths_nodes.{family}"):
         if entry.name in table:
-            raise ConfigError(f"{family} {entry.name!r} is registered twice: {table[entry.name]} and {entry.value}")
+            raise ConfigError(
+                f"{family} {entry.name!r} is registered twice: {table[entry.name]} and {entry.value}"
+            )
         table[entry.name] = entry.value
     return table
 

@@ -68,10 +68,15 @@ class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig."""
 
     stroke: float = number("largest magnitude of command and measured displacement", "m", more_than=0.0)
-    velocity: float = number("largest step of the command from the previous one, per servo period", "m/s", more_than=0.0)
+    velocity: float = number(
+        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0
+    )
     force: float = number("largest magnitude of the measured force", "N", more_than=0.0)
     tracking_error: float | None = number(
-        "largest magnitude of target minus measured displacement; not limited if left out", "m", None, more_than=0.0
+        "largest magnitude of target minus measured displacement; not limited if left out",
+        "m",
+        None,
+        more_than=0.0,
     )
     deceleration: float = number("of the safe stop", "m/s^2", 10.0, more_than=0.0)
 
@@ -86,7 +91,7 @@ class LimitCheck:
         ]
 
     def command(self, command: Command, previous: Array) -> str:
-        """Why ``command`` must not be sent; empty when it may. ``previous`` is what was sent before, (n_axes,) m."""
+        """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, (n_axes,) m."""
         for axis, now, before in zip(self._axes, command.command.tolist(), previous.tolist(), strict=True):
             name, stroke, step, _, _, rate = axis
             if not math.isfinite(now):
@@ -95,16 +100,21 @@ class LimitCheck:
                 return f"axes.{name}.limits.stroke: command = {now:.6g} m: must be within +- {stroke:g} m"
             if abs(now - before) > step:
                 velocity = (now - before) * rate
-                return f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
+                bound = f"must be within +- {step * rate:g} m/s"
+                return f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: {bound}"
         return ""
 
     def measurement(self, measured: Measurement, target: Array) -> str:
         """Why the rig must not go on after ``measured``; empty when it may. ``target``: (n_axes,) m."""
-        rows = zip(self._axes, measured.displacement.tolist(), measured.force.tolist(), target.tolist(), strict=True)
+        rows = zip(
+            self._axes, measured.displacement.tolist(), measured.force.tolist(), target.tolist(), strict=True
+        )
         for (name, stroke, _, limit, tracking, _), displacement, force, wanted in rows:
             # written so that nan does not pass
             if not abs(displacement) <= stroke:
-                return f"axes.{name}.limits.stroke: measured = {displacement:.6g} m: must be within +- {stroke:g} m"
+                return (
+                    f"axes.{name}.limits.stroke: measured = {displacement:.6g} m: must be within +- {stroke:g} m"
+                )
             if not abs(force) <= limit:
                 return f"axes.{name}.limits.force: measured = {force:.6g} N: must be within +- {limit:g} N"
             if not abs(wanted - displacement) <= tracking:
@@ -117,7 +127,7 @@ class LimitCheck:
 
 
 class SafeStop:
-    """The simulator's safe policy: each axis goes on with its last velocity, slows down at its deceleration, holds.
+    """The simulator's safe policy: each axis goes on with its velocity, slows down at its deceleration, holds.
 
     ``position`` and ``velocity``: of the command when the stop begins, (n_axes,) m and m/s. The stop never
     leaves the stroke: an axis that would is held at its end.
@@ -126,7 +136,7 @@ class SafeStop:
     def __init__(self, limits: dict[str, Limits], dt: float, position: Array, velocity: Array) -> None:
         self._dt = dt
         self._limits = [(lim.stroke, lim.velocity, lim.deceleration * dt) for lim in limits.values()]
-        self._position = position.tolist()
+        self._position: list[float] = position.tolist()
         self._velocity = [
             max(-cap, min(cap, v)) for v, (_, cap, _) in zip(velocity.tolist(), self._limits, strict=True)
         ]

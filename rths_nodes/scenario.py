@@ -53,7 +53,9 @@ class Axis:
 class Recording:
     """What the recorder does."""
 
-    flush_period: float = number("time after which the journal is handed to the system", "s", 0.1, more_than=0.0, at_most=0.2)
+    flush_period: float = number(
+        "time after which the journal is handed to the system", "s", 0.1, more_than=0.0, at_most=0.2
+    )
 
 
 @params
@@ -164,7 +166,8 @@ class Scenario:
             return np.zeros((self.steps + 1, len(self.axes)))
         motion = registry.class_of("ground_motion", self.ground_motion)(self.ground_motion, self.seed)
         times = self.step * np.arange(self.steps + 1)
-        return -motion.sample(times)[:, None] * (structure.mass @ structure.influence)
+        acceleration: Array = motion.sample(times)
+        return np.outer(-acceleration, structure.mass @ structure.influence)
 
     def build_port(self) -> Any:
         """The port to the rig."""
@@ -185,7 +188,7 @@ _Loader.add_implicit_resolver(
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} must be text")
         if key in seen:

@@ -22,10 +22,16 @@ class Sensors:
 
     displacement_noise_rms: float = number("rms of the displacement noise", "m", 0.0, at_least=0.0)
     force_noise_rms: float = number("rms of the force noise", "N", 0.0, at_least=0.0)
-    displacement_resolution: float = number("quantisation step of the displacement; 0 is none", "m", 0.0, at_least=0.0)
+    displacement_resolution: float = number(
+        "quantisation step of the displacement; 0 is none", "m", 0.0, at_least=0.0
+    )
     force_resolution: float = number("quantisation step of the force; 0 is none", "N", 0.0, at_least=0.0)
-    displacement_range: float | None = number("the channel saturates at +- this; never if left out", "m", None, more_than=0.0)
-    force_range: float | None = number("the channel saturates at +- this; never if left out", "N", None, more_than=0.0)
+    displacement_range: float | None = number(
+        "the channel saturates at +- this; never if left out", "m", None, more_than=0.0
+    )
+    force_range: float | None = number(
+        "the channel saturates at +- this; never if left out", "N", None, more_than=0.0
+    )
 
 
 class SensorPair:
@@ -52,7 +58,9 @@ class SensorPair:
             return displacement, force
         noise = self._noise()
         self.saturated = False
-        return self._channel(displacement, noise[0], self._displacement), self._channel(force, noise[1], self._force)
+        return self._channel(displacement, noise[0], self._displacement), self._channel(
+            force, noise[1], self._force
+        )
 
     def _noise(self) -> tuple[float, float]:
         if not self._noisy:

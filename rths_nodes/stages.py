@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes import registry
-from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Motion, Target
 from rths_nodes.monitors import Monitor
 from rths_nodes.params import ConfigError
 from rths_nodes.safety import ENDED, LimitCheck, SafeStop, State, TestMachine
@@ -157,7 +157,9 @@ class RigStage:
     def connect(self) -> None:
         """Open the port and walk a simulator, which stands at zero, up to its start position."""
         if not self.port.simulated:
-            raise ConfigError("port: is not a simulator: only an operator may arm it, which this version cannot do")
+            raise ConfigError(
+                "port: is not a simulator: only an operator may arm it, which this version cannot do"
+            )
         self.port.open()
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)

@@ -27,7 +27,7 @@ class Durations:
     @property
     def seconds(self) -> Array:
         """All durations in s."""
-        return self._values[: self._count] * 1e-9
+        return np.asarray(self._values[: self._count] * 1e-9, dtype=np.float64)
 
 
 def statistics(seconds: Array) -> dict[str, float]:

@@ -116,7 +116,14 @@ class Codec:
     """
 
     def __init__(self, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int = 0) -> None:
-        dof = ("displacement", "velocity", "acceleration", "exact_acceleration", "external_force", "restoring_force")
+        dof = (
+            "displacement",
+            "velocity",
+            "acceleration",
+            "exact_acceleration",
+            "external_force",
+            "restoring_force",
+        )
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
         self._modes = [0] * n_axes
         self._target = Layout("Target", dict.fromkeys(dof, n_dof))
@@ -138,7 +145,9 @@ class Codec:
 
     def unpack_target(self, data: bytes) -> tuple[Target, int]:
         (sec, nanosec, step, flags), arrays = self._target.unpack(data)
-        return Target(step, *arrays, flags=flags), sec * SECOND + nanosec
+        x, v, a, exact, external, restoring, auxiliary = arrays
+        target = Target(step, x, v, a, exact, external, restoring, auxiliary, flags)
+        return target, sec * SECOND + nanosec
 
     def pack_command(self, command: Command, stamp: int) -> bytes:
         arrays = (self._modes, command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
@@ -160,7 +169,9 @@ class Codec:
 
     def unpack_measurement(self, data: bytes) -> tuple[Measurement, int]:
         (sec, nanosec, sample, flags), arrays = self._measurement.unpack(data)
-        return Measurement(sample, *arrays[1:], flags=flags), sec * SECOND + nanosec
+        _, displacement, force, command, auxiliary = arrays
+        measured = Measurement(sample, displacement, force, command, auxiliary, flags)
+        return measured, sec * SECOND + nanosec
 
     def pack_state(self, sample: int, values: Sequence[float], flags: int, stamp: int) -> bytes:
         return self._state.pack((*stamp_of(stamp), sample, flags), (values,))

@@ -27,9 +27,7 @@ START = 1_700_000_000_000_000_000
 LATCHED = offered_qos("reliable", "transient_local", 1)
 TYPES = ("Target", "Command", "Measurement", "CompensatorState", "TestState", "NodeStatus", "Summary")
 TOPICS = [
-    Topic(
-        f"/rths/{name.lower()}", f"rths_nodes/msg/{name}", LATCHED if name == "TestState" else offered_qos()
-    )
+    Topic(f"/rths/{name.lower()}", f"rths_nodes/msg/{name}", LATCHED if name == "TestState" else offered_qos())
     for name in TYPES
 ]
 INFORMATION = {"scenario": "dt: 0.01  # s\nname: Prüfstand\n", "run_id": "r1", "servo_rate": "1000"}

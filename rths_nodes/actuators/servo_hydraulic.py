@@ -33,7 +33,9 @@ class ServoHydraulic:
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)
         hold: str = text(
-            "how the command runs within a sample: staircase (the paper's) or ramp", "staircase", ("staircase", "ramp")
+            "how the command runs within a sample: staircase (the paper's) or ramp",
+            "staircase",
+            ("staircase", "ramp"),
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
@@ -79,7 +81,12 @@ class ServoHydraulic:
         f, y, w, x, s = f0, y0, w0, x0, s0
         sum_f = sum_y = sum_w = sum_x = 0.0
         sum_s = [0.0] * len(s0)
-        roll_off, stiffness, damping, rate = self._roll_off, self._valve_stiffness, self._valve_damping, self._specimen.rate
+        roll_off, stiffness, damping, rate = (
+            self._roll_off,
+            self._valve_stiffness,
+            self._valve_damping,
+            self._specimen.rate,
+        )
         for weight, part in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
             stage_command = command + (0.0 if weight == 1.0 and part else slope * (0.5 if weight == 2.0 else 1.0))
             df = roll_off * (stage_command - x - f)

@@ -46,11 +46,16 @@ class AdaptiveInverse:
         alpha_es: float = number("estimated delay constant", "samples", 29.0, at_least=1.0)
         k_p_per_mm2: float = number("proportional gain on TI", "1/mm^2", 0.4, at_least=0.0)
         k_i_per_mm2_s: float | None = number(
-            "integral gain on TI; left out it is 0.1/s times k_p, as in the paper", "1/(mm^2 s)", None, at_least=0.0
+            "integral gain on TI; left out it is 0.1/s times k_p, as in the paper",
+            "1/(mm^2 s)",
+            None,
+            at_least=0.0,
         )
         alpha_min: float | None = number("lower limit of alpha; none if left out", "samples", None, at_least=1.0)
         alpha_max: float | None = number("upper limit of alpha; none if left out", "samples", None, at_least=1.0)
-        alpha_rate: float | None = number("limit of the rate of alpha; none if left out", "samples/s", None, more_than=0.0)
+        alpha_rate: float | None = number(
+            "limit of the rate of alpha; none if left out", "samples/s", None, more_than=0.0
+        )
         quiet_velocity: float | None = number(
             "target velocity below which the integral rests; never if left out", "m/s", None, more_than=0.0
         )
@@ -121,7 +126,17 @@ class AdaptiveInverse:
 class _Law:
     """What one axis remembers."""
 
-    __slots__ = ("alpha", "area", "before", "complement", "indicator", "integral", "measured", "peak", "target")
+    __slots__ = (
+        "alpha",
+        "area",
+        "before",
+        "complement",
+        "indicator",
+        "integral",
+        "measured",
+        "peak",
+        "target",
+    )
 
     def __init__(self, alpha: float) -> None:
         self.alpha = alpha

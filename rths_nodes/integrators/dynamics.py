@@ -50,7 +50,8 @@ class Dynamics:
     def _acceleration(self, experimental_force: Array) -> Array:
         damping_force = self.structure.damping @ self.velocity
         load = self._external[self._index] - damping_force - self._force - experimental_force
-        return self._mass_inverse @ load
+        acceleration: Array = self._mass_inverse @ load
+        return acceleration
 
     def _advance(self, experimental_force: Array) -> None:
         raise TypeError(f"{type(self).__name__} does not say how to advance")

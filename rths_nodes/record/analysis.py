@@ -72,9 +72,7 @@ def histories(run: Run) -> Histories:
     for late in range(step, len(input_energy)):
         energy.target(_target(run, late))
         input_energy[late] = energy.input
-    return Histories(
-        samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic
-    )
+    return Histories(samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic)
 
 
 def _target(run: Run, step: int) -> Target:

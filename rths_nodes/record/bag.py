@@ -64,9 +64,7 @@ _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
 
-def offered_qos(
-    reliability: str = "reliable", durability: str = "volatile", depth: int = 10
-) -> dict[str, Any]:
+def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, Any]:
     """A QoS profile as rosbag2 writes it (metadata version 9): keep last ``depth``, no deadlines."""
     return {
         "history": "keep_last",
@@ -152,9 +150,7 @@ def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
     schemas: dict[str, int] = {}
     for topic in topics:
         if topic.type not in schemas:
-            schemas[topic.type] = writer.register_schema(
-                topic.type, "ros2msg", definition(topic.type).encode()
-            )
+            schemas[topic.type] = writer.register_schema(topic.type, "ros2msg", definition(topic.type).encode())
         offered = yaml.safe_dump([dict(topic.qos)], sort_keys=False)
         extra = {"offered_qos_profiles": offered, "topic_type_hash": type_hash(topic.type)}
         writer.register_channel(topic.name, "cdr", schemas[topic.type], extra)
@@ -216,9 +212,7 @@ class Writer:
     message type that is not installed.
     """
 
-    def __init__(
-        self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]
-    ) -> None:
+    def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
         head = _head(topics, information)
         self.path, self._file = _create(Path(directory), head)
         self._channels = {topic.name: [number, 0] for number, topic in enumerate(topics, 1)}
@@ -307,9 +301,7 @@ class Bag:
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
         if count != sum(self.counts.values()):
-            raise RecordingError(
-                f"{self.path}: damaged, {count} of {sum(self.counts.values())} messages found"
-            )
+            raise RecordingError(f"{self.path}: damaged, {count} of {sum(self.counts.values())} messages found")
 
 
 def read(path: Path | str) -> Bag:

@@ -87,7 +87,12 @@ class RecordingSink:
             ("compensator", "compensator", outcome.compensator),
         ):
             numbers = wire.numbers_of(data, section)
-            values = {"node": node, "sample": outcome.samples, "names": list(numbers), "values": list(numbers.values())}
+            values = {
+                "node": node,
+                "sample": outcome.samples,
+                "names": list(numbers),
+                "values": list(numbers.values()),
+            }
             self._tell("summary", "Summary", values)
         self._close(outcome.state.name.lower(), outcome.reason)
 
@@ -96,6 +101,4 @@ class RecordingSink:
         self._close("failed", reason)
 
     def _close(self, outcome: str, reason: str) -> None:
-        self._writer.close(
-            {"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"}
-        )
+        self._writer.close({"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"})

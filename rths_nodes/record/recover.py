@@ -76,9 +76,7 @@ def recording(path: Path | str) -> Path:
             if not found:
                 raise ConfigError(f"{path}: no recording (no .mcap file) in this directory")
             if len(found) > 1:
-                raise ConfigError(
-                    f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}"
-                )
+                raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}")
             return recording(found[0])
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
@@ -222,8 +220,7 @@ class _Copy:
 
     def _bag_metadata(self, file_name: str) -> dict[str, Any]:
         topics = [
-            {"topic_metadata": topic, "message_count": self._counts[key]}
-            for key, topic in self._topics.items()
+            {"topic_metadata": topic, "message_count": self._counts[key]} for key, topic in self._topics.items()
         ]
         return {
             "version": METADATA_VERSION,

@@ -114,9 +114,7 @@ def render(run: Run) -> str:
     """The page as text."""
     name = escape(run.scenario.name)
     body = "\n".join([_head(run), _indices(run), _drawn(run), _timing(run), _notes(), _details(run)])
-    return _PAGE.format(
-        title=f"{name}: {escape(run.outcome)}", style=_CSS, body=body, version=escape(__version__)
-    )
+    return _PAGE.format(title=f"{name}: {escape(run.outcome)}", style=_CSS, body=body, version=escape(__version__))
 
 
 # --- numbers in words -------------------------------------------------------------------------------------
@@ -225,9 +223,7 @@ def _summary(run: Run) -> str:
         sentences.append(f"The test ran to its end after {planned:.4g}\u00a0s.")
     elif run.outcome in ("held", "tripped"):
         how = "stopped by a limit" if run.outcome == "tripped" else "held"
-        sentences.append(
-            f"<b>The test was {how}</b> and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s."
-        )
+        sentences.append(f"<b>The test was {how}</b> and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     ranked = [name for name in axes if _number(axes[name].get("max_error_m")) is not None]
     if not ranked:
         return " ".join([*sentences, "No indices were recorded."])
@@ -289,8 +285,7 @@ _AXIS_INDICES = (
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement are most alike (peak of the cross-correlation); "
-        "positive: late",
+        "shift at which target and measurement are most alike (peak of the cross-correlation); positive: late",
     ),
     (
         "Tracking indicator at the end",

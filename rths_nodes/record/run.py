@@ -141,11 +141,11 @@ class Collector:
         return Run(
             scenario=self.scenario,
             information=dict(information or {}),
-            time=self.scenario.dt * np.arange(n),
+            time=self.scenario.dt * np.arange(n, dtype=np.float64),
             flags=np.nan_to_num(self._flags.values[:n, 0]).astype(np.uint32),
             compensator_names=self._names,
             compensator=self._compensator.values[:n].copy(),
-            step_time=self.scenario.step * np.arange(m),
+            step_time=self.scenario.step * np.arange(m, dtype=np.float64),
             dof_displacement=step["displacement"],
             dof_velocity=step["velocity"],
             dof_acceleration=step["acceleration"],

@@ -58,7 +58,9 @@ class CompensatorNode(Shell):
             self.publisher("command")(self.codec.pack_command(command, stamp + self._period))
         if not measured.flags & FLAG_TRIPPED:
             values = self.stage.state()
-            self.publisher("compensator_state")(self.codec.pack_state(measured.sample, values, measured.flags, stamp))
+            self.publisher("compensator_state")(
+                self.codec.pack_state(measured.sample, values, measured.flags, stamp)
+            )
 
     def _finish(self) -> None:
         if self.ended and not self.summary and self._expected > self.test["sample"]:

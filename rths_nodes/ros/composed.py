@@ -96,7 +96,12 @@ def _run(
         finally:
             executor.close()
     machine = rig.rig.machine
-    result.state, result.reason, result.sample, result.notes = machine.state, machine.reason, rig.rig.sample, refused
+    result.state, result.reason, result.sample, result.notes = (
+        machine.state,
+        machine.reason,
+        rig.rig.sample,
+        refused,
+    )
     for node in nodes:
         if isinstance(node, RecorderNode):
             node.safely(node.close)

@@ -78,9 +78,7 @@ class Console(Node):
 
     def trip(self, reason: str) -> None:
         """Make the rig go safe."""
-        self._trip.publish(
-            wire.encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason})
-        )
+        self._trip.publish(wire.encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason}))
 
 
 def run(

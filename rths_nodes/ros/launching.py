@@ -105,7 +105,14 @@ class Processes:
         root = str(Path(__file__).resolve().parents[2])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         for description in self.descriptions:
-            command = [sys.executable, "-m", "rths_nodes.cli", "node", description.role, *self._arguments(description)]
+            command = [
+                sys.executable,
+                "-m",
+                "rths_nodes.cli",
+                "node",
+                description.role,
+                *self._arguments(description),
+            ]
             # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
             popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
             self.running.append(Process(description.role, popen))
@@ -115,7 +122,14 @@ class Processes:
         file = Path(self._folder.name) / f"{description.role}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
         remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
-        return ["--ros-args", "--params-file", str(file), "-r", f"__ns:=/{description.namespace}", *remappings]
+        return [
+            "--ros-args",
+            "--params-file",
+            str(file),
+            "-r",
+            f"__ns:=/{description.namespace}",
+            *remappings,
+        ]
 
     def __exit__(self, *_: object) -> None:
         for process in self.alive():

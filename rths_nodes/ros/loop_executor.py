@@ -88,7 +88,7 @@ class LoopExecutor:
         busy = False
         for node in self._observers:
             if node.active and not node.done:
-                busy |= bool(node.safely(lambda node=node: node.work(limit)))
+                busy |= bool(node.safely(node.work, limit))
         return busy
 
     def _serve_if_due(self) -> None:

@@ -61,9 +61,7 @@ class MonitorNode(Shell):
         self._tripped = True
         sample, reason = breach
         effective = sample + LOCKSTEP_WINDOW if self.lockstep else 0
-        self.tell(
-            "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
-        )
+        self.tell("trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason})
 
     def _tell(self) -> None:
         sample = self.stage.sample

@@ -50,7 +50,7 @@ def _own(message: str) -> str:
 
 # Publishers keep 2000: their depth decides whether an outside recording is complete (depth 1 lost 0.1-6 %).
 # Loop subscriptions keep 64, because every sample is taken, in order; monitor and recorder drain at their pace.
-_PATIENT = {node: 2000 for node in (MONITOR, RECORDER)} | {node: 64 for node in LOOP}
+_PATIENT = dict.fromkeys((MONITOR, RECORDER), 2000) | dict.fromkeys(LOOP, 64)
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:

@@ -45,7 +45,8 @@ def _set_range(descriptor: ParameterDescriptor, spec: Spec) -> None:
         return
     if spec.kind == "number":
         span = FloatingPointRange(
-            from_value=-_LARGEST if low is None else float(low), to_value=_LARGEST if high is None else float(high)
+            from_value=-_LARGEST if low is None else float(low),
+            to_value=_LARGEST if high is None else float(high),
         )
         descriptor.floating_point_range = [span]
     elif spec.kind == "integer":

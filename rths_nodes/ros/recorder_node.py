@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import rths_nodes
@@ -68,7 +68,7 @@ class RecorderNode(Shell):
             "host": self.value("host"),
             "pace": self.value("pace"),
             "version": rths_nodes.__version__,
-            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(self.value("record"), topics, self.information)

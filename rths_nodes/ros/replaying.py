@@ -32,7 +32,9 @@ def replay(
     with ros_context() as context:
         node = Node("replay", context=context, start_parameter_services=False)
         try:
-            publishers = {name: node.create_publisher(get_message(types[name]), name, _qos(qos[name])) for name in types}
+            publishers = {
+                name: node.create_publisher(get_message(types[name]), name, _qos(qos[name])) for name in types
+            }
             clock = node.create_publisher(Clock, "/clock", 10)
             count = _publish(publishers, clock, messages, rate, interrupted)
             for publisher in publishers.values():

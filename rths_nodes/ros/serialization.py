@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 from rclpy.serialization import deserialize_message, serialize_message
 
-from rths_nodes import msg
 from rths_nodes.components import Command, Measurement, Target
 from rths_nodes.wire import Codec
+
+msg: Any = importlib.import_module("rths_nodes.msg")
 
 _SECOND = 1_000_000_000
 
@@ -25,11 +27,11 @@ def check(codec: Codec, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int)
         return np.array([next(numbers) for _ in range(count)])
 
     stamp = 3 * _SECOND + 7
-    target = Target(5, *(some(n_dof) for _ in range(6)), flags=1)
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], flags=1)  # type: ignore[misc]
     command = Command(6, some(n_axes), some(n_axes), flags=2)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
     state = some(n_state).tolist()
-    for data, kind, unpack, pack, sent in (
+    samples: Any = (
         (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
         (codec.pack_command(command, stamp), msg.Command, codec.unpack_command, codec.pack_command, command),
         (
@@ -39,11 +41,14 @@ def check(codec: Codec, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int)
             codec.pack_measurement,
             measured,
         ),
-    ):
+    )
+    for data, kind, unpack, pack, sent in samples:
         typed: Any = deserialize_message(data, kind)
-        back, back_stamp = unpack(serialize_message(typed))  # type: ignore[operator]
-        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):  # type: ignore[operator]
-            raise RuntimeError(f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again")
+        back, back_stamp = unpack(serialize_message(typed))
+        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
+            raise RuntimeError(
+                f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again"
+            )
     typed = deserialize_message(codec.pack_state(8, state, 0, stamp), msg.CompensatorState)
     if typed.sample != 8 or list(typed.values) != state:
         raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")

@@ -167,7 +167,10 @@ class Shell(LifecycleNode):
             "run_id": ("", "what tells this run from others; the same for all nodes"),
             "pace": ("lockstep", "lockstep or realtime"),
             "peers": (list(names.NODES), "the nodes that take part"),
-            "reliability": ("reliable", "of the loop's messages: reliable or best_effort; the same for all nodes"),
+            "reliability": (
+                "reliable",
+                "of the loop's messages: reliable or best_effort; the same for all nodes",
+            ),
             "autostart": (True, "configure and activate without being asked"),
         } | self.own_parameters()
         for name, (default, doc) in values.items():
@@ -340,7 +343,8 @@ class Shell(LifecycleNode):
             self._ready_told = True
             self.tell_status()
         if "test_state" in self.inboxes:
-            for self.test in self.heard("test_state"):
+            for state in self.heard("test_state"):
+                self.test = state
                 if self.test["state"] == State.IDLE and self.test["reason"]:
                     self.exit_code, self.done = 2, True
 
@@ -385,10 +389,10 @@ class Shell(LifecycleNode):
             if name in self._publishers_by_name:
                 self._publishers_by_name[name].wait_for_all_acked(Duration(seconds=0.2))
 
-    def safely(self, action: Callable[[], Any]) -> Any:
+    def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
         try:
-            return action()
+            return action(*arguments)
         except Exception as error:
             self._surprise(error)
             return False
