@@ -280,7 +280,44 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+def parameter_page() -> str:
+    """All parameters of all components and sections, as Markdown: doc/parameters.md."""
+    from rths_nodes.monitors import MonitorParams
+    from rths_nodes.safety import Limits
+    from rths_nodes.scenario import Axis, Scenario
+    from rths_nodes.sensors import Sensors
+
+    lines = [
+        "# Parameters",
+        "",
+        "Made by `rths params > doc/parameters.md`. SI units unless the name says otherwise.",
+    ]
+    sections: list[tuple[str, str, type]] = [
+        ("A scenario", "The top level of a scenario file.", Scenario),
+        ("axes.NAME", "One actuator axis.", Axis),
+        ("axes.NAME.limits", "Limits of one axis.", Limits),
+        ("axes.NAME.sensors", "Sensors of one axis.", Sensors),
+        ("monitor", "Limits on the indices of the whole rig.", MonitorParams),
+    ]
+    for family in registry.FAMILIES:
+        for name in registry.names(family):
+            component = registry.load(family, name)
+            title = f"{family.replace('_', ' ')}: {name}"
+            sections.append((title, (component.__doc__ or "").strip().splitlines()[0], component.Params))
+    for title, words, cls in sections:
+        lines += ["", f"## {title}", "", words]
+        rows = table(cls)
+        if rows:
+            lines += ["", "| parameter | unit | bound | default | meaning |", "|---|---|---|---|---|"]
+        for row in rows:
+            lines.append(f"| `{row.name}` | {row.unit} | {row.bound} | {row.default} | {row.doc} |")
+    return "\n".join(lines)
+
+
 def _params(options: argparse.Namespace) -> int:
+    if options.component is None:
+        print(parameter_page())
+        return 0
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -364,8 +401,8 @@ def _parser() -> argparse.ArgumentParser:
 
     listing = add("list", _list, "list scenarios and components")
     listing.add_argument("family", nargs="?", choices=["scenario", *registry.FAMILIES], metavar="FAMILY")
-    params = add("params", _params, "show the parameters of a component")
-    params.add_argument("component")
+    params = add("params", _params, "show the parameters of a component, or all of them as Markdown")
+    params.add_argument("component", nargs="?")
     check = add("check", _check, "check a scenario without running it")
     add_scenario(check)
     return parser

@@ -29,7 +29,7 @@ from rths_nodes.scenario import Scenario, load
 INFORMATION = {
     "host": "embedded",
     "pace": "lockstep",
-    "date": "2030-01-02 03:04:05",
+    "started": "2030-01-02T03:04:05+00:00",
     "version": "9.8.7",
     "run_id": "r-77",
 }
@@ -172,7 +172,13 @@ def test_references_inside_the_page_are_not_ambiguous() -> None:
 
 def test_head_names_the_run() -> None:
     words = Balanced(page()).words
-    for known in (*INFORMATION.values(), "chen_ricles_2010", "elcentro_1940_ns, scale 0.52", "1024 Hz"):
+    for known in (
+        *INFORMATION.values(),
+        "2030-01-02 03:04:05 UTC",
+        "chen_ricles_2010",
+        "elcentro_1940_ns, scale 0.52",
+        "1024 Hz",
+    ):
         assert known in words
     assert '<span class="badge good">finished</span>' in page()
     assert "Transport samples q</dt><dd>0</dd>" in page()

@@ -165,6 +165,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     samples, steps = max(0, len(run.time) - 1), max(0, len(run.step_time) - 1)
     transport = getattr(scenario.port, "transport_samples", None)
     facts = [(title, known.get(key, "–")) for title, key in _INFORMATION]
+    facts[0] = (facts[0][0], re.sub(r"^(\S+)T(\S+?)\+00:00$", r"\1 \2 UTC", facts[0][1]))
     facts += [
         ("Excitation", _excitation(run)),
         ("Seed", str(scenario.seed)),
@@ -175,15 +176,17 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("Transport samples q", "declared by the port" if transport is None else str(transport)),
         ("Compensator", getattr(type(scenario.compensator), "type_name", "–")),
     ]
+    if "gaps" in known:
+        facts.append(("Missing in the recording", f"{known['gaps']} gaps" if known["gaps"] != "0" else "nothing"))
     return facts
 
 
 _INFORMATION = (
-    ("Date", "date"),
+    ("Started", "started"),
     ("Run", "run_id"),
     ("Host", "host"),
     ("Pace", "pace"),
-    ("Software", "version"),
+    ("rths_nodes", "version"),
 )
 """Title in the head and key of the information about the run."""
 
@@ -366,7 +369,8 @@ def _notes() -> str:
 
 
 def _details(run: Run) -> str:
-    pairs = [(escape(key), escape(str(value))) for key, value in sorted(run.information.items())]
+    known = {key: value for key, value in run.information.items() if key != "scenario"}
+    pairs = [(escape(key), escape(str(value))) for key, value in sorted(known.items())]
     rows = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in pairs)
     about = f"<details><summary>About the run</summary><table>{rows}</table></details>" if rows else ""
     return (
