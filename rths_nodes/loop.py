@@ -84,7 +84,7 @@ class Loop:
         self.monitor.work()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
-        metrics, times = self.monitor.metrics(), timing(loop.seconds, np.zeros(0), 0, 0)
+        metrics, times = self.monitor.metrics(), timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, 0)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:

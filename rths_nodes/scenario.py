@@ -51,11 +51,9 @@ class Axis:
 
 @params
 class Recording:
-    """What the recorder does."""
+    """What goes into the recording beside the messages."""
 
-    flush_period: float = number(
-        "time after which the journal is handed to the system", "s", 0.1, more_than=0.0, at_most=0.2
-    )
+    note: str = text("words of the operator about this run", "")
 
 
 @params
@@ -78,7 +76,7 @@ class Scenario:
     port: Any = component("port", "the rig's port", {"type": "simulator"})
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
-    recording: Recording = section(Recording, "of the recorder")
+    recording: Recording = section(Recording, "what goes into the recording beside the messages")
 
     @property
     def dt(self) -> float:

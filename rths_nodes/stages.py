@@ -188,7 +188,7 @@ class RigStage:
         if self._stop is None:
             reason = self._reason(command)
             if reason:
-                self._begin_stop(reason)
+                self._begin_stop(reason, sample)
         if self._stop is not None or command is None:
             assert self._stop is not None
             applied = np.array(self._stop.step())
@@ -201,7 +201,7 @@ class RigStage:
         if self._stop is None and command is not None:
             reason = self._check.measurement(measured, command.target)
             if reason:
-                self._begin_stop(reason)
+                self._begin_stop(reason, sample)
         if self._stop is not None:
             measured.flags |= FLAG_TRIPPED
             if self._stop.at_rest:
@@ -217,8 +217,8 @@ class RigStage:
             return "no command came"
         return self._check.command(command, self._sent)
 
-    def _begin_stop(self, reason: str) -> None:
-        self.machine.to(State.STOPPING, f"sample {self.sample + 1}: {reason}")
+    def _begin_stop(self, reason: str, sample: int) -> None:
+        self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         velocity = (self._sent - self._sent_before) / self._dt
         self._stop = SafeStop(self._limits, self._dt, self._sent, velocity)
 

@@ -45,9 +45,12 @@ def histogram(seconds: Array) -> dict[str, list[float]]:
     return {"edges_s": edges.tolist(), "counts": counts.astype(float).tolist()}
 
 
-def timing(loop: Array, lateness: Array, missed: int, bridged: int) -> dict[str, Any]:
-    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s."""
-    report: dict[str, Any] = {"missed": missed, "bridged": bridged}
+def timing(running_s: float, loop: Array, lateness: Array, missed: int, bridged: int) -> dict[str, Any]:
+    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s.
+
+    ``running_s`` is the time from the first sample to the last.
+    """
+    report: dict[str, Any] = {"running_s": running_s, "missed": missed, "bridged": bridged}
     for name, seconds in (("loop", loop), ("lateness", lateness)):
         report[name] = statistics(seconds)
         if len(seconds):

@@ -96,6 +96,7 @@ class ActuatorNode(Shell):
 
     def _begin(self) -> None:
         measured = self.rig.first()
+        self._began_at = time.monotonic_ns()
         self._started_ns = time.time_ns()
         self._tell_state()
         if self.pacer:
@@ -215,7 +216,8 @@ class ActuatorNode(Shell):
 
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
-        return timing(self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
+        running = (self._ended_at - self._began_at) * 1e-9
+        return timing(running, self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
 
     def go_safe(self, reason: str) -> None:
         """The rig itself: no topic is needed."""

@@ -54,6 +54,17 @@ class Pacer:
         return slipped
 
 
+def share_processors(in_loop: bool) -> None:
+    """Put the nodes of the loop on one processor and everybody else on the others.
+
+    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
+    processor takes 6 us instead of 26-57. To be called before the middleware starts its threads.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) > 1 and not os.environ.get("NOPIN"):
+        os.sched_setaffinity(0, allowed[-1:] if in_loop else allowed[:-1])
+
+
 @contextmanager
 def real_time(wanted: bool) -> Iterator[list[str]]:
     """Real-time scheduling of this process while inside; yields what was refused, in words.

@@ -14,7 +14,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
 from rths_nodes.ros.launching import die_with_parent
 from rths_nodes.ros.loop_executor import LoopExecutor
-from rths_nodes.ros.pacing import real_time
+from rths_nodes.ros.pacing import real_time, share_processors
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.shell import Shell
 
@@ -35,6 +35,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
     die_with_parent()
+    share_processors(role in names.LOOP)
     with ros_context(arguments) as context:
         node = make_node(role, open_writer, context)
         nodes.append(node)

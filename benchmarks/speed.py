@@ -1,0 +1,85 @@
+"""How fast the hosts are, beside what the machine can do at best: python benchmarks/speed.py
+
+Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
+and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a pipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from rths_nodes import hosts
+
+RATE = 1024.0
+SERVO_HYDRAULIC = "axes.story_1.actuator.type=servo_hydraulic"
+TARGETS = {
+    "embedded, plant 1": (25.0 * RATE, [], {"host": "embedded", "keep": False}),
+    "embedded, plant S": (10.0 * RATE, [SERVO_HYDRAULIC], {"host": "embedded", "keep": False}),
+    "composed, recording": (8000.0, [], {"host": "composed", "record": True}),
+    "processes, recording": (2000.0, [], {"host": "processes", "record": True}),
+}
+
+
+def floor_python(count: int = 1_000_000) -> float:
+    """Steps per second of a bare oscillator in plain Python."""
+    x, v, started = 1.0, 0.0, time.perf_counter()
+    for _ in range(count):
+        v -= 0.01 * x
+        x += 0.01 * v
+    return count / (time.perf_counter() - started)
+
+
+def floor_ping_pong(count: int = 20_000) -> float:
+    """Round trips per second between two processes over pipes: two hops, the least that a sample needs."""
+    here, there = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        for _ in range(count):
+            os.write(there[1], os.read(here[0], 1))
+        os._exit(0)
+    started = time.perf_counter()
+    for _ in range(count):
+        os.write(here[1], b"x")
+        os.read(there[0], 1)
+    seconds = time.perf_counter() - started
+    os.waitpid(child, 0)
+    return count / seconds
+
+
+def measure(overrides: list[str], options: dict[str, object]) -> float:
+    """Samples per second from the first sample to the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = dict(options)
+        if given.pop("record", False):
+            given["record"] = Path(folder) / "run"
+        report = hosts.run("chen_ricles_2010", overrides, **given)
+    assert report.exit_code == 0, report.reason
+    return report.samples / report.timing["running_s"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    result = {"plain Python loop, steps/s": floor_python(), "pipe ping-pong, round trips/s": floor_ping_pong()}
+    for name, value in result.items():
+        print(f"floor: {name:38} {value:10.0f}")
+    print(f"{'host':24} {'samples/s':>10} {'x real time':>12} {'wanted':>8}")
+    for name, (target, overrides, given) in TARGETS.items():
+        rate = statistics.median(measure(overrides, given) for _ in range(options.runs))
+        result[name] = rate
+        mark = "" if rate >= target else "  below"
+        print(f"{name:24} {rate:10.0f} {rate / RATE:12.1f} {target:8.0f}{mark}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
