@@ -68,6 +68,8 @@ venv() {
   local folder=$$1 group; shift
   exec 9<Makefile; flock 9  # one set-up at a time
   local python; python=$$(command -v $(PYTHON)) || fail "no $(PYTHON) found: sudo apt install python3 python3-venv"
+  # not the one of an activated environment, which may be the very folder that is made here
+  python=$$("$$python" -c 'import os, sys; print(os.path.realpath(sys._base_executable))')
   local identity="$$PWD $$python"
   if [ "$$(cat "$$folder/.made/identity" 2>/dev/null)" != "$$identity" ] || ! "$$folder/bin/python" -c '' 2>/dev/null; then
     "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

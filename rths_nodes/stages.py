@@ -150,6 +150,11 @@ class RigStage:
         return self._stop is not None
 
     @property
+    def trip_known(self) -> bool:
+        """True when a trip has been asked for, now or at a later sample."""
+        return self._trip_at is not None
+
+    @property
     def trip_due(self) -> bool:
         """True when the next tick belongs to the safe policy."""
         return self._trip_at is not None and self.sample + 1 >= self._trip_at[0]

@@ -181,6 +181,12 @@ class Codec:
         return sample, values, sec * SECOND + nanosec
 
 
+def number_of(data: bytes) -> int:
+    """The sample or step number of a message of the loop, which follows its stamp."""
+    (number,) = struct.unpack_from("<I", data, 12)
+    return int(number)
+
+
 def encode(message: str, values: Mapping[str, Any]) -> bytes:
     """CDR bytes of any message of this package from plain values (text, numbers, lists; ``stamp`` in ns).
 

@@ -161,7 +161,8 @@ class ActuatorNode(Shell):
         return not self.lockstep or self._observers_follow()
 
     def _observers_follow(self) -> bool:
-        if self.rig.sample < self._free_until or not self._progress:
+        # a known trip bounds the run by itself, and the monitor says nothing beyond the breach
+        if self.rig.sample < self._free_until or not self._progress or self.rig.trip_known:
             return True
         for progress in self.heard("progress"):
             self._progress[progress["node"]] = progress["sample"]

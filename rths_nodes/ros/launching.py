@@ -23,6 +23,9 @@ import yaml
 from rths_nodes.ros import names
 from rths_nodes.ros.names import RECORDER
 
+INDEXING_S = 600.0
+"""How long a recorder may take to index what it has written."""
+
 PARENT = "RTHS_PARENT"
 """Environment variable with the process id of the runner: a node ends when its runner dies."""
 
@@ -66,6 +69,17 @@ def describe(
     return [NodeDescription(role, common | own.get(role, {}), namespace) for role in peers]
 
 
+def run_id_of(scenario: str) -> str:
+    """What tells this run from others: name of the scenario, local time, process."""
+    return f"{scenario}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+def death(name: str, code: int) -> str:
+    """How a node ended, in words."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the {name} node died ({how})"
+
+
 def die_with_parent() -> None:
     """In a node started by our runner: be told to stop when the runner dies, however it dies."""
     parent = os.environ.get(PARENT)
@@ -87,9 +101,7 @@ class Process:
     @property
     def death(self) -> str:
         """How it ended, in words."""
-        code = self.popen.returncode
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"the {self.role} node died ({how})"
+        return death(self.role, self.popen.returncode)
 
 
 @dataclass

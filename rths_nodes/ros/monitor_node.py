@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from sensor_msgs.msg import JointState
 
 from rths_nodes import wire
@@ -19,6 +21,10 @@ STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
 
 
+QUIET_NS = 200_000_000
+"""After the test: what a dead node did not send any more is not waited for longer than this."""
+
+
 class MonitorNode(Shell):
     """Hosts the monitor."""
 
@@ -31,7 +37,7 @@ class MonitorNode(Shell):
         self._told = -1
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
-        self._last: Measurement | None = None
+        self._quiet_from = 0
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
@@ -50,7 +56,9 @@ class MonitorNode(Shell):
         self.stage.work()
         self._trip()
         self._tell()
-        if not busy:
+        if busy:
+            self._quiet_from = time.monotonic_ns()
+        else:
             self._finish()
         return busy
 
@@ -83,7 +91,10 @@ class MonitorNode(Shell):
         self._publishers_by_name["joint_states"].publish(message)
 
     def _finish(self) -> None:
-        if self.ended and not self.summary and self.stage.sample >= self.test["sample"]:
+        complete = self.ended and self.stage.sample >= self.test["sample"]
+        if not self.ended:
+            self._quiet_from = time.monotonic_ns()
+        elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
             self.tell_summary(self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics"))
             self.tell("progress", {"node": self.role, "sample": self.stage.sample, "done": True})
         self.leave()

@@ -148,7 +148,7 @@ class RecorderNode(Shell):
         speakers = set(names.TOPICS["summary"].publishers) & set(self.peers)
         complete = self.ended and sample >= self.test["sample"] and self._heard_from >= speakers
         late = time.monotonic_ns() - self._ended_at > LAST_WORDS_NS
-        gone = self.interrupted and (self.patience_over or self.abandoned)
+        gone = self.hurried or (self.interrupted and (self.patience_over or self.abandoned))
         if not (complete or late or gone):
             return
         self._record_rare()

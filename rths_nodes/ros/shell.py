@@ -83,7 +83,7 @@ class Shell(LifecycleNode):
         self.exit_code = 0
         self.problem = ""
         self.active = False
-        self.interrupted = False
+        self.interrupted = self.hurried = False
         self.summary: dict[str, float] = {}
         self.malformed = 0
         self.test: dict[str, Any] = {}
@@ -370,6 +370,7 @@ class Shell(LifecycleNode):
     def interrupt(self) -> None:
         """A signal asks to stop: the actuator stops the test in order, the others wait for that, but not long."""
         self.interrupted = True
+        self.hurried = self.hurried or self.ended  # asked after the end: somebody will not come any more
         self._stopped_at = self._stopped_at or time.monotonic_ns()
 
     @property

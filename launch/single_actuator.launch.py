@@ -1,0 +1,32 @@
+"""A rig with one actuator node, node by node: copy this file to put your own driver in its place.
+
+    ros2 launch rths_nodes single_actuator.launch.py actuator:=false
+
+leaves our actuator node out, for a driver node that publishes and hears what names.TOPICS says of "actuator".
+"""
+
+from launch import LaunchDescription
+
+from rths_nodes.record.bag import check_free
+from rths_nodes.ros.launch_actions import FLAG, LaunchedTest, arguments, declare, when_known
+
+
+def nodes(context):
+    test = LaunchedTest(context, check_free)
+    ours = context.launch_configurations["actuator"] == "true"
+    return test.together(
+        [
+            test.node("integrator"),
+            test.node("compensator"),
+            *([test.node("actuator")] if ours else []),
+            # A driver of the lab in its place:
+            # Node(package="my_lab", executable="driver", name="actuator", namespace=test.namespace),
+            test.node("monitor"),
+            *test.recorders(),
+        ]
+    )
+
+
+def generate_launch_description():
+    actuator = declare("actuator", "true", "false: a foreign node drives the actuator", FLAG)
+    return LaunchDescription([*arguments(), actuator, when_known(nodes)])

@@ -1,0 +1,223 @@
+"""Descriptions of nodes -> launch actions: what the files in ``launch/`` share.
+
+Nothing of the wiring stands here; that is ``launching.describe``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ament_index_python.resources import has_resource
+from launch.actions import (
+    DeclareLaunchArgument,
+    EmitEvent,
+    ExecuteProcess,
+    LogInfo,
+    OpaqueCoroutine,
+    OpaqueFunction,
+    RegisterEventHandler,
+)
+from launch.event_handlers import OnProcessExit
+from launch.events import matches_action
+from launch.events.process import SignalProcess
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.utilities import make_namespace_absolute, prefix_namespace
+
+from rths_nodes import scenario as scenarios
+from rths_nodes.loop import Loop
+from rths_nodes.params import ConfigError
+from rths_nodes.ros import launching, names
+from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.shell import PACES
+
+FLAG = ("true", "false")
+
+ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
+    "scenario": ("chen_ricles_2010", "name of a shipped scenario (rths list scenario) or path of a YAML file", ()),
+    "overrides": (
+        "",
+        "values to change, as --set of rths run, separated by spaces: 'compensator.alpha_es=20 duration=10'",
+        (),
+    ),
+    "pace": ("lockstep", "as fast as the machine allows, or by the clock", PACES),
+    "record": (
+        "own",
+        "own: our recorder, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all topics of "
+        "the rig, which may miss the first samples; none: no recording",
+        ("own", "rosbag2", "none"),
+    ),
+    "directory": ("", "of the recording; it must not exist. Empty: runs/<run id>", ()),
+    "namespace": (names.NAMESPACE, "of the rig's nodes and topics", ()),
+    "autostart": ("true", "false: the nodes wait for 'ros2 lifecycle set ... configure' and 'activate'", FLAG),
+    "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
+    "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
+}
+"""Default, meaning and choices of the launch arguments, by name."""
+
+
+def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
+    """One launch argument."""
+    return DeclareLaunchArgument(
+        name, default_value=default, description=description, choices=list(choices) or None
+    )
+
+
+def arguments() -> list[DeclareLaunchArgument]:
+    """All launch arguments of a test."""
+    return [declare(name, *row) for name, row in ARGUMENTS.items()]
+
+
+def when_known(make: Callable[[Any], list[Any]]) -> OpaqueFunction:
+    """The actions that ``make(context)`` gives, once the launch arguments are known.
+
+    What must not run is refused here, before any node starts: launch prints one message and ends with code 1.
+    """
+
+    def function(context: Any) -> list[Any]:
+        try:
+            return make(context)
+        except ConfigError as error:
+            raise RuntimeError(f"rths: {error}") from None
+
+    return OpaqueFunction(function=function)
+
+
+class LaunchedTest:
+    """One test: its nodes as launch actions, all with the same run id.
+
+    ``check_free`` refuses a directory in which a recording cannot be made. Raises ConfigError.
+    """
+
+    def __init__(self, context: Any, check_free: Callable[[Path], None]) -> None:
+        chosen = {name: context.launch_configurations[name] for name in ARGUMENTS}
+        overrides = split(chosen["overrides"])
+        scenario = scenarios.load(chosen["scenario"], overrides)
+        Loop(scenario)  # builds every component
+        self.run_id = launching.run_id_of(scenario.name)
+        self.directory = Path(chosen["directory"] or Path("runs", self.run_id)).absolute()
+        self._record, self._log_level = chosen["record"], chosen["log_level"]
+        if self._record == "rosbag2":
+            check_rosbag2(self.directory)
+        elif self._record == "own":
+            check_free(self.directory)
+        self._common = {name: chosen[name] == "true" for name in ("autostart", "use_sim_time")}
+        self._namespace = chosen["namespace"]
+        self.namespace = make_namespace_absolute(
+            prefix_namespace(context.launch_configurations.get("ros_namespace"), self._namespace)
+        )
+        self._descriptions = {
+            description.role: description
+            for description in launching.describe(
+                scenario=chosen["scenario"],
+                overrides=overrides,
+                pace=chosen["pace"],
+                run_id=self.run_id,
+                record=str(self.directory) if self._record == "own" else "",
+                namespace=self._namespace.strip("/"),
+            )
+        }
+
+    def node(self, role: str) -> Node:
+        """The node ``role``."""
+        description = self._descriptions[role]
+        parameters = description.parameters | self._common
+        # A type for each: launch would read text like 7e3 as a number otherwise.
+        typed = {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
+        patience = {"sigterm_timeout": str(launching.INDEXING_S)} if role == RECORDER else {}
+        return Node(
+            package="rths_nodes",
+            executable=description.executable,
+            name=role,
+            namespace=self._namespace,
+            parameters=[typed],
+            remappings=list(description.remappings),
+            ros_arguments=["--log-level", self._log_level],
+            output="both",
+            **patience,
+        )
+
+    def recorders(self) -> list[ExecuteProcess]:
+        """What records: our recorder, a rosbag2 process, or nothing."""
+        if self._record == "own":
+            return [self.node(RECORDER)]
+        if self._record == "none":
+            return []
+        topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
+        command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), "--topics", *topics]
+        return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
+
+    def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
+        """The actions that run ``processes`` as one test.
+
+        A node that ends with an error ends all of them, and launch with code 1; one that is done does not. A
+        foreign recorder is told to stop when the last node has ended.
+        """
+        running = list(processes)
+
+        def on_exit(event: Any, context: Any) -> list[Any]:
+            if event.action not in running:
+                return []
+            running.remove(event.action)
+            if context.is_shutdown:
+                return []
+            if event.returncode != 0:
+                return [_fail(launching.death(event.process_name.rpartition("-")[0], event.returncode))]
+            if not any(isinstance(process, Node) for process in running):
+                return [_interrupt(process) for process in running]
+            return []
+
+        words = f"recording: {self.directory}" if self._record != "none" else "no recording"
+        return [
+            LogInfo(msg=f"rths: run {self.run_id}, {words}"),
+            RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
+            *processes,
+        ]
+
+
+def split(overrides: str) -> list[str]:
+    """``a.b=1 c.d='two words'`` -> its assignments. Raises ConfigError."""
+    try:
+        return shlex.split(overrides)
+    except ValueError as error:
+        raise ConfigError(f"overrides = {overrides!r}: {error}") from None
+
+
+def check_rosbag2(directory: Path) -> None:
+    """Refuse, with ConfigError, to record by rosbag2 where it is missing or would refuse the directory."""
+    missing = [
+        package
+        for package, found in (
+            ("ros2bag", importlib.util.find_spec("ros2bag") is not None),
+            ("rosbag2_storage_mcap", has_resource("packages", "rosbag2_storage_mcap")),
+        )
+        if not found
+    ]
+    if missing:
+        raise ConfigError(f"record = rosbag2: not installed: {', '.join(missing)}; record:=own needs neither")
+    if directory.exists():
+        raise ConfigError(f"directory = {directory}: exists; rosbag2 wants to make it")
+
+
+def _type(value: Any) -> Any:
+    return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
+
+
+def _interrupt(process: ExecuteProcess) -> EmitEvent:
+    return EmitEvent(
+        event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process))
+    )
+
+
+def _fail(reason: str) -> OpaqueCoroutine:
+    """Shut down with a reason and a non-zero exit code; Shutdown alone would end with 0."""
+
+    async def fail(_: Any) -> None:
+        raise RuntimeError(f"rths: {reason}")
+
+    return OpaqueCoroutine(coroutine=fail)

@@ -1,0 +1,264 @@
+"""The hosts: the same stages in one process, over topics, and in processes give the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes import hosts, scenario, wire
+from rths_nodes.record import bag
+
+rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+SHORT = "duration=2"
+HARD = (  # everything that could tell hosts apart: noise, transport delay, stiff plant, memory, sawtooth-free ramp
+    SHORT,
+    "seed=7",
+    "port.transport_samples=2",
+    "ramp.type=quadratic",
+    "axes.story_1.actuator.type=servo_hydraulic",
+    "axes.story_1.specimen.type=softening_elastomeric",
+    "axes.story_1.sensors.displacement_noise_rms=1e-5",
+    "axes.story_1.sensors.force_noise_rms=100.0",
+)
+CASES = {"chen_ricles_2010": ("chen_ricles_2010", (SHORT,)), "hard": ("chen_ricles_2010", HARD), "sine": ("predefined_sine", (SHORT,))}
+
+
+def same(a: rths_nodes.record.run.Run, b: rths_nodes.record.run.Run) -> list[str]:
+    """Names of the histories that differ in any bit."""
+    others = b.arrays()
+    return [
+        name
+        for name, values in a.arrays().items()
+        if values.shape != others[name].shape or values.tobytes() != others[name].tobytes()
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
+    name, overrides = CASES[case]
+    reference = rths_nodes.run(name, overrides)
+    assert reference.outcome == "finished"
+    for host in hosts.HOSTS:
+        for again in range(2):
+            report = hosts.run(name, overrides, host=host, record=tmp_path / f"{host}{again}", keep=False)
+            assert report.exit_code == 0, report.reason
+            assert same(reference, rths_nodes.read(report.recording)) == [], f"{host}, run {again}"
+            assert report.metrics == reference.metrics or np.isnan(report.metrics["hsem_percent"])
+            assert report.metrics["axes"] == reference.metrics["axes"]
+
+
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_a_real_time_run_gives_the_same_bits(host):
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT])
+    run = rths_nodes.run("chen_ricles_2010", [SHORT], host=host, pace="realtime")
+    assert run.information["gaps"] == "0"
+    assert run.timing["bridged"] == 0
+    flags, run.flags = run.flags, reference.flags  # a tick may slip; what was computed must not show it
+    assert same(reference, run) == []
+    assert set(flags.tolist()) <= {0, 2}
+
+
+@pytest.mark.parametrize("host", hosts.HOSTS)
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("axes.story_1.limits.force=1.0e5", "axes.story_1.limits.force"),
+        ("axes.story_1.limits.velocity=0.05", "axes.story_1.limits.velocity"),
+        ("monitor.tracking_indicator_rate=1e-6", "monitor.tracking_indicator_rate"),
+    ],
+)
+def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, reason, tmp_path):
+    overrides = ["duration=6", override]
+    reference = rths_nodes.run("chen_ricles_2010", overrides)
+    report = hosts.run("chen_ricles_2010", overrides, host=host, record=tmp_path / "run", keep=False)
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert reason in report.reason
+    run = rths_nodes.read(report.recording)
+    assert same(reference, run) == []
+    assert run.information["reason"] == report.reason
+    assert np.flatnonzero(run.flags & 8)[0] == np.flatnonzero(reference.flags & 8)[0]
+
+
+def test_foreign_readers_decode_every_message_of_a_node_recording(tmp_path):
+    rosbags = pytest.importorskip("rosbags.highlevel")
+    from mcap_ros2.reader import read_ros2_messages
+
+    hosts.run("chen_ricles_2010", [SHORT], host="composed", record=tmp_path / "run")
+    recording = bag.read(tmp_path / "run")
+    count = sum(recording.counts.values())
+    assert recording.counts["/rths/measurement"] == 2051
+    with rosbags.AnyReader([tmp_path / "run"]) as reader:
+        samples = [
+            reader.deserialize(data, connection.msgtype).sample
+            for connection, _, data in reader.messages()
+            if connection.topic == "/rths/measurement"
+        ]
+        assert samples == list(range(2051))
+        assert sum(1 for _ in reader.messages()) == count
+    decoded = list(read_ros2_messages(str(recording.path)))
+    assert len(decoded) == count
+    forces = [m.ros_msg.force[0] for m in decoded if m.channel.topic == "/rths/measurement"]
+    assert forces == rths_nodes.read(tmp_path / "run").force[:, 0].tolist()
+
+
+def test_ordinary_typed_subscribers_hear_the_loop():
+    from rclpy.context import Context
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.node import Node
+
+    from rths_nodes.msg import Measurement
+
+    context = Context()
+    rclpy.init(context=context)
+    node = Node("listener", context=context)
+    heard: list[float] = []
+    node.create_subscription(Measurement, "/rths/measurement", lambda m: heard.append(m.displacement[0]), 2000)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    report: list[hosts.Report] = []
+    thread = threading.Thread(
+        target=lambda: report.append(hosts.run("chen_ricles_2010", ["duration=1"], host="composed", pace="realtime"))
+    )
+    thread.start()
+    end = time.monotonic() + 30.0
+    while thread.is_alive() and time.monotonic() < end:
+        executor.spin_once(timeout_sec=0.02)
+    for _ in range(2000):
+        executor.spin_once(timeout_sec=0.0)
+    thread.join()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+    expected = rths_nodes.run("chen_ricles_2010", ["duration=1"]).displacement[:, 0].tolist()
+    assert len(heard) > 900
+    assert heard == expected[-len(heard) :]
+
+
+def start_node(role, tmp_path, *parameters):
+    words = [part for text in parameters for part in ("-p", text)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.cli", "node", role, "--ros-args", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("compensator.alhpa_es:=20.0", "did you mean 'alpha_es'"),
+        ("compensator.alpha_es:=0.5", "compensator.alpha_es = 0.5 samples: must be >= 1"),
+        ("compensator.alpha_es:=fast", "must be a number"),
+        ("scenario:=chen_ricles_2011", "did you mean 'chen_ricles_2010'"),
+        ("pace:=hasty", "must be one of lockstep, realtime"),
+    ],
+)
+def test_a_node_refuses_wrong_parameters(parameter, message, tmp_path):
+    given = () if parameter.startswith("scenario") else ("scenario:=chen_ricles_2010",)
+    node = start_node("compensator", tmp_path, *given, parameter)
+    _, errors = node.communicate(timeout=60)
+    assert node.returncode == 2
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_nodes_with_different_scenarios_do_not_start(tmp_path):
+    peers = "peers:=['actuator', 'compensator']"
+    actuator = start_node("actuator", tmp_path, "scenario:=chen_ricles_2010", peers)
+    compensator = start_node("compensator", tmp_path, "scenario:=predefined_sine", peers)
+    _, errors = actuator.communicate(timeout=60)
+    compensator.communicate(timeout=60)
+    assert (actuator.returncode, compensator.returncode) == (2, 2)
+    assert "compensator runs another scenario" in errors
+    assert "Traceback" not in errors
+
+
+def test_parameters_of_a_node_override_its_section_and_are_recorded(tmp_path):
+    from rths_nodes.ros import composed, launching
+
+    descriptions = launching.describe("chen_ricles_2010", [SHORT], record=str(tmp_path / "run"))
+    for description in descriptions:
+        if description.role == "compensator":
+            description.parameters["compensator.alpha_es"] = 29  # an integer for a number is fine
+    result = composed.run(descriptions, hosts.open_writer)
+    assert result.exit_code == 0
+    run = rths_nodes.read(tmp_path / "run")
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=29"])
+    assert same(reference, run) == []
+    statuses = [
+        wire.decode("NodeStatus", data)
+        for topic, data, _ in bag.read(tmp_path / "run").messages()
+        if topic == "/rths/node_status"
+    ]
+    told = {status["node"]: status["parameters"] for status in statuses}
+    assert set(told) == {"integrator", "compensator", "actuator", "monitor", "recorder"}
+    assert "alpha_es: 29.0" in told["compensator"]
+
+
+def test_the_stop_service_holds_the_rig(tmp_path):
+    from rclpy.context import Context
+    from rclpy.node import Node
+    from std_srvs.srv import Trigger
+
+    context = Context()
+    rclpy.init(context=context)
+    node = Node("operator", context=context)
+    client = node.create_client(Trigger, "/rths/actuator/stop")
+    report: list[hosts.Report] = []
+    thread = threading.Thread(
+        target=lambda: report.append(hosts.run("chen_ricles_2010", host="composed", pace="realtime"))
+    )
+    thread.start()
+    assert client.wait_for_service(timeout_sec=30.0)
+    from rclpy.executors import SingleThreadedExecutor
+
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    future = client.call_async(Trigger.Request())
+    executor.spin_until_future_complete(future, timeout_sec=30.0)
+    thread.join(timeout=30.0)
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+    assert future.result().success
+    assert report[0].outcome == "held"
+    assert "stop service" in report[0].reason
+
+
+def test_an_interrupted_run_is_held_and_recorded(tmp_path):
+    run = subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.cli", "run", "chen_ricles_2010", "--host", "processes"]
+        + ["--pace", "realtime", "--record", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    journal = tmp_path / "run" / "run_0.mcap"
+    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in errors
+    read = rths_nodes.read(tmp_path / "run")
+    assert read.outcome == "held"
+    assert read.information["gaps"] == "0"
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=10"])
+    driven = int(np.count_nonzero((read.flags & 8) == 0))
+    assert np.array_equal(read.displacement[:driven], reference.displacement[:driven])
+
+
+def test_without_a_structure_scenario_names_come_from_the_axes():
+    assert scenario.load("predefined_sine").dof_names() == ("axis_1",)
