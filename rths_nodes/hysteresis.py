@@ -5,6 +5,7 @@ Bouc-Wen as written by Wen (1980) and in Chen & Ricles (2010), Eqs. (13), (14).
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +27,10 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z
-    return float(1.0 - shape * abs(z) ** exponent)
+    try:
+        return float(1.0 - shape * abs(z) ** exponent)
+    except OverflowError:  # diverged: not a number, which the limits judge
+        return math.nan
 
 
 class Linear:

@@ -165,19 +165,20 @@ class EnergyMonitor:
         self.input = 0.0
         self._force = np.zeros(n_axes)
         self._difference = np.zeros(n_axes)
-        self._previous: Target | None = None
+        self._displacement: Array | None = None
         self._external: Array | None = None
         self._move: Array | None = None
 
     def target(self, target: Target) -> None:
         """Target i brings the external force of step i - 1."""
-        if self._previous is not None:
+        before, now = self._displacement, target.displacement.copy()
+        if before is not None:
             external = target.external_force
             if self._external is not None and self._move is not None:
                 self.input += 0.5 * float((self._external + external) @ self._move)
             self._external = external.copy()
-            self._move = target.displacement - self._previous.displacement
-        self._previous = target
+            self._move = now - before
+        self._displacement = now
 
     def update(self, target: Array, measured: Array, force: Array) -> Array:
         """A block, each ``(n, n_axes)`` m and N; the energy error (J) after each of its samples."""
@@ -229,7 +230,7 @@ class Monitor:
     def target(self, target: Target) -> None:
         """The next Target."""
         self.energy.target(target)
-        self._last = target.displacement
+        self._last[:] = target.displacement
         np.maximum(self._highest, self._last, out=self._highest)
         np.minimum(self._lowest, self._last, out=self._lowest)
 

@@ -29,6 +29,9 @@ def params(cls: type[T]) -> type[T]:
 
 _KEY = "rths"
 
+SMALLEST, LARGEST = 1e-50, 1e50
+"""Magnitudes of numbers in SI units: beyond, there is no rig, and squares and quotients overflow."""
+
 
 class ConfigError(ValueError):
     """Input that is refused before anything moves (exit code 2)."""
@@ -163,9 +166,14 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
     wanted = f"a number{' in ' + spec.unit if spec.unit else ''}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{path} = {show(value)}: must be {wanted}")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        result = math.inf
     if not math.isfinite(result):
-        raise ConfigError(f"{path} = {value}: must be finite, {wanted}")
+        raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
+    if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
+        raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
     if not spec.admits(result):
         raise ConfigError(
             f"{path} = {show(result, spec.unit)}: must be {spec.bound}{' ' + spec.unit if spec.unit else ''}"
@@ -174,7 +182,8 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
 
 
 def _integer(spec: Spec, value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or float(value) != math.floor(float(value)):
+    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int)
+    if isinstance(value, bool) or not whole:
         raise ConfigError(
             f"{path} = {show(value)}: must be a whole number{' of ' + spec.unit if spec.unit else ''}"
         )

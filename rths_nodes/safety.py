@@ -153,4 +153,6 @@ class SafeStop:
             self._velocity[axis] = v = math.copysign(max(abs(v) - brake, 0.0), v) if v else 0.0
             wanted = self._position[axis] + v * self._dt
             self._position[axis] = max(-stroke, min(stroke, wanted))
+            if self._position[axis] != wanted:
+                self._velocity[axis] = 0.0
         return self._position

@@ -38,6 +38,11 @@ from rths_nodes.sensors import Sensors
 SHARED = ("version", "name", "servo_rate", "substeps", "duration", "seed")
 """Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
 
+LAST_SAMPLE = 2**32 - 1
+"""The messages number samples with 32 bits."""
+
+_NAME = re.compile(r"\w[\w .-]*")
+
 
 @params
 class Axis:
@@ -77,6 +82,13 @@ class Scenario:
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
+
+    def validate(self, path: str) -> None:
+        """Refuses a name that no file may have, and more samples than a message can number."""
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
+        if self.samples > LAST_SAMPLE:
+            raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
 
     @property
     def dt(self) -> float:
@@ -204,10 +216,11 @@ def parse(source: str, origin: str) -> Any:
         return yaml.load(source, _Loader)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    except yaml.YAMLError as error:
+    except Exception as error:  # PyYAML lets all kinds through, e.g. KeyError for '!!bool x'
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
-        raise ConfigError(f"{origin}:{line} not YAML: {getattr(error, 'problem', error)}") from None
+        words = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
 
 
 def shipped() -> dict[str, Path]:
@@ -261,7 +274,7 @@ def _build(data: Mapping[str, Any], origin: str = "") -> Scenario:
 def _resolve_files(data: Any, folder: Path) -> None:
     motion = data.get("ground_motion")
     if isinstance(motion, dict) and isinstance(motion.get("file"), str):
-        motion["file"] = str((folder / motion["file"]).absolute())
+        motion["file"] = str((folder / os.path.expanduser(motion["file"])).absolute())
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
@@ -319,7 +332,7 @@ def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
         place["type"] = value
     elif keys == FILE:
         place.clear()
-        place |= {"type": "record", "file": str(Path(value).absolute())}
+        place |= {"type": "record", "file": str(Path(os.path.expanduser(value)).absolute())}
     else:
         place[last] = value
 

@@ -6,6 +6,7 @@ per sample, so that a run does not depend on how many axes or nodes there are.
 
 from __future__ import annotations
 
+import math
 import zlib
 
 import numpy as np
@@ -72,7 +73,7 @@ class SensorPair:
     def _channel(self, value: float, noise: float, channel: tuple[float, float, float | None]) -> float:
         rms, resolution, limit = channel
         value += rms * noise
-        if resolution > 0.0:
+        if resolution > 0.0 and math.isfinite(value):
             value = round(value / resolution) * resolution
         if limit is not None and abs(value) >= limit:
             self.saturated = True

@@ -138,6 +138,8 @@ def _shipped(name: str, source: str) -> Path:
 
 
 def _text_of(path: Path) -> str:
+    if "\0" in str(path):
+        raise FormatError("no file has a name with zero bytes")
     try:
         if path.is_dir():
             raise FormatError("is a directory, must be a file")

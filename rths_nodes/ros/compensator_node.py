@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from rths_nodes.components import FLAG_TRIPPED, Measurement
@@ -20,37 +21,38 @@ class CompensatorNode(Shell):
     def build(self, scenario: Scenario) -> None:
         self.stage = CommandStage(scenario)
         self._expected = 0
-        self._waiting: tuple[Measurement, int] | None = None
+        self._answered = -1
+        self._waiting: deque[tuple[Measurement, int]] = deque()
         self._period = round(scenario.dt * 1e9)
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy = False
-        while limit > 0:
-            if self._waiting is None:
-                self._waiting = self.next_measurement(self._expected)
-            if self._waiting is None or not self._has_target(self._waiting[0]):
-                break
-            self._answer(*self._waiting)
-            self._waiting = None
-            self._expected += 1
-            limit -= 1
+        busy = self._take()
+        while self._waiting and self._ready(self._waiting[0][0]):
+            self._answer(*self._waiting.popleft())
             busy = True
         if not busy:
             self._finish()
         return busy
 
-    def _has_target(self, measured: Measurement) -> bool:
-        """Take Targets until the one that the next Command needs is here."""
+    def _take(self) -> bool:
+        """Everything that has come; a message left in its inbox would keep the process from sleeping."""
+        busy = False
+        while (target := self.receive("target", self.codec.unpack_target)) is not None:
+            self.stage.target(target[0])
+            busy = True
+        while (found := self.next_measurement(self._expected)) is not None:
+            self._waiting.append(found)
+            self._expected += 1
+            busy = True
+        return busy
+
+    def _ready(self, measured: Measurement) -> bool:
+        """True when the Target that the next Command needs is here."""
         needed = min(measured.sample + 1, self.stage.samples)
-        while not measured.flags & FLAG_TRIPPED and not self.stage.ready(needed):
-            found = self.receive("target", self.codec.unpack_target)
-            if found is None:
-                return False
-            self.stage.target(found[0])
-        return True
+        return bool(measured.flags & FLAG_TRIPPED) or self.stage.ready(needed)
 
     def _answer(self, measured: Measurement, stamp: int) -> None:
         command = self.stage.next(measured)
@@ -58,14 +60,13 @@ class CompensatorNode(Shell):
             self.publisher("command")(self.codec.pack_command(command, stamp + self._period))
         if not measured.flags & FLAG_TRIPPED:
             values = self.stage.state()
-            self.publisher("compensator_state")(
-                self.codec.pack_state(measured.sample, values, measured.flags, stamp)
-            )
+            data = self.codec.pack_state(measured.sample, values, measured.flags, stamp)
+            self.publisher("compensator_state")(data)
+        self._answered = measured.sample
 
     def _finish(self) -> None:
         # a dead integrator leaves us with a Measurement whose Target never comes
-        answered = self.ended and (self._expected > self.test["sample"] or self._waiting is not None)
-        if answered and not self.summary:
+        if self.ended and not self.summary and (self._answered >= self.test["sample"] or self._waiting):
             state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
-            self.tell_summary(self._expected - 1, {f"compensator.{name}": value for name, value in state.items()})
+            self.tell_summary(self._answered, {f"compensator.{name}": value for name, value in state.items()})
         self.leave()

@@ -6,6 +6,7 @@ Nothing of the wiring stands here; that is ``launching.describe``.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shlex
 import signal
 from collections.abc import Callable, Sequence
@@ -18,7 +19,6 @@ from launch.actions import (
     EmitEvent,
     ExecuteProcess,
     LogInfo,
-    OpaqueCoroutine,
     OpaqueFunction,
     RegisterEventHandler,
 )
@@ -107,6 +107,9 @@ class LaunchedTest:
         elif self._record == "own":
             check_free(self.directory)
         self._common = {name: chosen[name] == "true" for name in ("autostart", "use_sim_time")}
+        # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
+        direct = not context.launch_configurations.get("launch-prefix")
+        self._environment = {launching.PARENT: str(os.getpid())} if direct else {}
         self._namespace = chosen["namespace"]
         self.namespace = make_namespace_absolute(
             prefix_namespace(context.launch_configurations.get("ros_namespace"), self._namespace)
@@ -138,6 +141,7 @@ class LaunchedTest:
             parameters=[typed],
             remappings=list(description.remappings),
             ros_arguments=["--log-level", self._log_level],
+            additional_env=self._environment,
             output="both",
             **patience,
         )
@@ -167,7 +171,9 @@ class LaunchedTest:
             if context.is_shutdown:
                 return []
             if event.returncode != 0:
-                return [_fail(launching.death(event.process_name.rpartition("-")[0], event.returncode))]
+                name = event.process_name.rpartition("-")[0]
+                # Shuts down with a reason and a non-zero exit code; the event Shutdown would end with 0.
+                raise RuntimeError(f"rths: {launching.death(name, event.returncode)}")
             if not any(isinstance(process, Node) for process in running):
                 return [_interrupt(process) for process in running]
             return []
@@ -176,7 +182,7 @@ class LaunchedTest:
         return [
             LogInfo(msg=f"rths: run {self.run_id}, {words}"),
             RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
-            *processes,
+            *processes,  # after the handler: theirs, which print their last words, come first then
         ]
 
 
@@ -209,15 +215,4 @@ def _type(value: Any) -> Any:
 
 
 def _interrupt(process: ExecuteProcess) -> EmitEvent:
-    return EmitEvent(
-        event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process))
-    )
-
-
-def _fail(reason: str) -> OpaqueCoroutine:
-    """Shut down with a reason and a non-zero exit code; Shutdown alone would end with 0."""
-
-    async def fail(_: Any) -> None:
-        raise RuntimeError(f"rths: {reason}")
-
-    return OpaqueCoroutine(coroutine=fail)
+    return EmitEvent(event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process)))

@@ -25,6 +25,8 @@ OBSERVE_EVERY = 32
 OBSERVE_LIMIT = 16
 """Samples that an observer may take in the slack of one tick."""
 IDLE_S = 0.02
+PATIENT_TURNS = 16
+"""Turns without work after which a real-time process sleeps in any case: it must never starve its processor."""
 
 
 class LoopExecutor:
@@ -43,7 +45,7 @@ class LoopExecutor:
             self._services.add_node(node)
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         self._next_service = 0
-        self._turns = 0
+        self._turns = self._idle_turns = 0
 
     def run(self) -> None:
         """Until every node is done."""
@@ -76,6 +78,7 @@ class LoopExecutor:
         if not busy or self._turns % OBSERVE_EVERY == 0:
             busy |= self._observe(1_000_000)
             self._serve_if_due()
+        self._idle_turns = 0 if busy else self._idle_turns + 1
         if not busy:
             self._rest()
 
@@ -105,8 +108,9 @@ class LoopExecutor:
 
     def _rest(self) -> None:
         """Nothing to do: wait for a message, or a little."""
-        if self._rig is not None and not self._rig.running:
-            time.sleep(0.001)
+        unfruitful = self._idle_turns % PATIENT_TURNS == 0
+        if unfruitful or (self._rig is not None and not self._rig.running):
+            time.sleep(0.001)  # also lets others run if the wait should return at once for whatever reason
         elif self._waiter is not None:
             self._waiter.wait(IDLE_S)
         else:

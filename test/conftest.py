@@ -1,0 +1,72 @@
+"""What several test files need: the shared data, components built as a scenario builds them, runs in memory."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rths_nodes import registry, scenario
+from rths_nodes.loop import Loop, Outcome
+from rths_nodes.params import build
+from rths_nodes.record.run import Collector, Run
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Callable[[str], Path]:
+    """The path of a shared data file; skips where the shared data are not there."""
+
+    def find(name: str) -> Path:
+        if not (SHARED / name).is_file():
+            pytest.skip(f"shared data not there: {name}")
+        return SHARED / name
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def canoga_park(shared_data: Callable[[str], Path]) -> list[str]:
+    """Overrides that put the record of Chen & Ricles (2010) into a scenario."""
+    path = shared_data("ground_motions/northridge_1994_canoga_park_196_dt0.01_g.txt")
+    motion = {"file": path, "step": 0.01, "unit": "g", "scale": 0.322}
+    return [f"ground_motion.{key}={value}" for key, value in motion.items()]
+
+
+@pytest.fixture(scope="session")
+def make() -> Callable[..., Any]:
+    """Builds a component: ``make("ramp", "linear", dt, 10, 1)``; parameters by keyword."""
+
+    def make(family: str, name: str, *arguments: Any, **data: Any) -> Any:
+        cls = registry.load(family, name)
+        return cls(build(cls.Params, data, family), *arguments)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def simulate() -> Callable[..., tuple[Outcome, Run]]:
+    """Runs a scenario in the reference loop: how it ended, and its histories."""
+
+    def simulate(name: str, *overrides: str) -> tuple[Outcome, Run]:
+        loop = Loop(scenario.load(name, overrides))
+        collector = Collector(loop.scenario, loop.commands.state_names)
+        outcome = loop.run([collector])
+        return outcome, collector.run(metrics=outcome.metrics)
+
+    return simulate
+
+
+_domains = itertools.count(os.getpid() * 7)
+
+
+@pytest.fixture(autouse=True)
+def domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test has a ROS domain of its own: two runs in one domain disturb each other silently."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(1 + next(_domains) % 100))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
