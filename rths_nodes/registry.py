@@ -49,9 +49,13 @@ def names(family: str) -> list[str]:
 
 @cache
 def _load(family: str, name: str) -> Any:
-    module, _, attribute = _table(family)[name].partition(":")
-    loaded = getattr(importlib.import_module(module), attribute)
-    loaded.Params.type_name = name
+    place = _table(family)[name]
+    module, _, attribute = place.partition(":")
+    try:
+        loaded = getattr(importlib.import_module(module), attribute)
+        loaded.Params.type_name = name
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({error})") from error
     return loaded
 
 

@@ -240,6 +240,8 @@ def decode(message: str, data: bytes) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     try:
+        if data[:4] != ENCAPSULATION:
+            raise ValueError("another byte order or encapsulation")
         for name, kind, is_array in _described(message):
             if kind == "builtin_interfaces/Time":
                 values[name] = get("I", 4) * SECOND + get("I", 4)
@@ -287,7 +289,7 @@ def nested(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")
-        if head != section:
+        if head != section or not keys:
             continue
         place = tree
         for key in keys[:-1]:

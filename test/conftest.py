@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from rths_nodes import registry, scenario
 from rths_nodes.loop import Loop, Outcome
 from rths_nodes.params import build
 from rths_nodes.record.run import Collector, Run
+
+settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
+settings.load_profile("repeatable")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

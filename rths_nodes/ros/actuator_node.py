@@ -180,7 +180,7 @@ class ActuatorNode(Shell):
         stamp = self._started_ns + round(sample * self.scenario.dt * 1e9)
         self._asked_at = time.monotonic_ns()
         self.publisher("measurement")(self.codec.pack_measurement(measured, stamp))
-        self.publisher("true_state")(self.codec.pack_measurement(self.rig.port.truth(), stamp))
+        self.publish_for_record("true_state", self.codec.pack_measurement(self.rig.port.truth(), stamp))
         if self.rig.machine.state != self._told:
             self._tell_state()
 

@@ -61,7 +61,7 @@ class CompensatorNode(Shell):
         if not measured.flags & FLAG_TRIPPED:
             values = self.stage.state()
             data = self.codec.pack_state(measured.sample, values, measured.flags, stamp)
-            self.publisher("compensator_state")(data)
+            self.publish_for_record("compensator_state", data)
         self._answered = measured.sample
 
     def _finish(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rths_nodes.timing import Durations
@@ -54,17 +54,6 @@ class Pacer:
         return slipped
 
 
-def share_processors(in_loop: bool) -> None:
-    """Put the nodes of the loop on one processor and everybody else on the others.
-
-    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
-    processor takes 6 us instead of 26-57. To be called before the middleware starts its threads.
-    """
-    allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) > 1 and not os.environ.get("NOPIN"):
-        os.sched_setaffinity(0, allowed[-1:] if in_loop else allowed[:-1])
-
-
 @contextmanager
 def real_time(wanted: bool) -> Iterator[list[str]]:
     """Real-time scheduling of this process while inside; yields what was refused, in words.
@@ -79,18 +68,38 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
     gc.collect()
     gc.freeze()
     gc.disable()
-    threads = [int(name) for name in os.listdir("/proc/self/task")]
-    try:
-        for thread in threads:
-            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
-    except OSError as error:
-        refused.append(f"SCHED_FIFO refused ({error.strerror}): expect a longer tail; see `ulimit -r`")
+    problem = _for_all_threads(
+        lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    )
+    if problem:
+        refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
     try:
         yield refused
     finally:
         gc.enable()
-        for thread in threads:
-            try:
-                os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
-            except OSError:
-                continue  # a thread that has ended meanwhile
+        _for_all_threads(lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)))
+
+
+def share_processors(in_loop: bool) -> None:
+    """Put the processes of the loop on one processor and all others on the rest.
+
+    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
+    processor takes 6 us instead of 26-57.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) > 1:
+        mine = allowed[-1:] if in_loop else allowed[:-1]
+        _for_all_threads(lambda thread: os.sched_setaffinity(thread, mine))
+
+
+def _for_all_threads(action: Callable[[int], None]) -> str:
+    """Do something to every thread of this process; the first refusal in words."""
+    refusal = ""
+    for name in os.listdir("/proc/self/task"):
+        try:
+            action(int(name))
+        except ProcessLookupError:
+            continue  # a thread that has ended meanwhile
+        except OSError as error:
+            refusal = refusal or error.strerror or str(error)
+    return refusal

@@ -35,7 +35,6 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
     die_with_parent()
-    share_processors(role in names.LOOP)
     with ros_context(arguments) as context:
         node = make_node(role, open_writer, context)
         nodes.append(node)
@@ -53,8 +52,11 @@ def _run(node: Shell, context: Any) -> int:
     if node.autostart:
         node.try_to_start()
     executor = LoopExecutor([node], context)
-    in_loop = node.role in names.LOOP and node.active and not node.lockstep
-    with real_time(in_loop) as refused:
+    in_loop = node.role in names.LOOP
+    paced = node.active and not node.lockstep
+    if paced:
+        share_processors(in_loop)
+    with real_time(paced and in_loop) as refused:
         for words in refused:
             node.get_logger().info(words)
         try:
