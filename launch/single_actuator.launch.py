@@ -1,8 +1,9 @@
 """A rig with one actuator node, node by node: copy this file to put your own driver in its place.
 
-    ros2 launch rths_nodes single_actuator.launch.py actuator:=false
+    ros2 launch rths_nodes single_actuator.launch.py actuator:=false run_id:=monday_1
 
-leaves our actuator node out, for a driver node that publishes and hears what names.TOPICS says of "actuator".
+leaves our actuator node out, for a driver node that publishes and hears what names.TOPICS says of "actuator". It
+owns the state of the test, and must know the run id, which is part of the hash that all nodes compare.
 """
 
 from launch import LaunchDescription
@@ -20,7 +21,8 @@ def nodes(context):
             test.node("compensator"),
             *([test.node("actuator")] if ours else []),
             # A driver of the lab in its place:
-            # Node(package="my_lab", executable="driver", name="actuator", namespace=test.namespace),
+            # Node(package="my_lab", executable="driver", name="actuator", namespace=test.namespace,
+            #      parameters=[{"run_id": test.run_id}]),
             test.node("monitor"),
             *test.recorders(),
         ]

@@ -22,8 +22,10 @@ import pytest
 from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError, build
-from rths_nodes.record import analysis, report
-from rths_nodes.record.report import NO_SAFETY, RASTER, render, rounded, write_report
+from rths_nodes.record import analysis, figures, report
+from rths_nodes.record.figures.sheet import RASTER
+from rths_nodes.record.report import NO_SAFETY, render, write_report
+from rths_nodes.record.report_words import rounded
 from rths_nodes.record.run import Collector, Run
 from rths_nodes.scenario import Scenario, load
 
@@ -81,7 +83,7 @@ def sine(axes: int, noise: float = 0.0) -> Run:
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of the words only: figures take most of the time."""
     page()  # is kept with its figures
-    monkeypatch.setattr(report, "_FIGURES", ())
+    monkeypatch.setattr(figures, "FIGURES", ())
 
 
 def without(run: Run, samples: int, steps: int, **changes: Any) -> Run:
@@ -300,7 +302,7 @@ def test_tripped_run_shows_reason_and_safe_stop() -> None:
 
 
 def test_bridged_samples_are_shaded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_FIGURES", report._FIGURES[:2])
+    monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])
     flags = paper().flags.copy()
     flags[100:117] |= FLAG_BRIDGED
     html = render(dataclasses.replace(paper(), flags=flags))
@@ -474,6 +476,14 @@ def test_intervals() -> None:
     marked = [True, False, True, True, False, True]
     assert analysis.intervals(marked) == [(0, 0), (2, 3), (5, 5)]
     assert analysis.intervals([]) == []
+
+
+def test_bars_of_a_histogram_have_no_empty_ends() -> None:
+    edges, counts = analysis.bars({"edges_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "counts": [0.0, 2.0, 0.0, 1.0, 0.0]})
+    assert edges.tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert counts.tolist() == [2.0, 0.0, 1.0]
+    for nothing in ({}, {"edges_s": [1.0, 2.0], "counts": [0.0]}, {"edges_s": [1.0], "counts": [1.0]}):
+        assert [len(values) for values in analysis.bars(nothing)] == [0, 0]
 
 
 def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:

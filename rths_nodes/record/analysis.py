@@ -6,7 +6,8 @@ in which they were fed during the test, so that the last values are those of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -166,6 +167,22 @@ def states(run: Run) -> dict[str, dict[str, Array]]:
             axis, quantity = "", name
         found.setdefault(quantity, {})[axis] = run.compensator[:, column]
     return found
+
+
+def largest(values: Array) -> float:
+    """The largest magnitude; nan if there is no finite value."""
+    usable = np.abs(values[np.isfinite(values)])
+    return float(usable.max()) if usable.size else math.nan
+
+
+def bars(histogram: Mapping[str, Any]) -> tuple[Array, Array]:
+    """Edges (s) and counts of a recorded histogram, without the empty ends; both empty if nothing was counted."""
+    edges, counts = (np.array(histogram.get(key, ()), dtype=float) for key in ("edges_s", "counts"))
+    filled = np.flatnonzero(counts > 0.0)
+    if not len(filled) or len(edges) != len(counts) + 1:
+        return np.zeros(0), np.zeros(0)
+    first, end = filled[0], filled[-1] + 1
+    return edges[first : end + 1], counts[first:end]
 
 
 def strongest(time: Array, values: Array, length: float) -> tuple[float, float]:

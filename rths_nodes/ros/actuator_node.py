@@ -47,7 +47,14 @@ class ActuatorNode(Shell):
         self._built_at = time.monotonic_ns()
         self._started_ns = 0
         self._patience = round(scenario.port.longest_wait * 1e9)
-        self.create_service(Trigger, "~/stop", self._on_stop)
+
+    def _open_endpoints(self) -> None:
+        super()._open_endpoints()
+        self._stop_service = self.create_service(Trigger, "~/stop", self._on_stop)
+
+    def _close_endpoints(self) -> None:
+        super()._close_endpoints()
+        self.destroy_service(self._stop_service)
 
     def _on_stop(self, request: Any, response: Any) -> Any:
         self.rig.hold("stop service")

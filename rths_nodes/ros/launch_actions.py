@@ -37,6 +37,8 @@ from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.shell import PACES
 
 FLAG = ("true", "false")
+TRIPPED = 3
+"""Exit code of a node whose test was tripped."""
 
 ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "scenario": ("chen_ricles_2010", "name of a shipped scenario (rths list scenario) or path of a YAML file", ()),
@@ -53,6 +55,7 @@ ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
         ("own", "rosbag2", "none"),
     ),
     "directory": ("", "of the recording; it must not exist. Empty: runs/<run id>", ()),
+    "run_id": ("", "tells this run from others; the same for all nodes. Empty: made of scenario and time", ()),
     "namespace": (names.NAMESPACE, "of the rig's nodes and topics", ()),
     "autostart": ("true", "false: the nodes wait for 'ros2 lifecycle set ... configure' and 'activate'", FLAG),
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
@@ -99,7 +102,7 @@ class LaunchedTest:
         overrides = split(chosen["overrides"])
         scenario = scenarios.load(chosen["scenario"], overrides)
         Loop(scenario)  # builds every component
-        self.run_id = launching.run_id_of(scenario.name)
+        self.run_id = chosen["run_id"] or launching.run_id_of(scenario.name)
         self.directory = Path(chosen["directory"] or Path("runs", self.run_id)).absolute()
         self._record, self._log_level = chosen["record"], chosen["log_level"]
         if self._record == "rosbag2":
@@ -159,10 +162,12 @@ class LaunchedTest:
     def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
         """The actions that run ``processes`` as one test.
 
-        A node that ends with an error ends all of them, and launch with code 1; one that is done does not. A
-        foreign recorder is told to stop when the last node has ended.
+        A node that ends with an error ends all of them, and launch with code 1. One that is done does not, nor
+        one that ends with a trip: the others then leave in order. A foreign recorder is told to stop when the
+        last node has ended.
         """
         running = list(processes)
+        trips: list[str] = []
 
         def on_exit(event: Any, context: Any) -> list[Any]:
             if event.action not in running:
@@ -170,10 +175,14 @@ class LaunchedTest:
             running.remove(event.action)
             if context.is_shutdown:
                 return []
-            if event.returncode != 0:
-                name = event.process_name.rpartition("-")[0]
+            reason = launching.death(event.process_name.rpartition("-")[0], event.returncode)
+            if event.returncode == TRIPPED:
+                trips.append(reason)
+            elif event.returncode != 0:
                 # Shuts down with a reason and a non-zero exit code; the event Shutdown would end with 0.
-                raise RuntimeError(f"rths: {launching.death(name, event.returncode)}")
+                raise RuntimeError(f"rths: {reason}")
+            if not running and trips:
+                raise RuntimeError(f"rths: {trips[0]}: the test was tripped")
             if not any(isinstance(process, Node) for process in running):
                 return [_interrupt(process) for process in running]
             return []

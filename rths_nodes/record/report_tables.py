@@ -1,0 +1,133 @@
+"""The tables of the report: the indices of the axes and of the test, and the timing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rths_nodes.components import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_TRIPPED
+from rths_nodes.record import analysis
+from rths_nodes.record.report_words import CLOCKS, MM, MM2, MS, PERCENT, US, number, quantity, rounded
+from rths_nodes.record.run import Run
+
+_AXIS_INDICES = (
+    (
+        "Largest control error",
+        "max_error_m",
+        MM,
+        "mm",
+        "max |target − measured| (Chen &amp; Ricles 2010, Table 2)",
+    ),
+    (
+        "Largest control error, relative",
+        "max_error_percent",
+        PERCENT,
+        "%",
+        "the same, as a share of the largest target (Chen &amp; Ricles 2010, Table 2)",
+    ),
+    (
+        "Error norm",
+        "error_norm_percent",
+        PERCENT,
+        "%",
+        "RMS of the control error as a share of the RMS of the target (Chen &amp; Ricles 2010, Eq. 15)",
+    ),
+    (
+        "Delay",
+        "delay_s",
+        MS,
+        "ms",
+        "shift at which target and measurement are most alike (peak of the cross-correlation); positive: late",
+    ),
+    (
+        "Tracking indicator at the end",
+        "tracking_indicator_m2",
+        MM2,
+        "mm²",
+        "TI = (A − TA)/2, area enclosed in the synchronisation plot (Chen &amp; Ricles 2010, Eqs. 8–9b); "
+        "grows while the actuator lags",
+    ),
+)
+"""Of each axis: title, key in the metrics, factor, unit and meaning (HTML). Below: of the whole test."""
+_TEST_INDICES = (
+    (
+        "Energy error HSEM",
+        "hsem_percent",
+        PERCENT,
+        "%",
+        "energy that the tracking error fed in, as a share of the input energy, at the end "
+        "(Mosqueda et al. 2007; Chen &amp; Ricles 2010, Fig. 11); positive: lag",
+    ),
+    ("Largest displacement", "max_displacement_m", MM, "mm", "of the degree of freedom that moved most"),
+    ("Smallest displacement", "min_displacement_m", MM, "mm", "of the same degree of freedom"),
+    ("Displacement at the end", "end_displacement_m", MM, "mm", "of the same; what remains after yielding"),
+)
+_PERCENTILES = (("median", "median_s"), ("99 %", "p99_s"), ("99.9 %", "p999_s"), ("largest", "max_s"))
+_FLAGGED = (
+    (FLAG_BRIDGED, "bridged"),
+    (FLAG_SLIPPED, "slipped"),
+    (FLAG_SATURATED, "with a saturated sensor"),
+    (FLAG_TRIPPED, "in the safe stop"),
+)
+
+
+def indices(run: Run) -> str:
+    """One column per axis; what belongs to the whole test stands across."""
+    axes: Mapping[str, Any] = run.metrics.get("axes") or {}
+    rows = []
+    for title, key, factor, unit, meaning in _AXIS_INDICES:
+        values = [rounded(axes.get(name, {}).get(key), factor) for name in run.axes]
+        rows.append(_row(title, values, _explained(unit, meaning)))
+    error = analysis.true_error(run)
+    if error is not None:
+        meaning = "the same from the true, noise-free state that only a simulator knows"
+        largest, norms = error.maximum.tolist(), error.norm_percent.tolist()
+        rows.append(_row("Largest true error", [rounded(v, MM) for v in largest], _explained("mm", meaning)))
+        rows.append(_row("Norm of the true error", [rounded(v) for v in norms], _explained("%", meaning)))
+    for title, key, factor, unit, meaning in _TEST_INDICES:
+        value = rounded(run.metrics.get(key), factor)
+        rows.append(_row(title, [value], _explained(unit, meaning), span=len(run.axes)))
+    last = "<th>Unit</th><th>What it is</th>"
+    return _table(' class="indices"', "Index", [escape(name) for name in run.axes], last, rows)
+
+
+def timing(run: Run) -> str:
+    """Percentiles of the durations, below the period and the number of flagged samples."""
+    clocks = [(title, run.timing.get(key, {})) for key, title in CLOCKS]
+    rows = [
+        _row(title, [rounded(clock.get(key), US) for _, key in _PERCENTILES], "<td>µs</td>")
+        for title, clock in clocks
+        if any(number(clock.get(key)) is not None for _, key in _PERCENTILES)
+    ]
+    heads = [name for name, _ in _PERCENTILES]
+    times = _table("", "", heads, "<th>Unit</th>", rows) if rows else "<p>No timing was recorded.</p>"
+    return f"<p>The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}. {_counts(run)}</p>{times}"
+
+
+def _counts(run: Run) -> str:
+    """Missed and flagged samples in words."""
+    words = [f"{n} {what}" for flag, what in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
+    clean = "No sample was bridged, slipped or saturated."
+    said = f"Flagged samples: {', '.join(words)}." if words else clean
+    missed = number(run.timing.get("missed"))
+    return said + (f" Missed ticks: {missed:.0f}." if missed is not None else "")
+
+
+def _table(kind: str, corner: str, heads: Sequence[str], last: str, rows: Sequence[str]) -> str:
+    """A table of numbers; ``last`` are the heads of the columns of words after them."""
+    columns = "".join(f'<th class="n">{head}</th>' for head in heads)
+    return (
+        f'<div class="wide"><table{kind}><thead><tr><th>{corner}</th>{columns}{last}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(title: str, values: Sequence[str], last: str, span: int = 1) -> str:
+    start = f'<td class="n mid" colspan="{span}">' if span > 1 else '<td class="n">'
+    cells = "".join(f"{start}{value}</td>" for value in values)
+    return f"<tr><th>{title}</th>{cells}{last}</tr>"
+
+
+def _explained(unit: str, meaning: str) -> str:
+    return f'<td>{unit}</td><td class="why">{meaning}</td>'

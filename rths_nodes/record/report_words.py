@@ -1,0 +1,41 @@
+"""Numbers in the words of the report: rounded, grouped, with the unit that an engineer expects."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+MM, MM2, KN, PERCENT, MS, US = 1e3, 1e6, 1e-3, 1.0, 1e3, 1e6
+"""Factors from SI to what is shown."""
+
+CLOCKS = (("loop", "Computing time of one sample"), ("lateness", "Lateness of a tick"))
+"""What is timed, as it is recorded and as it is called."""
+
+
+def grouped(value: float, form: str = "") -> str:
+    """``value`` with a thin space between thousands."""
+    return f"{value:,{form}}".replace(",", "\u202f")
+
+
+def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
+    """``digits`` significant figures but at most as many decimals; a dash where there is no finite number."""
+    shown = number(value)
+    if shown is None:
+        return "–"
+    shown *= factor
+    size = abs(shown)
+    if size < 10.0**-digits:
+        least = f"{10.0**-digits:.{digits}f}"
+        return f"&lt; {least}" if shown > 0.0 else f"&gt; −{least}" if shown < 0.0 else "0"
+    decimals = digits if size < 1.0 else max(0, digits - 1 - math.floor(math.log10(size)))
+    return grouped(shown, f".{decimals}f").replace("-", "−")
+
+
+def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
+    """``value`` rounded, with its unit on the same line."""
+    return f"{rounded(value, factor, digits)}\u00a0{unit}"
+
+
+def number(value: Any) -> float | None:
+    """``value`` if it is a finite number."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

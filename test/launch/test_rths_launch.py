@@ -1,0 +1,322 @@
+"""The launch files, really launched: exit codes, what is recorded, how a test ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("launch_testing", reason="ROS 2's launch is not installed here")
+pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
+
+import numpy as np
+from launch import LaunchDescription
+from launch.launch_description_sources import get_launch_description_from_python_launch_file
+
+import rths_nodes
+from rths_nodes.record import bag
+from rths_nodes.resources import resource
+from rths_nodes.ros import names
+from rths_nodes.ros.names import ACTUATOR, LOOP, NODES, RECORDER
+
+FILES = ("rths.launch.py", "single_actuator.launch.py")
+SHORT = "duration=2"
+LONG = "duration=2000"
+
+# What `ros2 launch` does, without needing ros2cli. Noninteractive: a signal to launch is handed on to the nodes.
+LAUNCH = """
+import sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+arguments = [word.split(":=", 1) for word in sys.argv[2:]]
+service = LaunchService(argv=sys.argv[2:], noninteractive=True)
+source = PythonLaunchDescriptionSource(sys.argv[1])
+service.include_launch_description(
+    LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)])
+)
+sys.exit(service.run())
+"""
+
+
+class Launch:
+    """A launch under way in a process group of its own, and what it prints."""
+
+    def __init__(self, folder: Path, file: str, *arguments: str, **environment: str) -> None:
+        self.folder, self._log = folder, folder / "launch.log"
+        prefixes = os.environ.get("AMENT_PREFIX_PATH", sys.prefix)
+        modules = [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        variables = {
+            "AMENT_PREFIX_PATH": prefixes,
+            "PYTHONPATH": os.pathsep.join(filter(None, modules)),
+            "PATH": os.pathsep.join(places),
+            "ROS_LOG_DIR": str(folder / "log"),
+        }
+        for name, value in environment.items():
+            variables[name] = os.pathsep.join([value, variables[name]])
+        with self._log.open("w") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", LAUNCH, str(resource("launch", file)), *arguments],
+                cwd=folder,
+                env=os.environ | variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    def pids(self) -> dict[str, int]:
+        """Process ids by name, as launch has printed them."""
+        started = re.findall(r"\[(\w+)-\d+\]: process started with pid \[(\d+)\]", self.output)
+        return {name: int(pid) for name, pid in started}
+
+    def clean(self) -> set[str]:
+        """Names of the processes that ended with 0."""
+        return set(re.findall(r"\[(\w+)-\d+\]: process has finished cleanly", self.output))
+
+    def wait_for(self, condition, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, self.output
+            assert self.popen.poll() is None, self.output
+            time.sleep(0.05)
+
+    def wait_for_samples(self) -> None:
+        """Until our recorder, in the folder ``run``, has written something of a running test."""
+        self.wait_for(lambda: any(path.stat().st_size > 300_000 for path in self.folder.glob("run/*.mcap")))
+
+    def end(self, seconds: float = 60.0) -> int:
+        """The exit code; afterwards no process may be left."""
+        code = self.popen.wait(seconds)
+        assert not [name for name, pid in self.pids().items() if Path(f"/proc/{pid}").exists()], self.output
+        return code
+
+
+@pytest.fixture
+def launch(tmp_path):
+    started: list[Launch] = []
+
+    def start(*arguments: str, file: str = FILES[0], **environment: str) -> Launch:
+        started.append(Launch(tmp_path, file, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.popen.poll() is None:
+            os.killpg(one.popen.pid, signal.SIGKILL)
+            one.popen.wait()
+
+
+def information(folder: Path) -> dict[str, str]:
+    return dict(bag.read(folder / "run").information)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_argument_is_described(file):
+    description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
+    assert isinstance(description, LaunchDescription)
+    found = {argument.name: argument for argument in description.get_launch_arguments()}
+    for name in ("scenario", "overrides", "pace", "record", "directory", "run_id", "namespace", "log_level"):
+        assert found[name].description not in ("", "no description given")
+    for name in ("pace", "record", "log_level", "use_sim_time", "autostart"):
+        assert len(found[name].choices) >= 2
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
+    run = launch(f"overrides:={SHORT} compensator.alpha_es=20", "directory:=run", "run_id:=monday_1", file=file)
+    assert run.end() == 0, run.output
+    assert run.clean() == set(NODES)
+    assert "ERROR" not in run.output
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"], about["run_id"]) == ("finished", "0", "monday_1")
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"]).arrays()
+    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
+        assert np.array_equal(values, reference[name], equal_nan=True), name
+
+
+def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
+    run = launch(f"overrides:={SHORT}", "directory:=run", "namespace:=lab/rig_2")
+    assert run.end() == 0, run.output
+    topics = bag.read(tmp_path / "run").topics
+    assert topics
+    assert all(name.startswith("/lab/rig_2/") for name in topics)
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("scenario:=nonsense", "unknown scenario 'nonsense'; known: chen_ricles_2010"),
+        ("overrides:=compensator.alfa_es=20", "did you mean 'alpha_es'?"),
+        ("overrides:=structure.mass=0", "structure.mass = 0 kg: must be > 0 kg"),
+        ("overrides:=duration='3", "No closing quotation"),
+        ("directory:=/dev/null", "cannot record there"),
+        ("pace:=fast", "Valid options are"),
+        ("namespace:=two words", "Invalid namespace"),
+    ],
+)
+def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
+    run = launch(argument)
+    assert run.end() == 1, run.output
+    assert words in run.output
+    assert "Traceback" not in run.output
+    assert run.pids() == {}
+
+
+def test_a_trip_is_told_and_recorded(launch, tmp_path):
+    run = launch(f"overrides:={SHORT} axes.story_1.limits.stroke=0.001", "directory:=run")
+    assert run.end() == 1, run.output
+    assert run.clean() == set(NODES) - {ACTUATOR}
+    assert "the test was tripped" in run.output
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"]) == ("tripped", "0")
+    assert "stroke" in about["reason"]
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["ctrl_c", "to_launch_only"])
+def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
+    run = launch(f"overrides:={LONG}", "directory:=run")
+    run.wait_for_samples()
+    (os.killpg if whole_group else os.kill)(run.popen.pid, signal.SIGINT)
+    assert run.end() == 0, run.output
+    assert run.clean() == set(NODES)
+    assert "ERROR" not in run.output
+    assert "Traceback" not in run.output
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"]) == ("held", "0")
+
+
+@pytest.mark.parametrize("role", NODES)
+def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
+    run = launch(f"overrides:={LONG}", "directory:=run")
+    run.wait_for_samples()
+    os.kill(run.pids()[role], signal.SIGKILL)
+    assert run.end(30.0) == 1, run.output
+    assert f"rths: the {role} node died (SIGKILL)" in run.output
+    assert run.clean() == set(NODES) - {role}
+    if role != RECORDER:
+        assert information(tmp_path)["gaps"] == "0"
+
+
+def test_nodes_do_not_outlive_a_launch_that_is_killed(launch):
+    run = launch(f"overrides:={LONG}", "directory:=run")
+    run.wait_for_samples()
+    pids = run.pids().values()
+    run.popen.kill()
+    run.popen.wait()
+    end = time.monotonic() + 20.0
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
+    run = launch(
+        f"overrides:={SHORT}", "record:=none", "actuator:=false", "run_id:=monday_1", file="single_actuator.launch.py"
+    )
+    parameters = {
+        "scenario": "chen_ricles_2010",
+        "overrides": f"[{SHORT}]",
+        "run_id": "monday_1",
+        "peers": "[integrator, compensator, actuator, monitor]",
+    }
+    words = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
+    command = [sys.executable, "-m", "rths_nodes.cli", "node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
+    path = os.pathsep.join(filter(None, [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    driver = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, timeout=60, check=False)
+    assert driver.returncode == 0
+    assert run.end() == 0, run.output
+    assert run.clean() == set(NODES) - {ACTUATOR, RECORDER}
+
+
+def change(role: str, transition: str) -> None:
+    """Walk a node through its lifecycle, as ``ros2 lifecycle set`` does."""
+    import rclpy
+    from lifecycle_msgs.srv import ChangeState
+
+    with rclpy.init(), rclpy.create_node("operator") as operator:
+        client = operator.create_client(ChangeState, f"/{names.NAMESPACE}/{role}/change_state")
+        assert client.wait_for_service(20.0), role
+        request = ChangeState.Request()
+        request.transition.label = transition
+        answer = client.call_async(request)
+        rclpy.spin_until_future_complete(operator, answer, timeout_sec=20.0)
+        assert answer.done(), role
+        assert answer.result().success, f"{role} {transition}"
+
+
+def test_without_autostart_an_operator_starts_the_test(launch, tmp_path):
+    run = launch(f"overrides:={SHORT}", "directory:=run", "autostart:=false")
+    for role in NODES:
+        change(role, "configure")
+    for role in LOOP:  # once more: a configured node can go back
+        change(role, "cleanup")
+        change(role, "configure")
+    for role in NODES:
+        change(role, "activate")
+    assert run.end() == 0, run.output
+    assert run.clean() == set(NODES)
+    assert information(tmp_path)["outcome"] == "finished"
+
+
+def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
+    run = launch("record:=none", "autostart:=false")
+    run.wait_for(lambda: len(run.pids()) == len(NODES) - 1)
+    time.sleep(3.0)  # their interpreters have to be up to hear a signal
+    os.kill(run.popen.pid, signal.SIGINT)
+    assert run.end(20.0) == 0, run.output
+    assert "ERROR" not in run.output
+
+
+STAND_IN = """#!{python}
+import pathlib, signal, sys, time
+asked = []
+signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+pathlib.Path("bag.txt").write_text(" ".join(sys.argv[1:]))
+while not asked:
+    time.sleep(0.02)
+"""
+
+
+def stand_in_for_rosbag2(folder: Path) -> dict[str, str]:
+    """A `ros2 bag record` that only notes its arguments and waits for its end."""
+    (folder / "ros2bag").mkdir()
+    (folder / "ros2bag" / "__init__.py").touch()
+    index = folder / "share" / "ament_index" / "resource_index" / "packages"
+    index.mkdir(parents=True)
+    (index / "rosbag2_storage_mcap").touch()
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ros2").write_text(STAND_IN.format(python=sys.executable))
+    (folder / "bin" / "ros2").chmod(0o755)
+    return {"PYTHONPATH": str(folder), "AMENT_PREFIX_PATH": str(folder), "PATH": str(folder / "bin")}
+
+
+def test_rosbag2_gets_all_topics_and_is_stopped_at_the_end(launch, tmp_path):
+    environment = stand_in_for_rosbag2(tmp_path)
+    run = launch(f"overrides:={SHORT}", "record:=rosbag2", "namespace:=rig_2", "directory:=run", **environment)
+    assert run.end() == 0, run.output
+    assert run.clean() == set(NODES) - {RECORDER} | {"rosbag2"}
+    words = (tmp_path / "bag.txt").read_text().split()
+    assert words[: words.index("--topics")] == ["bag", "record", "-s", "mcap", "-o", str(tmp_path / "run")]
+    assert words[words.index("--topics") + 1 :] == [f"/rig_2/{name}" for name in names.TOPICS]
+
+
+def test_rosbag2_is_missed_in_words(launch):
+    if shutil.which("ros2") and subprocess.run(["ros2", "bag", "--help"], capture_output=True).returncode == 0:
+        pytest.skip("rosbag2 is installed")
+    run = launch("record:=rosbag2")
+    assert run.end() == 1
+    assert "record = rosbag2: not installed: ros2bag" in run.output
+    assert run.pids() == {}

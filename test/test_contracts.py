@@ -1,0 +1,366 @@
+"""What every registered component of every family promises (DESIGN 3); a new one is tested by being registered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from rths_nodes import registry
+from rths_nodes.components import Motion, Target
+from rths_nodes.monitors import MonitorParams
+from rths_nodes.params import ConfigError, Spec, as_data, build, required_names, spec_of
+from rths_nodes.safety import Limits
+from rths_nodes.scenario import Axis, Recording, Scenario, dump, parse
+from rths_nodes.sensors import Sensors
+
+MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
+    ("ground_motion", "record"): {"record": "elcentro_1940_ns"},
+    ("ground_motion", "sine"): {"amplitude": 1.0, "frequency": 1.0},
+    ("structure", "sdof"): {"mass": 2.0, "frequency": 1.5},
+    ("restoring_force", "linear"): {"stiffness": 3.0},
+    ("restoring_force", "bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
+    ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
+}
+"""Data of the components that do not build from their defaults: one line for a new one, at most."""
+
+COMPONENTS = [(family, name) for family in registry.FAMILIES for name in registry.names(family)]
+every_component = pytest.mark.parametrize(("family", "name"), COMPONENTS, ids=["-".join(pair) for pair in COMPONENTS])
+
+DT, SUBSTEPS, SAMPLES = 0.01, 4, 200
+WAVE = 0.05 * np.sin(0.21 * np.arange(SAMPLES)) * np.sin(0.03 * np.arange(SAMPLES))
+
+
+def data_of(family: str, name: str) -> dict[str, Any]:
+    return MINIMAL.get((family, name), {})
+
+
+def params_of(family: str, name: str) -> Any:
+    return build(registry.load(family, name).Params, data_of(family, name), family)
+
+
+def frame(n_dof: int = 1) -> Any:
+    return registry.load("structure", "sdof")(params_of("structure", "sdof"))
+
+
+# Driving a component of each family: gives the component and a function that resets and drives it
+
+
+Drive = Callable[[], Iterator[Any]]
+
+
+def drive_ground_motion(cls: Any, params: Any) -> Drive:
+    motion = cls(params, 1)
+
+    def drive() -> Iterator[Any]:
+        times = DT * np.arange(SAMPLES)
+        values = motion.sample(times)
+        assert values.shape == times.shape
+        # a function of time, not of the call
+        np.testing.assert_array_equal(motion.sample(times[50:60]), values[50:60])
+        yield values
+        if hasattr(motion, "derivatives"):
+            yield from motion.derivatives(times)
+
+    return drive
+
+
+def drive_structure(cls: Any, params: Any) -> Drive:
+    def drive() -> Iterator[Any]:
+        structure = cls(params)
+        n = len(structure.names)
+        assert structure.influence.shape == (n,)
+        for matrix in (structure.mass, structure.damping, structure.stiffness):
+            assert matrix.shape == (n, n)
+            np.testing.assert_allclose(matrix, matrix.T)
+            yield matrix
+        assert np.all(np.linalg.eigvalsh(structure.mass) > 0.0)
+        assert structure.elastic_energy >= 0.0
+        yield structure.restoring_force.force(np.full(n, 0.01))
+
+    return drive
+
+
+def drive_restoring_force(cls: Any, params: Any) -> Drive:
+    force = cls(params, 1)
+    assert force.initial_stiffness > 0.0
+    assert force.elastic_energy >= 0.0
+
+    def drive() -> Iterator[Any]:
+        force.reset()
+        for x in WAVE:
+            r = force.force(np.array([x]))
+            assert r.shape == (1,)
+            yield r
+
+    return drive
+
+
+def drive_integrator(cls: Any, params: Any) -> Drive:
+    structure = None if "displacement" in attrs.fields_dict(type(params)) else frame()
+    solver = cls(params, structure, WAVE[:, None], DT)
+
+    def drive() -> Iterator[Any]:
+        solver.reset()
+        names = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+        for x in WAVE[:-1]:
+            for name in names:
+                assert getattr(solver, name).shape == (1,), name
+                yield getattr(solver, name)
+            force = np.array([x])
+            solver.step(force)
+            assert force[0] == x  # what it is given belongs to somebody else
+
+    return drive
+
+
+def drive_ramp(cls: Any, params: Any) -> Drive:
+    ramp = cls(params, DT, SUBSTEPS, 2)
+
+    def target(step: int) -> Target:
+        x = np.full(2, WAVE[step])
+        return Target(step, x, x / DT, x / DT**2, x, x, x)
+
+    def drive() -> Iterator[Any]:
+        ramp.start(target(0))
+        for step in range(1, SAMPLES // SUBSTEPS):
+            ramp.follow(target(step))
+            for substep in range(1, SUBSTEPS + 1):
+                motion = ramp.step(substep)
+                for array in (motion.displacement, motion.velocity, motion.acceleration):
+                    assert array.shape == (2,)
+                    yield array
+
+    return drive
+
+
+def drive_setup(cls: Any, params: Any) -> Drive:
+    setup = cls(params, 2, 2)
+
+    def drive() -> Iterator[Any]:
+        for a, b in zip(WAVE[:-1], WAVE[1:], strict=True):
+            v = np.array([b - a, b])
+            motion = setup.axes(Motion(np.array([a, b]), v, v))
+            f = np.array([3.0 * b, a])
+            # virtual work is the same on both sides
+            assert setup.forces(f) @ v == pytest.approx(f @ motion.velocity)
+            assert motion.displacement.shape == motion.velocity.shape == motion.acceleration.shape == (2,)
+            yield motion.displacement
+
+    return drive
+
+
+def drive_compensator(cls: Any, params: Any) -> Drive:
+    compensator = cls(params, DT, 2)
+
+    def drive() -> Iterator[Any]:
+        compensator.reset()
+        velocity = np.gradient(WAVE, DT)
+        acceleration = np.gradient(velocity, DT)
+        for k in range(1, SAMPLES):
+            goal = Motion(*(np.full(2, history[k]) for history in (WAVE, velocity, acceleration)))
+            measured = np.full(2, 0.9 * WAVE[k - 1])
+            command = compensator.step(goal, measured)
+            assert command.shape == (2,)
+            assert goal.displacement[0] == WAVE[k]  # what it is given belongs to somebody else
+            assert measured[0] == 0.9 * WAVE[k - 1]
+            yield command
+            assert len(compensator.state()) == len(compensator.state_names)
+            yield np.array([*compensator.state(), 0.0])
+
+    return drive
+
+
+def drive_actuator(cls: Any, params: Any) -> Drive:
+    specimen = registry.load("specimen", "softening_elastomeric")
+    actuator = cls(params, DT, specimen(params_of("specimen", "softening_elastomeric")))
+
+    def drive() -> Iterator[Any]:
+        actuator.reset()
+        for command in WAVE.tolist():
+            actuator.step(command)
+            numbers = [actuator.displacement, actuator.velocity, actuator.force]
+            assert all(type(number) is float for number in numbers)
+            yield np.array(numbers)
+
+    return drive
+
+
+def drive_specimen(cls: Any, params: Any) -> Drive:
+    specimen = cls(params)
+
+    def drive() -> Iterator[Any]:
+        state = list(specimen.initial_state)
+        for x, v in zip(WAVE.tolist(), np.gradient(WAVE, DT).tolist(), strict=True):
+            rates = specimen.rate(state, x, v)
+            assert len(rates) == len(specimen.initial_state)
+            state = [s + 1e-3 * DT * rate for s, rate in zip(state, rates, strict=True)]
+            yield np.array([specimen.force(state, x, v), *state])
+
+    return drive
+
+
+def drive_port(cls: Any, params: Any) -> Drive:
+    axis = {
+        "actuator": {"type": "first_order"},
+        "specimen": {"type": "kelvin_voigt"},
+        "limits": {"stroke": 1.0, "velocity": 1.0, "force": 1.0},
+        "sensors": {"displacement_noise_rms": 1e-5, "force_noise_rms": 1.0},
+    }
+    axes = {name: build(Axis, axis, f"axes.{name}") for name in ("a", "b")}
+    port = cls(params, axes, DT, 1)
+    assert port.transport_samples >= 0
+
+    def drive() -> Iterator[Any]:
+        port.open()
+        assert port.read().sample == 0
+        for k in range(1, SAMPLES):
+            assert port.wait_tick() == k
+            port.write(np.full(2, WAVE[k]))
+            measured = port.read()
+            assert measured.sample == k
+            assert measured.auxiliary.shape == (len(port.auxiliary_names),)
+            for array in (measured.displacement, measured.force, measured.command):
+                assert array.shape == (2,)
+                yield array
+        port.safe()
+        port.close()
+
+    return drive
+
+
+def history(drive: Drive) -> np.ndarray:
+    """Everything the component gave, one number after the other."""
+    return np.concatenate([np.ravel(array).copy() for array in drive()])
+
+
+def driver(family: str, name: str) -> Drive:
+    made: Drive = globals()[f"drive_{family}"](registry.load(family, name), params_of(family, name))
+    return made
+
+
+# The promises
+
+
+@pytest.mark.parametrize("family", registry.FAMILIES)
+def test_every_family_is_driven(family: str) -> None:
+    assert f"drive_{family}" in globals(), "write a function that drives a component of the new family"
+
+
+def test_every_class_is_registered_once() -> None:
+    classes = [registry.load(*pair) for pair in COMPONENTS]
+    assert len(set(classes)) == len({cls.Params for cls in classes}) == len(COMPONENTS)
+
+
+def test_no_line_of_the_minimal_data_is_idle() -> None:
+    assert set(MINIMAL) <= set(COMPONENTS)
+
+
+@every_component
+def test_it_gives_finite_numbers_and_the_same_again_after_reset(family: str, name: str) -> None:
+    drive = driver(family, name)
+    first = history(drive)
+    assert first.size
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(history(drive), first, err_msg="after reset")
+    np.testing.assert_array_equal(history(driver(family, name)), first, err_msg="of another one")
+
+
+@every_component
+def test_data_and_yaml_come_back_to_the_bit(family: str, name: str) -> None:
+    built = params_of(family, name)
+    data = as_data(built)
+    assert data["type"] == name
+    del data["type"]
+    cls = type(built)
+    assert build(cls, data) == built
+    assert build(cls, parse(dump(data), "x")) == built
+    assert dump(parse(dump(data), "x")) == dump(data)
+
+
+@every_component
+def test_parameters_are_frozen(family: str, name: str) -> None:
+    built = params_of(family, name)
+    for field in attrs.fields(type(built)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(built, field.name, 1.0)
+
+
+@every_component
+def test_a_misspelt_key_and_a_missing_one_are_refused(family: str, name: str) -> None:
+    cls = registry.load(family, name).Params
+    known = ", ".join(sorted(attrs.fields_dict(cls))) or "none"
+    with pytest.raises(ConfigError, match="unknown key 'misspelt'") as caught:
+        build(cls, data_of(family, name) | {"misspelt": 1.0}, family)
+    assert str(caught.value).endswith(f"known: {known}")
+    for key in required_names(cls):
+        data = {other: value for other, value in data_of(family, name).items() if other != key}
+        with pytest.raises(ConfigError, match=rf"{family}\.{key}: missing"):
+            build(cls, data, family)
+
+
+@every_component
+def test_numbers_are_checked(family: str, name: str) -> None:
+    cls = registry.load(family, name).Params
+    for field in attrs.fields(cls):
+        spec = spec_of(field)
+        if spec.kind not in ("number", "integer"):
+            continue
+        for wrong in (float("nan"), float("inf"), True, "1.0", [1.0]):
+            with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = "):
+                build(cls, data_of(family, name) | {field.name: wrong}, family)
+        for bound, step in ((spec.at_least, -1), (spec.more_than, 0), (spec.at_most, 1), (spec.less_than, 0)):
+            if bound is not None:
+                with pytest.raises(ConfigError, match=rf"{family}\.{field.name} = .*must be [<>]"):
+                    build(cls, data_of(family, name) | {field.name: bound + step}, family)
+
+
+@pytest.mark.parametrize("family", registry.FAMILIES)
+def test_an_unknown_name_lists_the_known(family: str) -> None:
+    with pytest.raises(ConfigError, match="unknown .* 'nobody'") as caught:
+        registry.load(family, "nobody")
+    assert str(caught.value).endswith("known: " + ", ".join(registry.names(family)))
+
+
+# Documentation
+
+
+SECTIONS = (Scenario, Axis, Recording, Limits, Sensors, MonitorParams)
+FIELDS: list[tuple[str, Spec]] = [
+    (f"{cls.__name__}.{field.name}", spec_of(field)) for cls in SECTIONS for field in attrs.fields(cls)
+] + [
+    (f"{family}.{name}.{field.name}", spec_of(field))
+    for family, name in COMPONENTS
+    for field in attrs.fields(registry.load(family, name).Params)
+]
+
+SYMBOLS = {"m", "s", "N", "kg", "Hz", "rad", "1", "%", "samples", "mm^2", "m^2", "s^2", "or"}
+PLAIN = ("alpha", "beta", "gamma", "exponent", "scale", "version", "seed")
+"""Names of numbers without a dimension, beside ratios."""
+
+
+@every_component
+def test_it_is_documented(family: str, name: str) -> None:
+    summary = (registry.load(family, name).__doc__ or "").strip().splitlines()[:1]
+    assert summary, "the class has no docstring"
+    assert "|" not in summary[0], "would break the table of the parameter page"
+
+
+@pytest.mark.parametrize(("path", "spec"), FIELDS, ids=[path for path, _ in FIELDS])
+def test_every_parameter_has_words_and_a_unit(path: str, spec: Spec) -> None:
+    assert spec.doc
+    assert "|" not in spec.doc
+    assert "\n" not in spec.doc
+    if spec.kind not in ("number", "vector", "matrix"):
+        return
+    name = path.rpartition(".")[2]
+    assert spec.unit or name.endswith("ratio") or name.split("_")[0] in PLAIN, "a number needs a unit"
+    assert set(re.split(r"[ /()]+", spec.unit)) - {""} <= SYMBOLS, "SI units"
+    if "mm" in spec.unit:
+        assert "mm" in name, "a unit that is not SI stands in the name"
+    if name.endswith("percent"):
+        assert spec.unit == "%"

@@ -1,0 +1,133 @@
+"""The wiring as data: descriptions of nodes and the table of topics fit together, without ROS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rths_nodes.resources import resource
+from rths_nodes.ros import launching, names
+from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMON = {"scenario", "overrides", "pace", "run_id", "peers", "reliability"}
+OTHER_PACKAGES = ("sensor_msgs/",)
+
+
+def by_role(**options):
+    return {found.role: found for found in launching.describe("chen_ricles_2010", **options)}
+
+
+def test_a_recorder_takes_part_only_where_something_is_recorded():
+    assert tuple(by_role()) == (INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR)
+    assert tuple(by_role(record="runs/a")) == NODES
+
+
+@pytest.mark.parametrize("record", ["", "runs/a"])
+def test_all_nodes_get_the_same_parameters_and_know_each_other(record):
+    nodes = by_role(record=record, overrides=("duration=3",), run_id="a1")
+    first = nodes[INTEGRATOR].parameters
+    for role, node in nodes.items():
+        shared = {name: node.parameters[name] for name in COMMON}
+        assert shared == {name: first[name] for name in COMMON}
+        assert shared["peers"] == list(nodes)
+        assert set(node.parameters) - COMMON == ({"record", "host"} if role == RECORDER else set())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("pace", "realtime"),
+        ("run_id", "monday_1"),
+        ("reliability", "best_effort"),
+        ("overrides", ["compensator.alpha_es=20", "duration=3"]),
+    ],
+)
+def test_an_option_reaches_every_node(option, value):
+    assert all(node.parameters[option] == value for node in by_role(record="runs/a", **{option: value}).values())
+
+
+def test_the_recorder_knows_where_and_for_which_host():
+    parameters = by_role(record="runs/a", host="composed")[RECORDER].parameters
+    assert (parameters["record"], parameters["host"]) == ("runs/a", "composed")
+
+
+def test_the_namespace_is_that_of_all_nodes():
+    assert {node.namespace for node in by_role(record="runs/a", namespace="rig_2").values()} == {"rig_2"}
+    assert {node.namespace for node in by_role().values()} == {names.NAMESPACE}
+
+
+def test_no_parameter_is_an_empty_list_which_ros_cannot_tell_the_type_of():
+    assert all(value != [] for node in by_role().values() for value in node.parameters.values())
+
+
+def test_parameters_survive_a_parameter_file():
+    for node in by_role(record="runs/a", overrides=("ground_motion.scale=7.6e-1",)).values():
+        assert yaml.safe_load(yaml.safe_dump(node.parameters)) == node.parameters
+
+
+def test_every_node_has_its_executable():
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    for node in by_role(record="runs/a").values():
+        script = ROOT / "scripts" / node.executable
+        assert script.is_file()
+        assert f"scripts/{node.executable}\n" in cmake
+        assert f'node_main("{node.role}")' in script.read_text()
+
+
+@pytest.mark.parametrize("topic", names.TOPICS.values(), ids=list(names.TOPICS))
+def test_a_topic_has_publishers_and_listeners_that_exist_each_once(topic):
+    for roles in (topic.publishers, topic.subscribers):
+        assert set(roles) <= set(NODES)
+        assert len(set(roles)) == len(roles)
+    assert topic.publishers
+    assert len(topic.publishers) == 1 or not topic.stream, "samples are paired by number: one source each"
+    assert topic.name == topic.name.strip("/"), "relative, so that a namespace moves it"
+
+
+@pytest.mark.parametrize("topic", names.TOPICS.values(), ids=list(names.TOPICS))
+def test_a_topic_has_a_type_that_exists(topic):
+    if not topic.type.startswith(OTHER_PACKAGES):
+        assert resource("msg", f"{topic.message}.msg").is_file()
+        assert topic.type == f"rths_nodes/msg/{topic.message}"
+
+
+def test_every_message_type_is_on_some_topic():
+    on_topics = {topic.message for topic in names.TOPICS.values()}
+    nested = {"Header"}
+    assert {path.stem for path in (ROOT / "msg").glob("*.msg")} - nested <= on_topics
+
+
+def test_the_recorder_hears_all_that_is_recorded_and_the_loop_is_closed():
+    heard = {topic.name for topic in names.heard_by(RECORDER)}
+    assert {topic.name for topic in names.TOPICS.values() if topic.recorded} == heard
+    for node, before in zip(LOOP, (ACTUATOR, INTEGRATOR, COMPENSATOR), strict=True):
+        assert any(topic.stream and before in topic.publishers for topic in names.heard_by(node))
+
+
+@pytest.mark.parametrize("record", ["", "runs/a"])
+def test_every_endpoint_waits_for_as_many_partners_as_there_are(record):
+    nodes = tuple(by_role(record=record))
+    for topic in names.TOPICS.values():
+        publishers = [node for node in topic.publishers if node in nodes]
+        listeners = [node for node in topic.subscribers if node in nodes]
+        for node in publishers:
+            assert names.partners(topic, node, nodes, publishing=True) <= len(listeners)
+        for node in listeners:
+            assert names.partners(topic, node, nodes, publishing=False) <= len(publishers)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "the monitor node died (SIGKILL)"), (2, "the monitor node died (exit code 2)")],
+)
+def test_a_death_is_told_in_words(code, words):
+    assert launching.death("monitor", code) == words
+
+
+def test_a_run_id_names_the_scenario_and_is_a_file_name():
+    run_id = launching.run_id_of("chen_ricles_2010")
+    assert run_id.startswith("chen_ricles_2010_")
+    assert Path(run_id).name == run_id
