@@ -1,11 +1,10 @@
 """A test as a scenario describes it: all its nodes.
 
-    ros2 launch rths_nodes rths.launch.py scenario:=chen_ricles_2010 pace:=realtime
-    ros2 launch rths_nodes rths.launch.py overrides:='compensator.alpha_es=20 duration=10'
+ros2 launch rths_nodes rths.launch.py scenario:=chen_ricles_2010 pace:=realtime
+ros2 launch rths_nodes rths.launch.py overrides:='compensator.alpha_es=20 duration=10'
 """
 
 from launch import LaunchDescription
-
 from rths_nodes.record.bag import check_free
 from rths_nodes.ros.launch_actions import LaunchedTest, arguments, when_known
 from rths_nodes.ros.names import NODES, RECORDER

@@ -65,20 +65,25 @@ class TestMachine:
 
 @params
 class Limits:
-    """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig."""
+    """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
 
-    stroke: float = number("largest magnitude of command and measured displacement", "m", more_than=0.0)
-    velocity: float = number(
-        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0
+    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop comes to an end.
+    """
+
+    stroke: float = number(
+        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=100.0
     )
-    force: float = number("largest magnitude of the measured force", "N", more_than=0.0)
+    velocity: float = number(
+        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0, at_most=1e3
+    )
+    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=1e9)
     tracking_error: float | None = number(
         "largest magnitude of target minus measured displacement; not limited if left out",
         "m",
         None,
         more_than=0.0,
     )
-    deceleration: float = number("of the safe stop", "m/s^2", 10.0, more_than=0.0)
+    deceleration: float = number("of the safe stop", "m/s^2", 10.0, at_least=0.1)
 
 
 class LimitCheck:

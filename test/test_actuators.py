@@ -44,7 +44,7 @@ def test_pure_delay_is_exact_on_a_ramp(actuator: Callable[..., Any], samples: fl
 
 
 def test_pure_delay_refuses_a_delay_in_the_wrong_unit(actuator: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="actuator.delay = 28000 s: must be <="):
+    with pytest.raises(ValueError, match=r"actuator\.delay = 28000 s: must be <="):
         actuator("pure_delay", delay=28_000.0)
 
 

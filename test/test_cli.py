@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and that wrong input never runs and never shows a traceback."""
+"""The command line: what it prints, its exit codes; wrong input never runs and never shows a traceback."""
 
 from __future__ import annotations
 
@@ -62,13 +62,28 @@ def settings(*words: str) -> list[str]:
 
 def test_run_prints_one_json_object(output: Callable[..., str]) -> None:
     report = json.loads(output("run", PAPER, *SHORT, "--json"))
-    assert {"scenario", "host", "pace", "outcome", "samples", "wall_s", "metrics", "compensator", "timing", "recording"} <= set(
-        report
-    )
+    assert {
+        "scenario",
+        "host",
+        "pace",
+        "outcome",
+        "samples",
+        "wall_s",
+        "metrics",
+        "compensator",
+        "timing",
+        "recording",
+    } <= set(report)
     assert (report["scenario"], report["host"], report["pace"]) == (PAPER, "embedded", "lockstep")
     assert (report["outcome"], report["samples"], report["recording"]) == ("finished", 210, None)
     metrics = report["metrics"]
-    assert set(metrics) == {"axes", "hsem_percent", "max_displacement_m", "min_displacement_m", "end_displacement_m"}
+    assert set(metrics) == {
+        "axes",
+        "hsem_percent",
+        "max_displacement_m",
+        "min_displacement_m",
+        "end_displacement_m",
+    }
     assert set(metrics["axes"]["story_1"]) == {
         *("max_error_m", "max_error_percent", "error_norm_percent", "delay_s", "tracking_indicator_m2")
     }
@@ -188,7 +203,10 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 WRONG: list[tuple[str, str]] = [
     # unknown component, misspelt and unknown keys, missing keys
-    ("compensator.type=adaptive", "compensator.type: unknown compensator 'adaptive'.*known: adaptive_inverse, inverse"),
+    (
+        "compensator.type=adaptive",
+        "compensator.type: unknown compensator 'adaptive'.*known: adaptive_inverse, inverse",
+    ),
     ("axes.story_1.actuator.type=hydraulic", "axes.story_1.actuator.type: unknown actuator 'hydraulic'.*known: "),
     ("structure.mas=1", r"structure.mas: unknown key 'mas' \(did you mean 'mass'\?\); known: .*mass"),
     ("nonsense=1", "nonsense: unknown key 'nonsense'.*known: axes, "),
@@ -227,8 +245,14 @@ WRONG: list[tuple[str, str]] = [
     ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
     ("structure=null", "structure: missing; only the integrator 'prescribed' does without"),
     ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be within alpha_min and alpha_max"),
-    ("ground_motion.record=elcentro", "ground_motion.record: unknown value 'elcentro'.*known: elcentro_1940_180, "),
-    ("axes.story_1.actuator.type=pure_delay axes.story_1.actuator.delay=28000", "delay = 28000 s: must be <= .* s"),
+    (
+        "ground_motion.record=elcentro",
+        "ground_motion.record: unknown value 'elcentro'.*known: elcentro_1940_180, ",
+    ),
+    (
+        "axes.story_1.actuator.type=pure_delay axes.story_1.actuator.delay=28000",
+        "delay = 28000 s: must be <= .* s",
+    ),
 ]
 
 
@@ -248,10 +272,22 @@ FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
     ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
     ("binary", lambda data: "a\0b", "not YAML: "),
     ("duplicate", lambda data: scenario.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' stands twice"),
-    ("missing", lambda data: change({k: v for k, v in data.items() if k != "servo_rate"}), r"servo_rate: missing .*\[Hz\]"),
+    (
+        "missing",
+        lambda data: change({k: v for k, v in data.items() if k != "servo_rate"}),
+        r"servo_rate: missing .*\[Hz\]",
+    ),
     ("misspelt", lambda data: change(data, sevro_rate=1.0), r"sevro_rate: unknown key.*did you mean 'servo_rate'"),
-    ("no axes", lambda data: change(data, axes={}), "axes = {}: must be a mapping of names to sections, at least one"),
-    ("two axes", lambda data: change(data, axes=data["axes"] | {"b": data["axes"]["story_1"]}), "2 axes for 1 degrees"),
+    (
+        "no axes",
+        lambda data: change(data, axes={}),
+        "axes = {}: must be a mapping of names to sections, at least one",
+    ),
+    (
+        "two axes",
+        lambda data: change(data, axes=data["axes"] | {"b": data["axes"]["story_1"]}),
+        "2 axes for 1 degrees",
+    ),
     ("version", lambda data: change(data, version=2), "version = 2: must be >= 1 and <= 1"),
     ("number as text", lambda data: change(data, duration="30"), "duration = '30': must be a number in s"),
 ]
@@ -277,11 +313,18 @@ MOTIONS: list[tuple[str, str | None, list[str], str]] = [
     ("no unit", "0.1\n0.2\n", ["step=0.01"], "ground_motion.unit: missing"),
     ("no step", "0.1\n0.2\n", ["unit=g"], "ground_motion.step: missing, in s"),
     ("wrong unit", "100\n-320\n", ["step=0.01", "unit=g"], "must be 0.001 to 50 m/s.2: is the unit right"),
-    ("unknown unit", "0.1\n0.2\n", ["step=0.01", "unit=furlong"], "ground_motion.unit: unknown value 'furlong'.*known"),
+    (
+        "unknown unit",
+        "0.1\n0.2\n",
+        ["step=0.01", "unit=furlong"],
+        "ground_motion.unit: unknown value 'furlong'.*known",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("content", "words", "message"), [row[1:] for row in MOTIONS], ids=[row[0] for row in MOTIONS])
+@pytest.mark.parametrize(
+    ("content", "words", "message"), [row[1:] for row in MOTIONS], ids=[row[0] for row in MOTIONS]
+)
 def test_a_wrong_record_is_refused(
     refusal: Callable[..., str], content: str | None, words: list[str], message: str, tmp_path: Path
 ) -> None:
@@ -299,7 +342,10 @@ def test_a_directory_is_no_record(refusal: Callable[..., str], tmp_path: Path) -
 
 def test_an_unknown_scenario_lists_the_known(refusal: Callable[..., str]) -> None:
     message = refusal("run", "chen_riclse_2010")
-    assert "unknown scenario 'chen_riclse_2010' (did you mean 'chen_ricles_2010'?); known: chen_ricles_2010" in message
+    assert (
+        "unknown scenario 'chen_riclse_2010' (did you mean 'chen_ricles_2010'?); known: chen_ricles_2010"
+        in message
+    )
     assert "no such file" in refusal("run", "nowhere.yaml")
 
 
@@ -320,7 +366,9 @@ def test_a_recording_is_not_written_over(
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(refusal: Callable[..., str]) -> None:
-    assert "--report nowhere/page.html: cannot be written" in refusal("run", PAPER, "--report", "nowhere/page.html")
+    assert "--report nowhere/page.html: cannot be written" in refusal(
+        "run", PAPER, "--report", "nowhere/page.html"
+    )
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:
@@ -336,7 +384,9 @@ def test_a_recording_that_is_not_there(refusal: Callable[..., str], command: str
 
 def test_an_unknown_component_lists_the_known(refusal: Callable[..., str]) -> None:
     message = refusal("params", "first_ordr")
-    assert re.search("unknown component 'first_ordr' .did you mean 'first_order'.*known: adaptive_inverse, ", message)
+    assert re.search(
+        "unknown component 'first_ordr' .did you mean 'first_order'.*known: adaptive_inverse, ", message
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,11 @@ def test_the_law_is_that_of_the_paper(make: Callable[..., Any]) -> None:
 def test_k_i_is_a_tenth_of_k_p_by_default(make: Callable[..., Any], plant: Callable[..., Any]) -> None:
     targets = sine(3.0)
     left_out, given = (
-        track(make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0, k_p_per_mm2=0.3, **k_i), plant(29.0), targets)
+        track(
+            make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0, k_p_per_mm2=0.3, **k_i),
+            plant(29.0),
+            targets,
+        )
         for k_i in ({}, {"k_i_per_mm2_s": 0.1 * 0.3})
     )
     np.testing.assert_array_equal(left_out[1], given[1])
@@ -136,7 +140,9 @@ def test_axes_adapt_on_their_own(make: Callable[..., Any], plant: Callable[..., 
     both = make("compensator", "adaptive_inverse", DT, 2, alpha_es=15.0)
     plants = [plant(29.0), plant(20.0)]
     for target in targets.tolist():
-        command = both.step(Motion(np.full(2, target), np.zeros(2), np.zeros(2)), np.array([p.displacement for p in plants]))
+        command = both.step(
+            Motion(np.full(2, target), np.zeros(2), np.zeros(2)), np.array([p.displacement for p in plants])
+        )
         for p, value in zip(plants, command.tolist(), strict=True):
             p.step(value)
     alone = [make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0) for _ in plants]
@@ -148,15 +154,15 @@ def test_axes_adapt_on_their_own(make: Callable[..., Any], plant: Callable[..., 
 
 
 def test_alpha_stays_within_its_limits(make: Callable[..., Any], plant: Callable[..., Any]) -> None:
-    law = make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0, k_p_per_mm2=4.0, alpha_min=10.0, alpha_max=20.0)
+    law = make(
+        "compensator", "adaptive_inverse", DT, 1, alpha_es=15.0, k_p_per_mm2=4.0, alpha_min=10.0, alpha_max=20.0
+    )
     _, states = track(law, plant(29.0), sine(5.0))
     assert states[:, 0].max() == 20.0
     assert states[:, 0].min() >= 10.0
 
 
-def test_the_integral_rests_while_alpha_is_at_a_limit(
-    make: Callable[..., Any], plant: Callable[..., Any]
-) -> None:
+def test_the_integral_rests_while_alpha_is_at_a_limit(make: Callable[..., Any], plant: Callable[..., Any]) -> None:
     """Afterwards the actuator is fast: once TI has come back to zero, no wound-up integral keeps alpha high."""
     law = make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0, alpha_max=16.0)
     late, fast = plant(29.0), plant(2.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -29,7 +30,9 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
 """Data of the components that do not build from their defaults: one line for a new one, at most."""
 
 COMPONENTS = [(family, name) for family in registry.FAMILIES for name in registry.names(family)]
-every_component = pytest.mark.parametrize(("family", "name"), COMPONENTS, ids=["-".join(pair) for pair in COMPONENTS])
+every_component = pytest.mark.parametrize(
+    ("family", "name"), COMPONENTS, ids=["-".join(pair) for pair in COMPONENTS]
+)
 
 DT, SUBSTEPS, SAMPLES = 0.01, 4, 200
 WAVE = 0.05 * np.sin(0.21 * np.arange(SAMPLES)) * np.sin(0.03 * np.arange(SAMPLES))
@@ -142,7 +145,7 @@ def drive_setup(cls: Any, params: Any) -> Drive:
     setup = cls(params, 2, 2)
 
     def drive() -> Iterator[Any]:
-        for a, b in zip(WAVE[:-1], WAVE[1:], strict=True):
+        for a, b in pairwise(WAVE):
             v = np.array([b - a, b])
             motion = setup.axes(Motion(np.array([a, b]), v, v))
             f = np.array([3.0 * b, a])
@@ -321,7 +324,7 @@ def test_numbers_are_checked(family: str, name: str) -> None:
 
 @pytest.mark.parametrize("family", registry.FAMILIES)
 def test_an_unknown_name_lists_the_known(family: str) -> None:
-    with pytest.raises(ConfigError, match="unknown .* 'nobody'") as caught:
+    with pytest.raises(ConfigError, match=r"unknown .* 'nobody'") as caught:
         registry.load(family, "nobody")
     assert str(caught.value).endswith("known: " + ", ".join(registry.names(family)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,13 @@ from rths_nodes.params import ConfigError, build
 
 YIELD = 0.010
 STIFFNESS = 11.76e6
-PAPER = {"stiffness": STIFFNESS, "yield_displacement": YIELD, "post_yield_ratio": 0.01, "beta": 0.55, "gamma": 0.45}
+PAPER = {
+    "stiffness": STIFFNESS,
+    "yield_displacement": YIELD,
+    "post_yield_ratio": 0.01,
+    "beta": 0.55,
+    "gamma": 0.45,
+}
 
 
 def follow(force: Any, path: np.ndarray) -> np.ndarray:
@@ -37,8 +44,7 @@ def test_virgin_loading_with_exponent_one_is_an_exponential(make: Callable[..., 
 def test_the_force_depends_on_the_path_but_not_on_its_speed(make: Callable[..., Any]) -> None:
     corners = np.array([0.0, 0.03, -0.02, 0.015, 0.0])
     coarse, fine = (make("restoring_force", "bouc_wen", 1, **PAPER) for _ in range(2))
-    legs = list(zip(corners[:-1], corners[1:], strict=True))
-    ways = [np.concatenate([np.linspace(a, b, n) for a, b in legs]) for n in (40, 400)]
+    ways = [np.concatenate([np.linspace(a, b, n) for a, b in pairwise(corners)]) for n in (40, 400)]
     assert follow(coarse, ways[0])[-1] == pytest.approx(follow(fine, ways[1])[-1], rel=1e-4)
 
 

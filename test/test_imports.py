@@ -138,5 +138,7 @@ assert main(["run", "chen_ricles_2010", "--set", "duration=0.1", "--record", "ru
 def test_nothing_heavy_is_loaded_without_ros(code: str, tmp_path: Path) -> None:
     ask = f"\nimport json, sys\nprint(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
     program = f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r})\n{code}{ask}"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout.splitlines()[-1]) == []

@@ -125,7 +125,9 @@ def test_central_difference_names_its_stability_limit(swing: Callable[..., np.nd
 def test_central_difference_counts_the_specimen_in_its_limit(make: Callable[..., Any]) -> None:
     frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY)
     with pytest.raises(ConfigError, match="stability limit"):
-        make("integrator", "central_difference", frame, np.zeros((2, 1)), 0.2, equivalent_stiffness=3.0 * STIFFNESS)
+        make(
+            "integrator", "central_difference", frame, np.zeros((2, 1)), 0.2, equivalent_stiffness=3.0 * STIFFNESS
+        )
 
 
 @pytest.mark.parametrize("name", EXPLICIT)
@@ -167,7 +169,7 @@ def test_prescribed_follows_the_function_with_its_derivatives(make: Callable[...
         angle = OMEGA * 0.01 * index
         np.testing.assert_allclose(solver.displacement, 0.02 * math.sin(angle) * np.ones(2), atol=1e-15)
         np.testing.assert_allclose(solver.velocity, 0.02 * OMEGA * math.cos(angle) * np.ones(2), atol=1e-13)
-        np.testing.assert_allclose(solver.acceleration, -OMEGA**2 * solver.displacement, atol=1e-12)
+        np.testing.assert_allclose(solver.acceleration, -(OMEGA**2) * solver.displacement, atol=1e-12)
         if index < 100:
             solver.step(np.full(2, 1e9))  # the force has no influence
 

@@ -29,7 +29,9 @@ def assert_equal_to_the_bit(one: Run, other: Run) -> None:
 
 
 def test_displacements_with_a_perfect_actuator(simulate: Simulate, canoga_park: list[str]) -> None:
-    outcome, run = simulate("chen_ricles_2010", *canoga_park, "compensator.alpha_es=29", "compensator.k_p_per_mm2=0")
+    outcome, run = simulate(
+        "chen_ricles_2010", *canoga_park, "compensator.alpha_es=29", "compensator.k_p_per_mm2=0"
+    )
     assert outcome.state is State.FINISHED
     assert run.time[-1] == pytest.approx(30.0, abs=run.scenario.step)
     found = [1e3 * outcome.metrics[f"{name}_displacement_m"] for name in ("max", "min", "end")]

@@ -67,7 +67,9 @@ def test_the_indicator_of_a_lagging_sine_grows_by_pi_x2_sin_phi_a_period(phi: fl
     growth = np.diff(indicator.history[::PERIOD, 0])
     expected = math.pi * 0.02**2 * math.sin(phi)
     np.testing.assert_allclose(growth, expected, rtol=1e-4)  # of the circle: the polygon is smaller
-    np.testing.assert_allclose(growth, expected * math.sin(2 * math.pi / PERIOD) / (2 * math.pi / PERIOD), rtol=1e-9)
+    np.testing.assert_allclose(
+        growth, expected * math.sin(2 * math.pi / PERIOD) / (2 * math.pi / PERIOD), rtol=1e-9
+    )
 
 
 def test_the_indicator_does_not_depend_on_the_blocks() -> None:
@@ -184,7 +186,13 @@ def test_metrics_have_their_names(monitor: Callable[..., Monitor]) -> None:
         watching.target(target(step, x, 0.0))
     feed(watching, sine(0.0), sine(-0.1), sine(0.0))
     metrics = watching.metrics()
-    assert set(metrics) == {"axes", "hsem_percent", "max_displacement_m", "min_displacement_m", "end_displacement_m"}
+    assert set(metrics) == {
+        "axes",
+        "hsem_percent",
+        "max_displacement_m",
+        "min_displacement_m",
+        "end_displacement_m",
+    }
     assert set(metrics["axes"]["a"]) == {
         "max_error_m",
         "max_error_percent",

@@ -116,11 +116,17 @@ WRONG: list[tuple[str, Any, str]] = [
     ("many", [1], "top.many = [1]: must be a mapping"),
     ("many", {"a b": {}}, "top.many: the name 'a b' must be letters, digits and underscores"),
     ("many", {"a": {"gain": -1}}, "top.many.a.gain = -1: must be >= 0 and <= 5"),
-    ("lenght", 1.0, "top.lenght: unknown key 'lenght' (did you mean 'length'?); known: count, inner, kind, length"),
+    (
+        "lenght",
+        1.0,
+        "top.lenght: unknown key 'lenght' (did you mean 'length'?); known: count, inner, kind, length",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "message"), WRONG, ids=[f"{key}-{i}" for i, (key, _, _) in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    ("key", "value", "message"), WRONG, ids=[f"{key}-{i}" for i, (key, _, _) in enumerate(WRONG)]
+)
 def test_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         build(Everything, GOOD | {key: value}, "top")

@@ -56,7 +56,7 @@ def test_an_unknown_name_lists_the_known_and_guesses() -> None:
 
 
 def test_an_unknown_family_lists_the_known() -> None:
-    with pytest.raises(ConfigError, match="unknown family 'ramps'.*known: actuator, compensator"):
+    with pytest.raises(ConfigError, match=r"unknown family 'ramps'.*known: actuator, compensator"):
         registry.names("ramps")
 
 
@@ -71,7 +71,9 @@ def test_another_package_adds_a_component(plug_in: Any, monkeypatch: pytest.Monk
 
 def test_a_name_that_stands_twice_is_refused(plug_in: Any) -> None:
     plug_in("inverse", "some_laboratory:Inverse")
-    with pytest.raises(ConfigError, match="compensator 'inverse' is registered twice: .* and some_laboratory:Inverse"):
+    with pytest.raises(
+        ConfigError, match=r"compensator 'inverse' is registered twice: .* and some_laboratory:Inverse"
+    ):
         registry.names("compensator")
 
 

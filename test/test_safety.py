@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
-from rths_nodes.params import build
+from rths_nodes.params import ConfigError, build
 from rths_nodes.safety import ENDED, LimitCheck, Limits, SafeStop, State, TestMachine
 
 DT = 1.0 / 1024.0
@@ -54,7 +54,11 @@ def test_a_command_that_must_not_be_sent(value: float, previous: float, reason: 
 
 
 def test_every_axis_is_checked() -> None:
-    assert LimitCheck(limits(), DT).command(command(0.0, 0.3), np.array([0.0, 0.3])).startswith("axes.b.limits.stroke")
+    assert (
+        LimitCheck(limits(), DT)
+        .command(command(0.0, 0.3), np.array([0.0, 0.3]))
+        .startswith("axes.b.limits.stroke")
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,12 @@ def test_a_measurement_that_ends_the_test(displacement: float, force: float, tar
 
 def test_the_tracking_error_is_not_limited_if_left_out() -> None:
     assert LimitCheck(limits(), DT).measurement(measurement(), np.array([99.0, 0.0])) == ""
+
+
+@pytest.mark.parametrize("name", ["stroke", "velocity", "force"])
+def test_a_limit_cannot_be_switched_off(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"limits.{name} = 1e\\+12 .*: must be > 0 and <= "):
+        build(Limits, LIMITS | {name: 1e12}, "limits")
 
 
 # Safe stop
@@ -114,7 +124,7 @@ def test_the_stop_never_leaves_the_stroke_and_ends_at_rest(
 
 
 def test_an_axis_at_the_end_of_its_stroke_is_at_rest() -> None:
-    path = stop(0.2499, 0.76, deceleration=0.001)
+    path = stop(0.2499, 0.76, deceleration=0.1)
     assert path[-1] == 0.25
     assert len(path) < 10
 

@@ -17,10 +17,10 @@ pytest.importorskip("launch_testing", reason="ROS 2's launch is not installed he
 pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 
 import numpy as np
-from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
 
 import rths_nodes
+from launch import LaunchDescription
 from rths_nodes.record import bag
 from rths_nodes.resources import resource
 from rths_nodes.ros import names
@@ -224,7 +224,11 @@ def test_nodes_do_not_outlive_a_launch_that_is_killed(launch):
 
 def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
     run = launch(
-        f"overrides:={SHORT}", "record:=none", "actuator:=false", "run_id:=monday_1", file="single_actuator.launch.py"
+        f"overrides:={SHORT}",
+        "record:=none",
+        "actuator:=false",
+        "run_id:=monday_1",
+        file="single_actuator.launch.py",
     )
     parameters = {
         "scenario": "chen_ricles_2010",
