@@ -38,9 +38,7 @@ def run(host: str, rate: float, seconds: float) -> tuple[hosts.Report, str]:
     """A run and the gaps in its recording."""
     with tempfile.TemporaryDirectory() as folder:
         overrides = [f"servo_rate={rate}", f"duration={seconds}"]
-        report = hosts.run(
-            "chen_ricles_2010", overrides, host=host, pace="realtime", record=Path(folder) / "run"
-        )
+        report = hosts.run("chen_ricles_2010", overrides, host=host, pace="realtime", record=Path(folder) / "run")
         assert report.exit_code == 0, report.reason
         return report, rths_nodes.read(report.recording).information["gaps"]
 

@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     loaded = scenarios.load(options.scenario, options.set)
     record = options.record
     if record is None and options.host != "embedded" and not options.no_record:
-        record = str(Path("runs") / hosts.run_id_of(loaded))
+        record = str(Path("runs") / loaded.run_id())
     with _interruptible() as interrupted, _progress(loaded.name) as progress:
         report = hosts.run(
             loaded,
@@ -99,8 +99,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _check_writable(path: Path) -> None:
     parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
     if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"--report {path}: cannot be written there")
+        raise ConfigError(f"{path}: a report cannot be written there")
 
 
 def _write_report(run: Any, path: Path) -> None:

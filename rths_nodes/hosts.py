@@ -142,11 +142,6 @@ def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[s
     }
 
 
-def run_id_of(scenario: Scenario) -> str:
-    """What tells this run from others: scenario, local time, process."""
-    return f"{scenario.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
-
-
 def _embedded(
     loop: Loop,
     directory: Path | None,
@@ -155,7 +150,7 @@ def _embedded(
     interrupted: Callable[[], bool] | None,
 ) -> Report:
     scenario, sinks = loop.scenario, []
-    about = information(scenario, run_id_of(scenario), "embedded", "lockstep")
+    about = information(scenario, scenario.run_id(), "embedded", "lockstep")
     collector = Collector(scenario, loop.commands.state_names) if keep else None
     recording = None
     if directory is not None:
@@ -205,7 +200,12 @@ def _nodes(
         file = Path(folder) / f"{scenario.name}.yaml"
         file.write_text(scenarios.dump(scenario.data()))
         descriptions = launching.describe(
-            str(file), (), pace, run_id_of(scenario), str(directory or ""), host=host
+            str(file),
+            pace=pace,
+            run_id=scenario.run_id(),
+            record=str(directory or ""),
+            host=host,
+            console=host == "processes",
         )
         result = _run_nodes(descriptions, host, progress, interrupted)
     return Report(

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,10 @@ class Scenario:
             return tuple(self.axes)
         names: tuple[str, ...] = registry.class_of("structure", self.structure).names
         return names
+
+    def run_id(self) -> str:
+        """What tells the next run from others: name, local time, process."""
+        return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
 
     def state_names(self) -> tuple[str, ...]:
         """Names of the compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""

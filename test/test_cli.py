@@ -365,10 +365,12 @@ def test_a_recording_is_not_written_over(
     assert {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()} == before
 
 
-def test_a_report_that_cannot_be_written_is_refused_before_the_run(refusal: Callable[..., str]) -> None:
-    assert "--report nowhere/page.html: cannot be written" in refusal(
-        "run", PAPER, "--report", "nowhere/page.html"
-    )
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(
+    refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for place in ("file/page.html", "."):
+        assert f"{place}: a report cannot be written there" in refusal("run", PAPER, "--report", place)
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:

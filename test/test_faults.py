@@ -117,9 +117,7 @@ def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path):
     # The rig's clock slips when a tick is missed; a stamp is never ahead of the clock, so this is an upper bound
     # of what was lost, together with what was under way in the middleware.
     assert (killed_ns - stamps[-1]) * 1e-9 < 0.2 + 0.3
-    samples = [
-        wire.number_of(data) for topic, data, _ in recording.messages() if topic == "/rths/measurement"
-    ]
+    samples = [wire.number_of(data) for topic, data, _ in recording.messages() if topic == "/rths/measurement"]
     assert samples == list(range(len(samples)))
 
 

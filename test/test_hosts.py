@@ -29,7 +29,11 @@ HARD = (  # everything that could tell hosts apart: noise, transport delay, stif
     "axes.story_1.sensors.displacement_noise_rms=1e-5",
     "axes.story_1.sensors.force_noise_rms=100.0",
 )
-CASES = {"chen_ricles_2010": ("chen_ricles_2010", (SHORT,)), "hard": ("chen_ricles_2010", HARD), "sine": ("predefined_sine", (SHORT,))}
+CASES = {
+    "chen_ricles_2010": ("chen_ricles_2010", (SHORT,)),
+    "hard": ("chen_ricles_2010", HARD),
+    "sine": ("predefined_sine", (SHORT,)),
+}
 
 
 def same(a: rths_nodes.record.run.Run, b: rths_nodes.record.run.Run) -> list[str]:
@@ -126,7 +130,9 @@ def test_ordinary_typed_subscribers_hear_the_loop():
     executor.add_node(node)
     report: list[hosts.Report] = []
     thread = threading.Thread(
-        target=lambda: report.append(hosts.run("chen_ricles_2010", ["duration=1"], host="composed", pace="realtime"))
+        target=lambda: report.append(
+            hosts.run("chen_ricles_2010", ["duration=1"], host="composed", pace="realtime")
+        )
     )
     thread.start()
     end = time.monotonic() + 30.0
@@ -234,6 +240,38 @@ def test_the_stop_service_holds_the_rig(tmp_path):
     assert future.result().success
     assert report[0].outcome == "held"
     assert "stop service" in report[0].reason
+
+
+def test_an_operator_may_stop_before_the_test_begins(tmp_path):
+    report = hosts.run("chen_ricles_2010", host="composed", record=tmp_path / "run", interrupted=lambda: True)
+    assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
+    assert report.reason == "interrupted before the test began"
+    assert rths_nodes.read(tmp_path / "run").outcome == "held"
+
+
+def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
+    from rths_nodes.ros import composed, launching
+    from rths_nodes.ros.actuator_node import ActuatorNode
+
+    descriptions = launching.describe("chen_ricles_2010", pace="realtime", record=str(tmp_path / "run"))
+    with composed.ros_context() as context:
+        nodes = [composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions]
+        for node in nodes:
+            node.start()
+        rig = next(node for node in nodes if isinstance(node, ActuatorNode))
+        called = []
+
+        def deactivate() -> None:
+            if rig.rig.sample > 100 and not called:
+                called.append(rig.trigger_deactivate())
+
+        executor = composed.LoopExecutor(nodes, context, deactivate)
+        executor.run()
+        executor.close()
+        assert rig.rig.machine.state.name == "HELD"
+        assert "deactivated" in rig.rig.machine.reason
+        for node in nodes:
+            node.destroy_node()
 
 
 def test_an_interrupted_run_is_held_and_recorded(tmp_path):

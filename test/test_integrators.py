@@ -110,6 +110,23 @@ def test_damping_brings_the_mass_to_its_static_position(swing: Callable[..., np.
     assert swing(name, 0.02, 2000, 0.1)[-1] == pytest.approx(STATIC, rel=1e-6)
 
 
+@pytest.mark.parametrize(("name", "order"), [("cr", 1), ("central_difference", 2)])
+def test_the_velocity_belongs_to_the_displacement(make: Callable[..., Any], name: str, order: int) -> None:
+    frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
+    errors = []
+    for steps in (200, 400):
+        dt = 2.0 / steps
+        load = STIFFNESS * STATIC * np.sin(0.5 * OMEGA * dt * np.arange(steps + 1))[:, None]
+        solver = make("integrator", name, frame, load, dt)
+        history = []
+        for _ in range(steps):
+            solver.step(np.zeros(1))
+            history.append((float(solver.displacement[0]), float(solver.velocity[0])))
+        x, v = np.array(history).T
+        errors.append(np.abs(np.gradient(x, dt)[1:-1] - v[1:-1]).max())
+    assert errors[0] / errors[1] > 0.9 * 2**order
+
+
 def test_cr_is_stable_with_a_step_far_beyond_the_period(swing: Callable[..., np.ndarray]) -> None:
     history = np.abs(swing("cr", 7.0, 20_000) - STATIC)
     assert history[10_000:].max() <= 1.001 * history[:10_000].max()

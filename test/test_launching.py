@@ -125,9 +125,3 @@ def test_every_endpoint_waits_for_as_many_partners_as_there_are(record):
 )
 def test_a_death_is_told_in_words(code, words):
     assert launching.death("monitor", code) == words
-
-
-def test_a_run_id_names_the_scenario_and_is_a_file_name():
-    run_id = launching.run_id_of("chen_ricles_2010")
-    assert run_id.startswith("chen_ricles_2010_")
-    assert Path(run_id).name == run_id

@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 import pytest
 
+import rths_nodes
 from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError, build
@@ -503,3 +504,9 @@ def test_plots_are_loaded_only_by_the_report() -> None:
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_folder_of_the_report_is_made(tmp_path):
+    page = tmp_path / "new" / "folder" / "page.html"
+    write_report(rths_nodes.run("chen_ricles_2010", ["duration=0.1"]), page)
+    assert page.read_text().startswith("<!DOCTYPE html>")

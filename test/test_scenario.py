@@ -268,3 +268,9 @@ def test_without_a_structure_the_axes_are_the_degrees_of_freedom() -> None:
     assert SINE.dof_names() == ("axis_1",)
     assert PAPER.dof_names() == ("x",)
     assert not SINE.external_force(None).any()
+
+
+def test_a_run_id_names_the_scenario_and_is_a_file_name():
+    run_id = scenario.load("chen_ricles_2010").run_id()
+    assert run_id.startswith("chen_ricles_2010_")
+    assert Path(run_id).name == run_id

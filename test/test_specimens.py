@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,23 @@ def test_the_path_converges_with_the_fourth_order(make: Callable[..., Any]) -> N
     assert errors[0] / errors[1] > 12.0
     assert errors[1] / errors[2] > 12.0
     assert errors[2] < 1e-5 * virgin(end)
+
+
+def test_inner_states_see_the_displacement_on_the_way() -> None:
+    class Integral:
+        """A specimen that adds up its displacement over time."""
+
+        initial_state = (0.0,)
+
+        def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+            return state[0]
+
+        def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+            return (displacement,)
+
+    path = SpecimenPath(Integral(), 0.5)
+    assert path.move(2.0, 0.0) == pytest.approx(0.5 * 0.5 * 2.0)
+    assert path.move(2.0, 0.0) == pytest.approx(0.5 + 0.5 * 2.0)
 
 
 def test_the_velocity_adds_the_dashpot_only(make: Callable[..., Any]) -> None:

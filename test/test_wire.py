@@ -159,6 +159,14 @@ def test_another_number_of_axes_is_refused() -> None:
         CODEC.unpack_command(data)
 
 
+def test_other_lengths_of_the_same_size_are_refused() -> None:
+    data = bytearray(CODEC.pack_command(Command(1, np.zeros(2), np.zeros(2)), STAMP))
+    place = data.index(b"\2\0\0\0", 20)  # the number of control modes
+    data[place] = 1
+    with pytest.raises(ValueError, match="other array lengths"):
+        CODEC.unpack_command(bytes(data))
+
+
 # Any message
 
 

@@ -41,6 +41,7 @@ def write_report(run: Run, path: Path) -> None:
     """Write the page about ``run`` to ``path``. Raises ConfigError when it cannot be written there."""
     page = render(run)
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"report {str(path)!r}: cannot be written ({error.strerror or error})") from None

@@ -9,7 +9,7 @@ from std_srvs.srv import Trigger
 
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
-from rths_nodes.ros.names import ACTUATOR, MONITOR, RECORDER
+from rths_nodes.ros.names import ACTUATOR, MONITOR, NODES, RECORDER
 from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW, State
@@ -43,7 +43,7 @@ class ActuatorNode(Shell):
         self._finished: set[str] = set()
         self._free_until = LOCKSTEP_WINDOW - 1
         self._told: State | None = None
-        self._asked_at = self._ended_at = 0
+        self._asked_at = self._began_at = self._ended_at = 0
         self._built_at = time.monotonic_ns()
         self._started_ns = 0
         self._patience = round(scenario.port.longest_wait * 1e9)
@@ -75,7 +75,8 @@ class ActuatorNode(Shell):
         for status in self.heard("node_status"):
             self._statuses[status["node"]] = status
         if self.interrupted:
-            self._give_up("interrupted before the test began", 0)
+            self.rig.machine.to(State.HELD, "interrupted before the test began")
+            self._tell_state()
             return
         for name, status in self._statuses.items():
             if status["scenario_hash"] != self.hash:
@@ -85,7 +86,8 @@ class ActuatorNode(Shell):
                     2,
                 )
                 return
-        missing = [p for p in self.peers if p != self.role and not self._statuses.get(p, {}).get("ready")]
+        others = (peer for peer in self.peers if peer in NODES and peer != self.role)
+        missing = [peer for peer in others if not self._statuses.get(peer, {}).get("ready")]
         if missing or not self._ready_told:
             if time.monotonic_ns() - self._built_at > self.value("peer_timeout") * 1e9:
                 who = ", ".join(missing) or "the topics of this node"
@@ -111,6 +113,11 @@ class ActuatorNode(Shell):
         self._publish(measured)
 
     # -- the loop -----------------------------------------------------------------------------------------
+
+    @property
+    def participates(self) -> bool:
+        """A deactivated actuator node still brings its rig to rest, and says so."""
+        return self.active or (hasattr(self, "rig") and (self.running or self.rig.ended))
 
     @property
     def running(self) -> bool:
@@ -224,7 +231,7 @@ class ActuatorNode(Shell):
 
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
-        running = (self._ended_at - self._began_at) * 1e-9
+        running = (self._ended_at - self._began_at) * 1e-9 if self._began_at else 0.0
         return timing(running, self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
 
     def go_safe(self, reason: str) -> None:

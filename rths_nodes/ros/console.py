@@ -14,12 +14,11 @@ from rths_nodes import wire
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import ros_context
 from rths_nodes.ros.launching import NodeDescription, Processes
-from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.results import Result
 from rths_nodes.ros.shell import Inbox, _ByHand, _ignore, get_message
 from rths_nodes.safety import State
 
-HEARD = ("test_state", "sync_status", "progress", "summary", "node_status")
 GRACE_S = 0.6
 """Between the death of a node and the end of the others."""
 INDEXING_S = 600.0
@@ -39,8 +38,8 @@ class Console(Node):
         )
         self._inboxes = {}
         group = _ByHand()
-        for name in HEARD:
-            topic = names.TOPICS[name]
+        for topic in names.heard_by(CONSOLE):
+            name = topic.name
             qos = QoSProfile(depth=64)
             qos.durability = DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE
             subscription = self.create_subscription(
@@ -53,7 +52,7 @@ class Console(Node):
             QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL),
         )
         self.result = Result()
-        self.summaries: set[str] = set()
+        self.heard_state = False
         self.problems: dict[str, str] = {}
 
     def listen(self) -> None:
@@ -66,8 +65,8 @@ class Console(Node):
         result = self.result
         if name == "summary":
             result.add(dict(zip(values["names"], values["values"], strict=True)))
-            self.summaries.add(values["node"])
         elif name == "test_state":
+            self.heard_state = True
             result.state, result.reason = State(values["state"]), values["reason"]
             result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
@@ -101,7 +100,7 @@ def _watch(
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
 ) -> Result:
-    result = console.result
+    result, asked = console.result, False
 
     def idle() -> None:
         console.listen()
@@ -113,8 +112,10 @@ def _watch(
         idle()
         if processes.dead():
             break
-        if interrupted and interrupted() and not result.interrupted:
-            result.interrupted = True
+        result.interrupted = result.interrupted or bool(interrupted and interrupted())
+        # a node that is still starting knows nothing of signals yet
+        if result.interrupted and console.heard_state and not asked:
+            asked = True
             processes.send(signal.SIGINT, ACTUATOR)
     dead = [process for process in processes.dead() if process.popen.returncode not in (2, 3)]
     if dead:

@@ -102,7 +102,7 @@ class LaunchedTest:
         overrides = split(chosen["overrides"])
         scenario = scenarios.load(chosen["scenario"], overrides)
         Loop(scenario)  # builds every component
-        self.run_id = chosen["run_id"] or launching.run_id_of(scenario.name)
+        self.run_id = chosen["run_id"] or scenario.run_id()
         self.directory = Path(chosen["directory"] or Path("runs", self.run_id)).absolute()
         self._record, self._log_level = chosen["record"], chosen["log_level"]
         if self._record == "rosbag2":

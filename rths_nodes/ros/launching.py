@@ -57,9 +57,14 @@ def describe(
     namespace: str = names.NAMESPACE,
     reliability: str = "reliable",
     host: str = "processes",
+    console: bool = False,
 ) -> list[NodeDescription]:
-    """The nodes of a rig with one actuator node; without ``record`` there is no recorder."""
-    peers = [role for role in names.NODES if role != RECORDER or record]
+    """The nodes of a rig with one actuator node; without ``record`` there is no recorder.
+
+    With ``console`` the test does not begin before the runner's console listens.
+    """
+    roles = [role for role in names.NODES if role != RECORDER or record]
+    peers = [*roles, names.CONSOLE] if console else roles
     common: dict[str, Any] = {
         "scenario": scenario,
         "overrides": list(overrides) or [""],
@@ -69,12 +74,7 @@ def describe(
         "reliability": reliability,
     }
     own = {RECORDER: {"record": record, "host": host}}
-    return [NodeDescription(role, common | own.get(role, {}), namespace) for role in peers]
-
-
-def run_id_of(scenario: str) -> str:
-    """What tells this run from others: name of the scenario, local time, process."""
-    return f"{scenario}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+    return [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]
 
 
 def death(name: str, code: int) -> str:

@@ -66,7 +66,7 @@ class LoopExecutor:
     def _turn(self) -> None:
         busy = False
         for node in self._ring:
-            if node.active and not node.done:
+            if node.participates and not node.done:
                 busy |= bool(node.safely(node.work))
         self._turns += 1
         slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
@@ -90,7 +90,7 @@ class LoopExecutor:
     def _observe(self, limit: int) -> bool:
         busy = False
         for node in self._observers:
-            if node.active and not node.done:
+            if node.participates and not node.done:
                 busy |= bool(node.safely(node.work, limit))
         return busy
 

@@ -96,5 +96,5 @@ class MonitorNode(Shell):
             self._quiet_from = time.monotonic_ns()
         elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
             self.tell_summary(self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics"))
-            self.tell("progress", {"node": self.role, "sample": self.stage.sample, "done": True})
+            self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
         self.leave()

@@ -15,6 +15,9 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "monitor",
     "recorder",
 )
+CONSOLE = "console"
+"""The ear of `rths run --host processes`: it only listens, and may ask for a trip."""
+PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 NAMESPACE = "rths"
 
@@ -65,13 +68,13 @@ TOPICS: dict[str, Topic] = {
         _stream("measurement", "Measurement", ACTUATOR, INTEGRATOR, COMPENSATOR, MONITOR, RECORDER),
         _stream("true_state", "Measurement", ACTUATOR, RECORDER),
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
-        Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER,), depth=100),
+        Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: who comes late still learns where the test stands.
-        Topic("test_state", _own("TestState"), (ACTUATOR,), (INTEGRATOR, COMPENSATOR, MONITOR, RECORDER), True),
-        Topic("node_status", _own("NodeStatus"), NODES, (ACTUATOR, RECORDER), True),
-        Topic("trip", _own("Trip"), (INTEGRATOR, COMPENSATOR, MONITOR, RECORDER), (ACTUATOR, RECORDER), True),
-        Topic("summary", _own("Summary"), (COMPENSATOR, ACTUATOR, MONITOR), (RECORDER,), True),
-        Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR,), recorded=False),
+        Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), True),
+        Topic("node_status", _own("NodeStatus"), NODES, (ACTUATOR, RECORDER, CONSOLE), True),
+        Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), (ACTUATOR, RECORDER), True),
+        Topic("summary", _own("Summary"), (COMPENSATOR, ACTUATOR, MONITOR), (RECORDER, CONSOLE), True),
+        Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
         Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
     )

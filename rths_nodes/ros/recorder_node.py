@@ -146,7 +146,10 @@ class RecorderNode(Shell):
         self._record_rare()
         self._ended_at = self._ended_at or time.monotonic_ns()
         speakers = set(names.TOPICS["summary"].publishers) & set(self.peers)
-        complete = self.ended and sample >= self.test["sample"] and self._heard_from >= speakers
+        # a test that was stopped before it began has no samples and no summaries
+        began = self.ended and (self.test["sample"] or sample >= 0)
+        heard = sample >= self.test.get("sample", 0) and self._heard_from >= speakers
+        complete = self.ended and (heard or not began)
         late = time.monotonic_ns() - self._ended_at > LAST_WORDS_NS
         gone = self.hurried or (self.interrupted and (self.patience_over or self.abandoned))
         if not (complete or late or gone):

@@ -206,8 +206,8 @@ class Shell(LifecycleNode):
             if self.value(name) not in known:
                 raise ConfigError(f"{name} = {self.value(name)!r}: must be one of {', '.join(known)}")
         for peer in self.value("peers"):
-            if peer not in names.NODES:
-                raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.NODES)}")
+            if peer not in names.PEERS:
+                raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
 
     def value(self, name: str) -> Any:
         """The value of a parameter."""
@@ -360,8 +360,11 @@ class Shell(LifecycleNode):
 
     def look(self) -> None:
         """The handshake, at most every ``STATUS_PERIOD_NS``: get ready, hear where the test stands."""
+        if not self.participates:
+            self.done = self.done or self.patience_over
+            return
         now = time.monotonic_ns()
-        if now < self._next_look or not self.active:
+        if now < self._next_look:
             return
         self._next_look = now + STATUS_PERIOD_NS
         if not self._ready_told and self.endpoints_matched():
@@ -372,6 +375,11 @@ class Shell(LifecycleNode):
                 self.test = state
                 if self.test["state"] == State.IDLE and self.test["reason"]:
                     self.exit_code, self.done = 2, True
+
+    @property
+    def participates(self) -> bool:
+        """True while the node has work to do."""
+        return self.active
 
     @property
     def ended(self) -> bool:
@@ -408,7 +416,9 @@ class Shell(LifecycleNode):
         self.publish_burst()
         self.summary = dict(values)
         numbers = [float(value) for value in values.values()]
-        self.tell("summary", {"node": self.role, "sample": sample, "names": list(values), "values": numbers})
+        self.tell(
+            "summary", {"node": self.role, "sample": max(sample, 0), "names": list(values), "values": numbers}
+        )
 
     def flush_publishers(self) -> None:
         """Give the last words time to arrive before the node leaves."""

@@ -245,14 +245,16 @@ def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
     assert run.clean() == set(NODES) - {ACTUATOR, RECORDER}
 
 
-def change(role: str, transition: str) -> None:
-    """Walk a node through its lifecycle, as ``ros2 lifecycle set`` does."""
+def change(role: str, transition: str = "") -> None:
+    """Walk a node through its lifecycle, as ``ros2 lifecycle set`` does; without ``transition`` only find it."""
     import rclpy
     from lifecycle_msgs.srv import ChangeState
 
     with rclpy.init(), rclpy.create_node("operator") as operator:
         client = operator.create_client(ChangeState, f"/{names.NAMESPACE}/{role}/change_state")
-        assert client.wait_for_service(20.0), role
+        assert client.wait_for_service(30.0), role
+        if not transition:
+            return
         request = ChangeState.Request()
         request.transition.label = transition
         answer = client.call_async(request)
@@ -277,8 +279,8 @@ def test_without_autostart_an_operator_starts_the_test(launch, tmp_path):
 
 def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
     run = launch("record:=none", "autostart:=false")
-    run.wait_for(lambda: len(run.pids()) == len(NODES) - 1)
-    time.sleep(3.0)  # their interpreters have to be up to hear a signal
+    for role in set(NODES) - {RECORDER}:
+        change(role)
     os.kill(run.popen.pid, signal.SIGINT)
     assert run.end(20.0) == 0, run.output
     assert "ERROR" not in run.output
