@@ -286,7 +286,7 @@ def parameter_page() -> str:
     """All parameters of all components and sections, as Markdown: doc/parameters.md."""
     from rths_nodes.monitors import MonitorParams
     from rths_nodes.safety import Limits
-    from rths_nodes.scenario import Axis, Scenario
+    from rths_nodes.scenario import Axis, Recording, Scenario
     from rths_nodes.sensors import Sensors
 
     lines = [
@@ -300,6 +300,7 @@ def parameter_page() -> str:
         ("axes.NAME.limits", "Limits of one axis.", Limits),
         ("axes.NAME.sensors", "Sensors of one axis.", Sensors),
         ("monitor", "Limits on the indices of the whole rig.", MonitorParams),
+        ("recording", "What goes into the recording beside the messages.", Recording),
     ]
     for family in registry.FAMILIES:
         for name in registry.names(family):

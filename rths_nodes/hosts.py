@@ -99,6 +99,7 @@ def run(
     loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
     loaded = scenarios.override(loaded, overrides)
     _check(host, pace)
+    loaded.codec()
     loop = Loop(loaded)  # builds every component: what is wrong is refused here, before any node starts
     directory = Path(record).absolute() if record is not None else None
     if directory is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from rths_nodes import registry
+from rths_nodes import registry, wire
 from rths_nodes.components import Array
 from rths_nodes.monitors import MonitorParams
 from rths_nodes.params import (
@@ -157,6 +157,11 @@ class Scenario:
         """Names of the auxiliary channels of the port."""
         names: tuple[str, ...] = registry.class_of("port", self.port).auxiliary_names
         return names
+
+    def codec(self) -> wire.Codec:
+        """Packs and unpacks the messages of this rig. Raises ConfigError when it does not fit into them."""
+        sizes = (len(self.dof_names()), len(self.axes), len(self.state_names()), len(self.auxiliary_names()))
+        return wire.Codec(*sizes)
 
     def test_constants(self) -> dict[str, Any]:
         """The fields of TestState that do not change during a test."""

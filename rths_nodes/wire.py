@@ -125,6 +125,7 @@ class Codec:
             "restoring_force",
         )
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
+        self.sizes = (n_dof, n_axes, n_state, n_auxiliary)
         self._modes = [0] * n_axes
         self._target = Layout("Target", dict.fromkeys(dof, n_dof))
         self._command = Layout("Command", axes)

@@ -80,7 +80,7 @@ def test_every_node_has_its_executable():
 @pytest.mark.parametrize("topic", names.TOPICS.values(), ids=list(names.TOPICS))
 def test_a_topic_has_publishers_and_listeners_that_exist_each_once(topic):
     for roles in (topic.publishers, topic.subscribers):
-        assert set(roles) <= set(NODES)
+        assert set(roles) <= set(names.PEERS)
         assert len(set(roles)) == len(roles)
     assert topic.publishers
     assert len(topic.publishers) == 1 or not topic.stream, "samples are paired by number: one source each"

@@ -19,9 +19,8 @@ class RecordingSink:
 
     def __init__(self, writer: Writer, scenario: Scenario, namespace: str, information: dict[str, str]) -> None:
         names = scenario.state_names()
-        sizes = (len(scenario.dof_names()), len(scenario.axes), len(names), len(scenario.auxiliary_names()))
         self._writer, self._scenario, self._information = writer, scenario, information
-        self._codec = wire.Codec(*sizes)
+        self._codec = scenario.codec()
         self._topic = f"/{namespace}/"
         self._start = time.time_ns()
         self._sample = 0

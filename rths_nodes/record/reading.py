@@ -18,7 +18,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
     scenario = scenarios.from_text(recording.information["scenario"], f"{path}: scenario")
     names = scenario.state_names()
-    codec = wire.Codec(len(scenario.dof_names()), len(scenario.axes), len(names), len(scenario.auxiliary_names()))
+    codec = scenario.codec()
     collector = Collector(scenario, names)
     information = dict(recording.information)
     numbers: dict[str, float] = {}

@@ -114,7 +114,7 @@ class LoopExecutor:
         elif self._waiter is not None:
             self._waiter.wait(IDLE_S)
         else:
-            time.sleep(0.0005 if self._ring else 0.002 if self.nodes[0].lockstep else IDLE_S)
+            time.sleep(0.0005 if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
 
 
 class Waiter:

@@ -16,11 +16,12 @@ msg: Any = importlib.import_module("rths_nodes.msg")
 _SECOND = 1_000_000_000
 
 
-def check(codec: Codec, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int) -> None:
+def check(codec: Codec) -> None:
     """Raises RuntimeError when a message of ``codec`` means something else to the middleware, or back.
 
     Compared are decoded values: the middleware leaves the padding between them undefined.
     """
+    n_dof, n_axes, n_state, n_auxiliary = codec.sizes
     numbers = iter(np.linspace(0.1, 9.7, 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary).tolist())
 
     def some(count: int) -> Any:

@@ -224,11 +224,8 @@ class Shell(LifecycleNode):
         return tuple(self.value("peers"))
 
     def _make_codec(self) -> None:
-        scenario = self.scenario
-        sizes = (len(scenario.dof_names()), len(scenario.axes), len(scenario.state_names()))
-        auxiliary = len(scenario.auxiliary_names())
-        self.codec = wire.Codec(*sizes, auxiliary)
-        serialization.check(self.codec, *sizes, auxiliary)
+        self.codec = self.scenario.codec()
+        serialization.check(self.codec)
 
     def _qos(self, topic: names.Topic, depth: int) -> QoSProfile:
         best_effort = topic.stream and self.value("reliability") == "best_effort"
