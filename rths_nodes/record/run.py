@@ -19,9 +19,10 @@ _MARGIN = 1024
 class Run:
     """Everything a report needs. ``n`` samples (0 ... n-1), ``n_steps`` steps (0 ... n_steps-1); SI units.
 
-    Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (as the compensator gave them; before the first command, and during a safe
-    stop, both hold the applied command), ``displacement``, ``true_displacement`` ``(n, n_axes)`` m; ``force``,
-    ``true_force`` ``(n, n_axes)`` N; ``flags (n,)``; ``compensator (n, len(compensator_names))``.
+    Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (as the compensator gave them; before the first
+    command, and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement``
+    ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)``;
+    ``compensator (n, len(compensator_names))``.
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2.
