@@ -5,18 +5,18 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from rths_nodes import wire
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import ros_context
+from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, message_class, open_inbox, quality
 from rths_nodes.ros.launching import NodeDescription, Processes
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.results import Result
-from rths_nodes.ros.shell import Inbox, _ByHand, _ignore, get_message
 from rths_nodes.safety import State
 
 GRACE_S = 0.6
@@ -37,20 +37,11 @@ class Console(Node):
             enable_rosout=False,
         )
         self._inboxes = {}
-        group = _ByHand()
+        group = ByHand()
         for topic in names.heard_by(CONSOLE):
-            name = topic.name
-            qos = QoSProfile(depth=64)
-            qos.durability = DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE
-            subscription = self.create_subscription(
-                get_message(topic.type), name, _ignore, qos, callback_group=group, raw=True
-            )
-            self._inboxes[name] = Inbox(subscription)
-        self._trip = self.create_publisher(
-            get_message(names.TOPICS["trip"].type),
-            "trip",
-            QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL),
-        )
+            self._inboxes[topic.name] = open_inbox(self, topic, group, LATCHED_DEPTH)
+        trip = names.TOPICS["trip"]
+        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip, 1))
         self.result = Result()
         self.heard_state = False
         self.problems: dict[str, str] = {}
@@ -59,7 +50,8 @@ class Console(Node):
         """Take what has come."""
         for name, inbox in self._inboxes.items():
             while (data := inbox.take()) is not None:
-                self._hear(name, wire.decode(names.TOPICS[name].message, data))
+                with suppress(ValueError):  # a foreign message on our topic is not for us
+                    self._hear(name, wire.decode(names.TOPICS[name].message, data))
 
     def _hear(self, name: str, values: dict[str, Any]) -> None:
         result = self.result

@@ -13,7 +13,7 @@ from rosgraph_msgs.msg import Clock
 
 from rths_nodes.params import ConfigError
 from rths_nodes.ros.composed import ros_context
-from rths_nodes.ros.shell import get_message
+from rths_nodes.ros.endpoints import message_class
 
 CLOCK_NS = 10_000_000
 """Between two messages on /clock, in the time of the recording."""
@@ -33,7 +33,7 @@ def replay(
         node = Node("replay", context=context, start_parameter_services=False)
         try:
             publishers = {
-                name: node.create_publisher(get_message(types[name]), name, _qos(qos[name])) for name in types
+                name: node.create_publisher(message_class(types[name]), name, _qos(qos[name])) for name in types
             }
             clock = node.create_publisher(Clock, "/clock", 10)
             count = _publish(publishers, clock, messages, rate, interrupted)

@@ -7,23 +7,21 @@ an executor serves parameters, lifecycle and other services in the slack (``loop
 
 from __future__ import annotations
 
-import importlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rclpy.callback_groups import CallbackGroup
 from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 import rths_nodes
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names, parameters, serialization
+from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
 
@@ -38,33 +36,6 @@ BURST = 32
 
 class Refused(ConfigError):
     """A node that could not be configured; the message is for people."""
-
-
-class _ByHand(CallbackGroup):
-    """Subscriptions that no executor may touch."""
-
-    def can_execute(self, entity: Any) -> bool:
-        return False
-
-    def beginning_execution(self, entity: Any) -> bool:
-        return False
-
-    def ending_execution(self, entity: Any) -> None:
-        return None
-
-
-class Inbox:
-    """One subscription, emptied by hand."""
-
-    def __init__(self, subscription: Any) -> None:
-        self.subscription = subscription
-        self._take = subscription.handle.take_message
-        self._type = subscription.msg_type
-
-    def take(self) -> bytes | None:
-        """The next message as bytes; None when there is none (about 1 us)."""
-        found = self._take(self._type, True)
-        return None if found is None else found[0]
 
 
 class Shell(LifecycleNode):
@@ -82,7 +53,7 @@ class Shell(LifecycleNode):
         super().__init__(
             self.role, context=context, namespace=names.NAMESPACE, parameter_overrides=overrides, **kwargs
         )
-        self._group = _ByHand()
+        self._group = ByHand()
         self.done = False
         self.exit_code = 0
         self.problem = ""
@@ -227,31 +198,16 @@ class Shell(LifecycleNode):
         self.codec = self.scenario.codec()
         serialization.check(self.codec)
 
-    def _qos(self, topic: names.Topic, depth: int) -> QoSProfile:
-        best_effort = topic.stream and self.value("reliability") == "best_effort"
-        return QoSProfile(
-            history=HistoryPolicy.KEEP_LAST,
-            depth=depth,
-            reliability=ReliabilityPolicy.BEST_EFFORT if best_effort else ReliabilityPolicy.RELIABLE,
-            durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
-        )
-
     def _open_endpoints(self) -> None:
+        best_effort = self.value("reliability") == "best_effort"
         for topic in names.published_by(self.role):
-            depth = 1 if topic.latched else topic.depth
-            publisher = self.create_publisher(get_message(topic.type), topic.name, self._qos(topic, depth))
-            self._publishers_by_name[topic.name] = publisher
-        for topic in names.heard_by(self.role):
-            depth = 64 if topic.latched else topic.subscriber_depth(self.role)
-            subscription = self.create_subscription(
-                get_message(topic.type),
-                topic.name,
-                _ignore,
-                self._qos(topic, depth),
-                callback_group=self._group,
-                raw=True,
+            qos = quality(topic, 1 if topic.latched else topic.depth, best_effort)
+            self._publishers_by_name[topic.name] = self.create_publisher(
+                message_class(topic.type), topic.name, qos
             )
-            self.inboxes[topic.name] = Inbox(subscription)
+        for topic in names.heard_by(self.role):
+            depth = LATCHED_DEPTH if topic.latched else topic.subscriber_depth(self.role)
+            self.inboxes[topic.name] = open_inbox(self, topic, self._group, depth, best_effort)
 
     def _close_endpoints(self) -> None:
         for publisher in self._publishers_by_name.values():
@@ -442,13 +398,3 @@ class Shell(LifecycleNode):
         """Ask the actuator to trip."""
         if "trip" in self._publishers_by_name:
             self.tell("trip", {"source": self.role, "reason": reason})
-
-
-def get_message(kind: str) -> Any:
-    """The message class of ``package/msg/Name``."""
-    package, _, name = kind.split("/")
-    return getattr(importlib.import_module(f"{package}.msg"), name)
-
-
-def _ignore(_: Any) -> None:
-    """No executor serves these subscriptions."""
