@@ -25,6 +25,8 @@ class ActuatorNode(Shell):
     """Hosts the rig; the authority on the state of the test."""
 
     role = ACTUATOR
+    rig: Any = None  # until the node is configured
+    pacer: Pacer | None = None
     sections = ("axes", "port")
 
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
@@ -63,7 +65,8 @@ class ActuatorNode(Shell):
 
     def on_deactivate(self, state: Any) -> Any:
         """The rig goes safe."""
-        self.rig.hold("the actuator node was deactivated")
+        if self.running:
+            self.rig.hold("the actuator node was deactivated")
         return super().on_deactivate(state)
 
     # -- before the test ----------------------------------------------------------------------------------
@@ -117,12 +120,12 @@ class ActuatorNode(Shell):
     @property
     def participates(self) -> bool:
         """A deactivated actuator node still brings its rig to rest, and says so."""
-        return self.active or (hasattr(self, "rig") and (self.running or self.rig.ended))
+        return self.active or self.running or (self.rig is not None and self.rig.ended)
 
     @property
     def running(self) -> bool:
         """True from Measurement 0 to the last one."""
-        return self.rig.machine.state in (State.RUNNING, State.STOPPING)
+        return self.rig is not None and self.rig.machine.state in (State.RUNNING, State.STOPPING)
 
     @property
     def slack(self) -> int | None:
@@ -236,7 +239,7 @@ class ActuatorNode(Shell):
 
     def go_safe(self, reason: str) -> None:
         """The rig itself: no topic is needed."""
-        rig = getattr(self, "rig", None)
+        rig = self.rig
         if rig is None:
             return
         rig.port.safe()

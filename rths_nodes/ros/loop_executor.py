@@ -109,7 +109,8 @@ class LoopExecutor:
     def _rest(self) -> None:
         """Nothing to do: wait for a message, or a little."""
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
-        if unfruitful or (self._rig is not None and not self._rig.running):
+        idle = not any(node.participates for node in self.nodes)
+        if idle or unfruitful or (self._rig is not None and not self._rig.running):
             time.sleep(0.001)  # also lets others run if the wait should return at once for whatever reason
         elif self._waiter is not None:
             self._waiter.wait(IDLE_S)
@@ -123,15 +124,17 @@ class Waiter:
     STREAMS = ("target", "command", "measurement")
 
     def __init__(self, nodes: Sequence[Shell], context: Any) -> None:
-        self._inboxes = [
-            node.inboxes[name].subscription for node in nodes for name in self.STREAMS if name in node.inboxes
-        ]
+        self._nodes = nodes
         self._context = context
-        self._set = _rclpy.WaitSet(len(self._inboxes), 0, 0, 0, 0, 0, context.handle)
+        self._inboxes: list[Any] = []
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
+        inboxes = [node.inboxes[name] for node in self._nodes for name in self.STREAMS if name in node.inboxes]
+        if inboxes != self._inboxes:  # a node was configured, or cleaned up
+            self._inboxes = inboxes
+            self._set = _rclpy.WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)
         self._set.clear_entities()
-        for subscription in self._inboxes:
-            self._set.add_subscription(subscription.handle)
+        for inbox in inboxes:
+            self._set.add_subscription(inbox.subscription.handle)
         self._set.wait(round(timeout * 1e9))

@@ -45,6 +45,7 @@ class RecorderNode(Shell):
 
     role = RECORDER
     sections = ("recording",)
+    closed = False
 
     def __init__(self, open_writer: OpenWriter, *args: Any, **kwargs: Any) -> None:
         self._open_writer = open_writer

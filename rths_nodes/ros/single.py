@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from rclpy.executors import ExternalShutdownException
@@ -51,14 +52,17 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
 def _run(node: Shell, context: Any) -> int:
     if node.autostart:
         node.try_to_start()
-    executor = LoopExecutor([node], context)
-    in_loop = node.role in names.LOOP
-    paced = node.active and not node.lockstep
-    if paced:
-        share_processors(in_loop)
-    with real_time(paced and in_loop) as refused:
-        for words in refused:
-            node.get_logger().info(words)
+    with ExitStack() as stack:
+        prepared: list[bool] = []
+
+        def prepare() -> None:
+            """Once the node takes part, which may be long after it was started."""
+            if node.active and not prepared:
+                prepared.append(True)
+                _prepare(node, stack)
+
+        prepare()
+        executor = LoopExecutor([node], context, prepare)
         try:
             executor.run()
         finally:
@@ -69,3 +73,13 @@ def _run(node: Shell, context: Any) -> int:
     if node.problem and node.exit_code not in (0, 3):
         print(f"rths: {node.role}: {node.problem}", file=sys.stderr)
     return node.exit_code
+
+
+def _prepare(node: Shell, stack: ExitStack) -> None:
+    """Real-time scheduling of the loop's processes, until ``stack`` is unwound."""
+    if node.lockstep:
+        return
+    in_loop = node.role in names.LOOP
+    share_processors(in_loop)
+    for words in stack.enter_context(real_time(in_loop)):
+        node.get_logger().info(words)
