@@ -74,7 +74,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.report:
         _check_writable(Path(options.report))
-    loaded = scenarios.load(options.scenario, options.set)
+    loaded = _loaded(options)
     record = options.record
     if record is None and options.host != "embedded" and not options.no_record:
         record = str(Path("runs") / loaded.run_id())
@@ -95,6 +95,12 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _print_report(report, options.report)
     return report.exit_code
+
+
+def _loaded(options: argparse.Namespace) -> scenarios.Scenario:
+    """The scenario of the command line: the case first, then what ``--set`` changes."""
+    loaded = scenarios.load(options.scenario)
+    return scenarios.override(loaded.case(options.case) if options.case else loaded, options.set)
 
 
 def _check_writable(path: Path) -> None:
@@ -349,17 +355,23 @@ def _params(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from rths_nodes.loop import Loop
 
-    loaded = scenarios.load(options.scenario, options.set)
+    loaded = _loaded(options)
     loop = Loop(loaded)
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
     print(
-        f"  {loaded.steps} steps of {loaded.substeps} samples at {loaded.servo_rate:g} Hz: {samples} samples, "
-        f"{samples * loaded.dt:.6g} s"
+        f"  {loaded.steps} steps of {loaded.samples_per_step} samples at {loaded.servo_rate:g} Hz: {samples} samples, "
+        f"{samples * loaded.dt:.6g} s" + (f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else "")
     )
     print(f"  {len(loaded.dof_names())} degree(s) of freedom, axes: {', '.join(loaded.axes)}")
     peak = abs(loop.substructure.external_force).max()
     print(f"  largest external force {peak / 1e3:.4g} kN")
+    if loaded.soft_start:
+        print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
+    if loaded.cases:
+        print(f"  cases: {', '.join(loaded.cases)}")
+    for words in loaded.cautions():
+        print(f"  caution: {words}")
     return 0
 
 
@@ -382,6 +394,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="SECTION.KEY=VALUE",
             help="change a value; may be repeated",
         )
+        sub.add_argument("--case", metavar="NAME", help="a variant that the scenario names (rths check SCENARIO)")
 
     run = add("run", _run, "run a scenario")
     add_scenario(run)

@@ -9,7 +9,7 @@ is valid until its next ``step``: who keeps it copies it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -23,6 +23,10 @@ FLAG_BRIDGED = 1
 FLAG_SLIPPED = 2
 FLAG_SATURATED = 4
 FLAG_TRIPPED = 8
+FLAG_SOFT_START = 16
+"""Of the prescribed motion before the test: compensators may learn from it, indices leave it out."""
+FLAG_RESTING = 32
+"""Adaptation rests, because the motion tells nothing: the soft start fades out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,13 +75,17 @@ class Measurement:
 class Motion:
     """Displacement (m), velocity (m/s) and acceleration (m/s^2) that belong together, at one sample.
 
-    ``flagged`` is true when the motion, or the measurement that comes with it, was bridged: adaptation rests.
+    ``flagged`` is true when adaptation has to rest: the motion or the measurement that comes with it was bridged,
+    or a soft start fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured
+    together with the displacement that a compensator gets beside this motion.
     """
 
     displacement: Array
     velocity: Array
     acceleration: Array
     flagged: bool = False
+    preparing: bool = False
+    force: Array = field(default_factory=lambda: EMPTY)
 
 
 class GroundMotion(Protocol):
@@ -103,13 +111,20 @@ class RestoringForce(Protocol):
 
 
 class Structure(Protocol):
-    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``."""
+    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
+
+    The ``experimental_`` matrices are what is known before the test of the part that stands in the laboratory;
+    the whole structure is the sum. They are zero where nothing is known.
+    """
 
     Params: ClassVar[type]
     names: tuple[str, ...]
     mass: Array
     damping: Array
     stiffness: Array
+    experimental_mass: Array
+    experimental_damping: Array
+    experimental_stiffness: Array
     influence: Array
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
@@ -166,12 +181,19 @@ class Setup(Protocol):
 
     def forces(self, axis_forces: Array) -> Array: ...
 
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
+        ...
+
 
 class Compensator(Protocol):
     """Turns the target of the coming sample into a command that makes the actuator be there in time."""
 
     Params: ClassVar[type]
     state_names: tuple[str, ...]
+    """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
+    state_units: Mapping[str, str]
+    """Unit of each name, without the axis; what is left out has none."""
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
 

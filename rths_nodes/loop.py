@@ -75,7 +75,7 @@ class Loop:
             measured = rig.tick(command)
             self._show(measured, sinks)
             loop.add(perf_counter_ns() - started)
-            if measured.sample % self.scenario.substeps == 0:
+            if measured.sample % self.scenario.samples_per_step == 0:
                 if progress:
                     progress(measured.sample)
                 if interrupted and interrupted():

@@ -1,8 +1,8 @@
 """Parameters: declared once, beside the algorithm that uses them, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
-:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section` and
-:func:`sections`. From that declaration come the strict YAML check (:func:`build`), the ROS parameter with its
+:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`,
+:func:`sections` and :func:`mapping`. From that declaration come the strict YAML check (:func:`build`), the ROS parameter with its
 range, ``rths params`` and the generated parameter page (:func:`table`).
 
 Everything that is wrong with an input raises :class:`ConfigError`: one message with path, value, unit, bound
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -124,9 +124,15 @@ def section(cls: type, doc: str, default: Any = attrs.NOTHING) -> Any:
     return _field(Spec("section", doc, cls=cls, optional=default is None), default)
 
 
-def sections(cls: type, doc: str) -> Any:
-    """A mapping of names to sections built into ``cls``; at least one."""
-    return _field(Spec("sections", doc, cls=cls), attrs.NOTHING)
+def sections(cls: type, doc: str, optional: bool = False) -> Any:
+    """A mapping of names to sections built into ``cls``; at least one unless ``optional``."""
+    spec = Spec("sections", doc, cls=cls, optional=optional)
+    return attrs.field(factory=dict, metadata={_KEY: spec}) if optional else _field(spec, attrs.NOTHING)
+
+
+def mapping(doc: str) -> Any:
+    """A mapping of names to values as they stand; empty if left out."""
+    return attrs.field(factory=dict, metadata={_KEY: Spec("mapping", doc)})
 
 
 def spec_of(attribute: Any) -> Spec:
@@ -243,12 +249,18 @@ def _section(spec: Spec, value: Any, path: str) -> Any:
 
 def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
     assert spec.cls is not None
-    if not isinstance(value, Mapping) or not value:
+    if not isinstance(value, Mapping) or not (value or spec.optional):
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections, at least one")
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {name!r} must be letters, digits and underscores")
     return {name: _section(spec, entry, join(path, name)) for name, entry in value.items()}
+
+
+def _mapping(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to values")
+    return dict(value)
 
 
 _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
@@ -261,6 +273,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
     "component": _component,
     "section": _section,
     "sections": _sections,
+    "mapping": _mapping,
 }
 
 
@@ -310,6 +323,17 @@ def as_data(built: Any) -> Any:
     return built
 
 
+def walk(built: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All parameter objects in ``built`` with their paths, outer ones first."""
+    if attrs.has(type(built)):
+        yield path, built
+        for field in attrs.fields(type(built)):
+            yield from walk(getattr(built, field.name), join(path, field.name))
+    elif isinstance(built, Mapping):
+        for name, entry in built.items():
+            yield from walk(entry, join(path, name))
+
+
 @attrs.frozen
 class Row:
     """One line of the parameter page."""
@@ -330,7 +354,7 @@ def table(cls: type) -> list[Row]:
         if field.default is attrs.NOTHING:
             default = "required"
         elif isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
-            default = "its defaults"
+            default = "its defaults" if spec.kind == "section" else "none"
         else:
             default = "-" if field.default is None else str(as_data(field.default))
         if spec.default_data is not None:

@@ -24,6 +24,8 @@ from rths_nodes.params import (
     build,
     component,
     integer,
+    join,
+    mapping,
     number,
     params,
     section,
@@ -31,12 +33,14 @@ from rths_nodes.params import (
     show,
     text,
     unknown,
+    walk,
 )
 from rths_nodes.resources import resource
 from rths_nodes.safety import Limits
 from rths_nodes.sensors import Sensors
+from rths_nodes.soft_start import SoftStart
 
-SHARED = ("version", "name", "servo_rate", "substeps", "duration", "seed")
+SHARED = ("version", "name", "servo_rate", "substeps", "time_ratio", "soft_start", "duration", "seed")
 """Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
 
 LAST_SAMPLE = 2**32 - 1
@@ -63,6 +67,21 @@ class Recording:
 
 
 @params
+class Case:
+    """A named variant of a scenario, with the numbers that were published of it."""
+
+    set: dict[str, Any] = mapping("what differs from the scenario: section.key: value")
+    published: dict[str, Any] = mapping("published indices by the names of rths compare")
+    note: str = text("what the case shows", "")
+
+    def validate(self, path: str) -> None:
+        """Refuses published values that are no numbers."""
+        for name, value in self.published.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ConfigError(f"{path}.published.{name} = {show(value)}: must be a number")
+
+
+@params
 class Scenario:
     """A whole test."""
 
@@ -72,6 +91,15 @@ class Scenario:
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
     duration: float = number("of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
+    time_ratio: int = integer(
+        "ratio of the time axis: the rig moves so many times slower than the structure; 1 is real time",
+        default=1,
+        at_least=1,
+        at_most=1000,
+    )
+    soft_start: SoftStart | None = section(
+        SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
+    )
     seed: int = integer("of all random numbers", default=1, at_least=0)
     ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
     structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
@@ -83,13 +111,37 @@ class Scenario:
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
+    cases: dict[str, Case] = sections(Case, "named variants", optional=True)
 
     def validate(self, path: str) -> None:
-        """Refuses a name that no file may have, and more samples than a message can number."""
+        """Refuses a name that no file may have, too many samples, and a memory longer than the test."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
+        for place, part in walk(self):
+            for name, span in getattr(part, "spans", dict)().items():
+                if span > self.duration * self.time_ratio:
+                    raise ConfigError(
+                        f"{join(place, name)} = {span:g} s: must be <= duration = "
+                        f"{self.duration * self.time_ratio:g} s"
+                    )
+
+    def cautions(self) -> list[str]:
+        """What is allowed but dangerous or doubtful, in words; each component knows its own."""
+        parts = [(place, part) for place, part in walk(self) if hasattr(part, "cautions")]
+        return [f"{place}: {words}" for place, part in parts if part is not self for words in part.cautions(self)]
+
+    def case(self, name: str) -> Scenario:
+        """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
+        if name not in self.cases:
+            raise unknown("case", "case", name, self.cases)
+        pairs = [(key.split("."), value) for key, value in self.cases[name].set.items()]
+        changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{self.name}.{name}")]
+        try:
+            return replace(self, pairs + changes)
+        except ConfigError as error:
+            raise ConfigError(f"cases.{name}: {error}") from None
 
     @property
     def dt(self) -> float:
@@ -98,18 +150,28 @@ class Scenario:
 
     @property
     def step(self) -> float:
-        """Integration step, s."""
+        """Integration step, s, in the time of the structure."""
         return self.substeps / self.servo_rate
 
     @property
+    def samples_per_step(self) -> int:
+        """Servo samples n of one integration step; more than ``substeps`` on a slower time axis."""
+        return self.substeps * self.time_ratio
+
+    @property
+    def soft_start_steps(self) -> int:
+        """Steps of the soft start before the test; 0 without one."""
+        return self.soft_start.steps(self.samples_per_step * self.dt) if self.soft_start else 0
+
+    @property
     def steps(self) -> int:
-        """Whole integration steps I of the test."""
-        return max(1, math.ceil(self.duration / self.step - 1e-9))
+        """Whole integration steps I, those of the soft start included."""
+        return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - 1e-9))
 
     @property
     def samples(self) -> int:
-        """Servo samples K = I n of the test."""
-        return self.steps * self.substeps
+        """Servo samples K = I n."""
+        return self.steps * self.samples_per_step
 
     @property
     def limits(self) -> dict[str, Limits]:
@@ -139,7 +201,7 @@ class Scenario:
         """Names of the degrees of freedom; those of the axes where there is no structure."""
         if self.structure is None:
             return tuple(self.axes)
-        names: tuple[str, ...] = registry.class_of("structure", self.structure).names
+        names: tuple[str, ...] = self.build_structure().names
         return names
 
     def run_id(self) -> str:
@@ -168,7 +230,7 @@ class Scenario:
         return {
             "scenario": self.name,
             "servo_rate": self.servo_rate,
-            "substeps": self.substeps,
+            "substeps": self.samples_per_step,
             "samples": self.samples,
             "transport_samples": self.port.transport_samples,
             "axis_names": list(self.axes),
@@ -181,13 +243,13 @@ class Scenario:
         return registry.class_of("compensator", self.compensator)(self.compensator, self.dt, len(self.axes))
 
     def external_force(self, structure: Any) -> Array:
-        """-M 1 a_g at every step, shape ``(steps + 1, n_dof)``, N; zero without a structure."""
+        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without a structure."""
+        times = self.step * np.arange(self.steps - self.soft_start_steps + 1)
         if structure is None:
-            return np.zeros((self.steps + 1, len(self.axes)))
+            return np.zeros((len(times), len(self.axes)))
         motion = registry.class_of("ground_motion", self.ground_motion)(self.ground_motion, self.seed)
-        times = self.step * np.arange(self.steps + 1)
         acceleration: Array = motion.sample(times)
-        return np.outer(-acceleration, structure.mass @ structure.influence)
+        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
 
     def build_port(self) -> Any:
         """The port to the rig."""

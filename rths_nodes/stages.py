@@ -18,7 +18,17 @@ from typing import Any
 import numpy as np
 
 from rths_nodes import registry
-from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Motion, Target
+from rths_nodes.components import (
+    FLAG_BRIDGED,
+    FLAG_RESTING,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+    Array,
+    Command,
+    Measurement,
+    Motion,
+    Target,
+)
 from rths_nodes.monitors import Monitor
 from rths_nodes.params import ConfigError
 from rths_nodes.safety import ENDED, LimitCheck, SafeStop, State, TestMachine
@@ -36,14 +46,27 @@ class SubstructureStage:
         self.integrator = registry.class_of("integrator", scenario.integrator)(
             scenario.integrator, structure, self.external_force, scenario.step
         )
-        self.substeps = scenario.substeps
+        self.substeps = scenario.samples_per_step
+        self._ratio = scenario.time_ratio
         self._steps = scenario.steps
         self._index = 0
         self._nothing = np.zeros(self.n_dof)
+        self._before = scenario.soft_start_steps
+        if scenario.soft_start:
+            self._soft_start = self._prescribed(scenario)
+
+    def _prescribed(self, scenario: Scenario) -> list[Target]:
+        """The Targets of the soft start; the last is the start of the test."""
+        assert scenario.soft_start is not None
+        unit = self.setup.degrees_of_freedom(np.ones(len(scenario.axes)))
+        *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
+        x, v, a = (np.outer(values, unit) for values in motion)
+        rest = self._nothing
+        return [Target(i, x[i], v[i], a[i], a[i], rest, rest, flags=flags[i]) for i in range(len(flags))]
 
     def first(self) -> Target:
         """Target 0, the start state."""
-        return self._target(self._nothing)
+        return self._soft_start[0] if self._before else self._target(self._nothing)
 
     def next(self, measured: Measurement) -> Target | None:
         """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise."""
@@ -51,21 +74,19 @@ class SubstructureStage:
             return None
         if measured.sample != self._index * self.substeps:
             return None
-        external = self.external_force[self._index]
-        self.integrator.step(self.setup.forces(measured.force))
         self._index += 1
-        return self._target(external)
+        if self._index <= self._before:
+            return self._soft_start[self._index]
+        self.integrator.step(self.setup.forces(measured.force))
+        return self._target(self.external_force[self._index - self._before - 1])
 
     def _target(self, external: Array) -> Target:
-        solver = self.integrator
+        solver, ratio = self.integrator, self._ratio
+        velocity, acceleration, exact = solver.velocity, solver.acceleration, solver.exact_acceleration
+        if ratio != 1:  # on the wire stands the motion of the rig
+            velocity, acceleration, exact = velocity / ratio, acceleration / ratio**2, exact / ratio**2
         return Target(
-            self._index,
-            solver.displacement,
-            solver.velocity,
-            solver.acceleration,
-            solver.exact_acceleration,
-            external,
-            solver.restoring_force,
+            self._index, solver.displacement, velocity, acceleration, exact, external, solver.restoring_force
         )
 
 
@@ -74,14 +95,15 @@ class CommandStage:
 
     def __init__(self, scenario: Scenario) -> None:
         n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
-        self.substeps = scenario.substeps
+        self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
         self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
-        self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, scenario.substeps, n_dof)
+        self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, self.substeps, n_dof)
         self.compensator = scenario.build_compensator()
         self.state_names = scenario.state_names()
         self._targets: deque[Target] = deque()
         self._next_step = 0
+        self._flags = 0
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
 
     def target(self, target: Target) -> None:
@@ -90,6 +112,7 @@ class CommandStage:
             raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
         self._next_step += 1
         if target.step == 0:
+            self._flags = target.flags
             self.ramp.start(target)
         else:
             self._targets.append(target)
@@ -109,13 +132,18 @@ class CommandStage:
         if sample <= self.samples:
             substep = (sample - 1) % self.substeps + 1
             if substep == 1:
-                self.ramp.follow(self._targets.popleft())
+                target = self._targets.popleft()
+                self._flags = target.flags
+                self.ramp.follow(target)
             self._motion = self.setup.axes(self.ramp.step(substep))
-        self._motion.flagged = bool(measured.flags & FLAG_BRIDGED)
-        command = self.compensator.step(self._motion, measured.displacement)
+        motion = self._motion
+        motion.flagged = bool(measured.flags & FLAG_BRIDGED or self._flags & FLAG_RESTING)
+        motion.preparing = bool(self._flags & FLAG_SOFT_START)
+        motion.force = measured.force
+        command = self.compensator.step(motion, measured.displacement)
         if sample > self.samples:
             return None
-        return Command(sample, self._motion.displacement, command)
+        return Command(sample, motion.displacement, command, flags=self._flags)
 
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""
@@ -233,7 +261,7 @@ class MonitorStage:
 
     def __init__(self, scenario: Scenario) -> None:
         structure = scenario.build_structure()
-        self.substeps = scenario.substeps
+        self.substeps = scenario.samples_per_step
         self.monitor = Monitor(
             scenario.monitor,
             tuple(scenario.axes),

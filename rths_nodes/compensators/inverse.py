@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rths_nodes.components import Array, Motion
@@ -16,6 +18,7 @@ class Inverse:
         alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
 
     state_names: tuple[str, ...] = ()
+    state_units: Mapping[str, str] = {}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._alpha = params.alpha

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rths_nodes.components import Array, Motion
 from rths_nodes.params import params
 
@@ -14,6 +16,7 @@ class NoCompensation:
         pass
 
     state_names: tuple[str, ...] = ()
+    state_units: Mapping[str, str] = {}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         pass

@@ -57,7 +57,7 @@ class RecordingSink:
         self._tell("test_state", "TestState", scenario.test_constants() | values)
 
     def target(self, target: Target) -> None:
-        stamp = self._stamp(target.step * self._scenario.substeps)
+        stamp = self._stamp(target.step * self._scenario.samples_per_step)
         self._write("target", self._codec.pack_target(target, stamp), stamp)
 
     def command(self, command: Command) -> None:

@@ -86,7 +86,7 @@ def _facts(run: Run) -> dict[str, str]:
         "Excitation": _excitation(run),
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
-        "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.substeps} samples",
+        "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
         "Steps": _of(len(run.step_time) - 1, scenario.steps),
         "Samples": _of(len(run.time) - 1, scenario.samples),
         "Transport samples q": "declared by the port" if transport is None else str(transport),

@@ -97,7 +97,7 @@ def _sensible(view: View) -> tuple[float, float]:
     running = view.running
     percent = running.energy_error_percent
     if running.elastic_energy == 0.0 and len(running.input_energy):
-        step = np.minimum(running.samples // view.run.scenario.substeps, len(running.input_energy) - 1)
+        step = np.minimum(running.samples // view.run.scenario.samples_per_step, len(running.input_energy) - 1)
         given = np.abs(running.input_energy[step])
         percent = percent[given >= _ENOUGH * given.max()]
     percent = percent[np.isfinite(percent)]
