@@ -42,7 +42,7 @@ class Matrix:
 
     @params
     class Params:
-        matrix: tuple[tuple[float, ...], ...] = matrix("T, one row per axis, one column per degree of freedom")
+        matrix: tuple[tuple[float, ...], ...] = matrix("T, one row per axis, one column per degree of freedom", "m/m")
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         self._matrix = np.array(params.matrix)

@@ -25,7 +25,11 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("structure", "sdof"): {"mass": 2.0, "frequency": 1.5},
     ("restoring_force", "linear"): {"stiffness": 3.0},
     ("restoring_force", "bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
+    ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
+    ("compensator", "polynomial"): {"delay": 0.02},
+    ("compensator", "linear_acceleration"): {"delay": 0.02},
+    ("compensator", "derivative_feedforward"): {"delay": 0.02},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""
 
@@ -166,6 +170,7 @@ def drive_compensator(cls: Any, params: Any) -> Drive:
         acceleration = np.gradient(velocity, DT)
         for k in range(1, SAMPLES):
             goal = Motion(*(np.full(2, history[k]) for history in (WAVE, velocity, acceleration)))
+            goal.force = np.full(2, 1e3 * WAVE[k - 1])
             measured = np.full(2, 0.9 * WAVE[k - 1])
             command = compensator.step(goal, measured)
             assert command.shape == (2,)
@@ -173,6 +178,7 @@ def drive_compensator(cls: Any, params: Any) -> Drive:
             assert measured[0] == 0.9 * WAVE[k - 1]
             yield command
             assert len(compensator.state()) == len(compensator.state_names)
+            assert set(compensator.state_units) <= {name.partition("[")[0] for name in compensator.state_names}
             yield np.array([*compensator.state(), 0.0])
 
     return drive

@@ -238,3 +238,30 @@ def test_duration_is_rounded_up_to_whole_steps(simulate: Simulate) -> None:
     assert outcome.samples == 110
     assert len(run.dof_displacement) == 12
     assert len(run.displacement) == 111
+
+
+# A slower time axis
+
+
+def test_a_slower_time_axis_changes_nothing_for_a_specimen_that_knows_no_rate(
+    simulate: Callable[..., tuple[Outcome, Run]],
+) -> None:
+    overrides = (
+        "duration=3",
+        "compensator.type=none",
+        "axes.story_1.actuator.type=pure_delay",
+        "axes.story_1.specimen.damping=0",
+    )
+    _, real_time = simulate("chen_ricles_2010", *overrides)
+    _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
+    np.testing.assert_array_equal(slow.dof_displacement, real_time.dof_displacement)
+    np.testing.assert_allclose(slow.dof_velocity, real_time.dof_velocity / 10.0, rtol=1e-14)
+    np.testing.assert_allclose(slow.exact_acceleration, real_time.exact_acceleration / 100.0, rtol=1e-14)
+    assert len(slow.target) == 10 * (len(real_time.target) - 1) + 1
+
+
+def test_a_slower_time_axis_loses_the_force_of_a_damper(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
+    overrides = ("duration=3", "compensator.type=none", "axes.story_1.actuator.type=pure_delay")
+    _, real_time = simulate("chen_ricles_2010", *overrides)
+    _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
+    assert np.abs(slow.dof_displacement).max() > 1.1 * np.abs(real_time.dof_displacement).max()

@@ -274,3 +274,47 @@ def test_a_run_id_names_the_scenario_and_is_a_file_name():
     run_id = scenario.load("chen_ricles_2010").run_id()
     assert run_id.startswith("chen_ricles_2010_")
     assert Path(run_id).name == run_id
+
+
+# Cases, cautions, spans
+
+
+WITH_CASES = {
+    "slow": {"set": {"compensator.alpha_es": 45, "duration": 2}, "published": {"max_error_mm": 1.61}},
+    "typo": {"set": {"compensator.alpha": 45}},
+}
+
+
+def test_a_case_is_the_scenario_with_its_values() -> None:
+    loaded = scenario.replace(scenario.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
+    case = loaded.case("slow")
+    assert case.name == "chen_ricles_2010.slow"
+    assert case.compensator.alpha_es == 45.0
+    assert case.duration == 2.0
+    assert not case.cases
+    assert loaded.cases["slow"].published == {"max_error_mm": 1.61}
+    assert scenario.from_text(scenario.dump(loaded.data()), "again") == loaded
+
+
+def test_an_unknown_case_and_a_case_that_does_not_fit_are_refused() -> None:
+    loaded = scenario.replace(scenario.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
+    with pytest.raises(ConfigError, match=r"unknown case 'slwo' \(did you mean 'slow'\?\); known: slow, typo"):
+        loaded.case("slwo")
+    with pytest.raises(ConfigError, match=r"cases.typo: compensator.alpha: unknown key"):
+        loaded.case("typo")
+
+
+def test_a_published_value_must_be_a_number() -> None:
+    with pytest.raises(ConfigError, match=r"cases.a.published.J2 = 'small': must be a number"):
+        scenario.replace(scenario.load("predefined_sine"), [(["cases"], {"a": {"published": {"J2": "small"}}})])
+
+
+def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = scenario.load("predefined_sine")
+    cls = type(loaded.compensator)
+    monkeypatch.setattr(cls, "spans", lambda self: {"window": 30.0}, raising=False)
+    with pytest.raises(ConfigError, match=r"compensator.window = 30 s: must be <= duration = 20 s"):
+        scenario.load("predefined_sine")
+    monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
+    monkeypatch.setattr(cls, "cautions", lambda self, whole: [f"too wild for {whole.name}"], raising=False)
+    assert scenario.load("predefined_sine").cautions() == ["compensator: too wild for predefined_sine"]
