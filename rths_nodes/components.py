@@ -236,6 +236,30 @@ class Actuator(Protocol):
     def reset(self) -> None: ...
 
 
+class Rig(Protocol):
+    """Simulator of all axes at once, for actuators that are coupled through one specimen.
+
+    Attributes: ``displacement``, ``velocity``, ``force`` ``(n_axes,)``; ``auxiliary`` measured channels beside
+    them, named by ``auxiliary_names``; ``auxiliary_inputs`` names what else it is driven with, e.g. a voltage.
+    """
+
+    Params: ClassVar[type]
+    auxiliary_names: tuple[str, ...]
+    auxiliary_inputs: tuple[str, ...]
+    displacement: Array
+    velocity: Array
+    force: Array
+    auxiliary: Array
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
+        ...
+
+    def reset(self) -> None: ...
+
+
 class Port(Protocol):
     """The hardware port: owner of the tick. The simulator is its first implementation."""
 
@@ -243,6 +267,9 @@ class Port(Protocol):
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]
+    """Names of the measured auxiliary channels, with their units: ``acceleration_1 [m/s^2]``."""
+    auxiliary_inputs: tuple[str, ...]
+    """Names of the auxiliary channels of a command, with their units: ``damper_voltage [V]``."""
 
     def open(self) -> None: ...
 
@@ -250,8 +277,8 @@ class Port(Protocol):
         """Wait for the next tick and give its sample number."""
         ...
 
-    def write(self, command: Array) -> None:
-        """Send ``(n_axes,)`` m; the port keeps the array."""
+    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
+        """Send ``(n_axes,)`` m and the auxiliary inputs; the port keeps the arrays."""
         ...
 
     def read(self) -> Measurement: ...

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from rths_nodes import registry
-from rths_nodes.components import FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement
-from rths_nodes.params import integer, number, params
-from rths_nodes.sensors import SensorPair
+from rths_nodes.components import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement, Rig
+from rths_nodes.params import integer, number, params, vector
+from rths_nodes.sensors import AuxiliarySensors, SensorPair
 
 TABLE = {"simulator": "rths_nodes.ports:Simulator"}
 
 
 class Simulator:
-    """A virtual rig: an actuator with its specimen and sensors per axis.
+    """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
     ``axes`` maps names to the axes' parameters. ``pacer`` waits for the next tick and returns the periods that
     were missed; without one the rig runs as fast as it can (lockstep).
@@ -36,29 +36,30 @@ class Simulator:
             at_most=1000,
         )
         longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        auxiliary_noise_rms: tuple[float, ...] | None = vector(
+            "rms of the noise of each auxiliary channel; none if left out", "unit of the channel", None, at_least=0.0
+        )
 
     simulated = True
-    auxiliary_names: tuple[str, ...] = ()
 
-    def __init__(self, params: Params, axes: Mapping[str, Any], dt: float, seed: int) -> None:
+    def __init__(
+        self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
+    ) -> None:
         self.transport_samples = params.transport_samples
         self.pacer: Callable[[], int] | None = None
-        self._actuators = [
-            registry.class_of("actuator", axis.actuator)(
-                axis.actuator, dt, registry.class_of("specimen", axis.specimen)(axis.specimen)
-            )
-            for axis in axes.values()
-        ]
+        self._rig = _SeparateAxes(axes, dt) if rig is None else rig
+        self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
+        self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
         self.perfect = all(pair.perfect for pair in self._sensors)
         self.open()
 
     def open(self) -> None:
         """At rest at zero, no command under way, sample 0."""
-        for part in (*self._actuators, *self._sensors):
+        for part in (self._rig, *self._sensors, self._auxiliary):
             part.reset()
-        n_axes = len(self._actuators)
-        self._line = deque([np.zeros(n_axes) for _ in range(self.transport_samples)])
+        n_axes, n_inputs = len(self._sensors), len(self.auxiliary_inputs)
+        self._line = deque([(np.zeros(n_axes), np.zeros(n_inputs)) for _ in range(self.transport_samples)])
         self.sample = 0
         self._flags = 0
         self._command = np.zeros(n_axes)
@@ -70,32 +71,65 @@ class Simulator:
         self._flags = FLAG_SLIPPED if missed else 0
         return self.sample
 
-    def write(self, command: Array) -> None:
+    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
         self._command = command
-        self._line.append(self._command)
-        for actuator, value in zip(self._actuators, self._line.popleft().tolist(), strict=True):
-            actuator.step(value)
+        self._line.append((command, auxiliary))
+        self._rig.step(*self._line.popleft())
         self._look()
 
     def _look(self) -> None:
-        self._true = [(actuator.displacement, actuator.force) for actuator in self._actuators]
+        rig = self._rig
+        self._true = list(zip(rig.displacement, rig.force, strict=True))
         self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+        self._channels = self._auxiliary.measure(rig.auxiliary)
         if not self.perfect and any(pair.saturated for pair in self._sensors):
             self._flags |= FLAG_SATURATED
 
     def read(self) -> Measurement:
-        return self._measurement(self._seen)
+        return self._measurement(self._seen, self._channels)
 
     def truth(self) -> Measurement:
         """The true, noise-free state at the same sample."""
-        return self._measurement(self._true)
+        return self._measurement(self._true, self._rig.auxiliary)
 
-    def _measurement(self, pairs: list[tuple[float, float]]) -> Measurement:
+    def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
         displacement, force = np.array(pairs).T.copy()
-        return Measurement(self.sample, displacement, force, self._command, flags=self._flags)
+        return Measurement(self.sample, displacement, force, self._command, channels, self._flags)
 
     def safe(self) -> None:
         """A simulator stands still when nobody drives it."""
 
     def close(self) -> None:
         """Nothing to give back."""
+
+
+class _SeparateAxes:
+    """A rig whose axes have nothing to do with each other; in plain floats, which is faster for a few axes."""
+
+    auxiliary_names: tuple[str, ...] = ()
+    auxiliary_inputs: tuple[str, ...] = ()
+    auxiliary = EMPTY
+
+    def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
+        self._actuators = [
+            registry.class_of("actuator", axis.actuator)(
+                axis.actuator, dt, registry.class_of("specimen", axis.specimen)(axis.specimen)
+            )
+            for axis in axes.values()
+        ]
+
+    @property
+    def displacement(self) -> list[float]:
+        return [actuator.displacement for actuator in self._actuators]
+
+    @property
+    def force(self) -> list[float]:
+        return [actuator.force for actuator in self._actuators]
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
+            actuator.step(value)
+
+    def reset(self) -> None:
+        for actuator in self._actuators:
+            actuator.reset()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import yaml
 
@@ -53,8 +54,10 @@ _NAME = re.compile(r"\w[\w .-]*")
 class Axis:
     """One actuator axis of the rig."""
 
-    actuator: Any = component("actuator", "simulated actuator")
-    specimen: Any = component("specimen", "experimental substructure on this axis")
+    actuator: Any = component("actuator", "simulated actuator; left out where a rig has them all", None)
+    specimen: Any = component(
+        "specimen", "experimental substructure on this axis; left out where a rig has one for all axes", None
+    )
     sensors: Sensors = section(Sensors, "noise, resolution and range of the measurement")
     limits: Limits = section(Limits, "limits of this axis")
 
@@ -109,6 +112,10 @@ class Scenario:
     compensator: Any = component("compensator", "makes up for the actuators' delay")
     port: Any = component("port", "the rig's port", {"type": "simulator"})
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
+    rig: Any = component(
+        "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
+    )
+    semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
@@ -119,6 +126,7 @@ class Scenario:
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
+        self._validate_rig()
         for place, part in walk(self):
             for name, span in getattr(part, "spans", dict)().items():
                 if span > self.duration * self.time_ratio:
@@ -126,6 +134,17 @@ class Scenario:
                         f"{join(place, name)} = {span:g} s: must be <= duration = "
                         f"{self.duration * self.time_ratio:g} s"
                     )
+
+    def _validate_rig(self) -> None:
+        """Either every axis has an actuator and a specimen, or the rig has them for all."""
+        for name, axis in self.axes.items():
+            for noun in ("actuator", "specimen"):
+                given = getattr(axis, noun) is not None
+                if given and self.rig is not None:
+                    raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
+                if not given and self.rig is None:
+                    known = ", ".join(registry.names(noun))
+                    raise ConfigError(f"axes.{name}.{noun}: missing (or give rig, for coupled axes); known: {known}")
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
@@ -216,14 +235,20 @@ class Scenario:
         return tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
 
     def auxiliary_names(self) -> tuple[str, ...]:
-        """Names of the auxiliary channels of the port."""
-        names: tuple[str, ...] = registry.class_of("port", self.port).auxiliary_names
+        """Names of the measured auxiliary channels."""
+        names: tuple[str, ...] = self.build_port().auxiliary_names
         return names
 
     def codec(self) -> wire.Codec:
         """Packs and unpacks the messages of this rig. Raises ConfigError when it does not fit into them."""
-        sizes = (len(self.dof_names()), len(self.axes), len(self.state_names()), len(self.auxiliary_names()))
-        return wire.Codec(*sizes)
+        port = self.build_port()
+        return wire.Codec(
+            len(self.dof_names()),
+            len(self.axes),
+            len(self.state_names()),
+            len(port.auxiliary_names),
+            len(port.auxiliary_inputs),
+        )
 
     def test_constants(self) -> dict[str, Any]:
         """The fields of TestState that do not change during a test."""
@@ -239,21 +264,38 @@ class Scenario:
         }
 
     def build_compensator(self) -> Any:
-        """The compensator for all axes."""
-        return registry.class_of("compensator", self.compensator)(self.compensator, self.dt, len(self.axes))
+        """The compensator for all axes; to a ``lead`` the port's transport is added."""
+        params = self.compensator
+        if hasattr(params, "lead"):
+            params = attrs.evolve(params, lead=params.lead + self.port.transport_samples * self.dt)
+        return registry.class_of("compensator", params)(params, self.dt, len(self.axes))
 
     def external_force(self, structure: Any) -> Array:
         """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without a structure."""
-        times = self.step * np.arange(self.steps - self.soft_start_steps + 1)
+        acceleration = self.ground_acceleration()
         if structure is None:
-            return np.zeros((len(times), len(self.axes)))
+            return np.zeros((len(acceleration), len(self.axes)))
+        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
+
+    def ground_acceleration(self) -> Array:
+        """Acceleration of the ground at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
+        times = self.step * np.arange(self.steps - self.soft_start_steps + 1)
         motion = registry.class_of("ground_motion", self.ground_motion)(self.ground_motion, self.seed)
         acceleration: Array = motion.sample(times)
-        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
+        return acceleration
 
     def build_port(self) -> Any:
         """The port to the rig."""
-        return registry.class_of("port", self.port)(self.port, self.axes, self.dt, self.seed)
+        rig = None
+        if self.rig is not None:
+            rig = registry.class_of("rig", self.rig)(self.rig, self.dt, len(self.axes))
+        return registry.class_of("port", self.port)(self.port, self.axes, self.dt, self.seed, rig)
+
+    def build_semi_active(self, structure: Any) -> Any:
+        """The controller of the rig's auxiliary inputs; None for none."""
+        if self.semi_active is None:
+            return None
+        return registry.class_of("semi_active", self.semi_active)(self.semi_active, structure, self.step)
 
 
 class _Loader(yaml.SafeLoader):

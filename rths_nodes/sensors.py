@@ -11,7 +11,8 @@ import zlib
 
 import numpy as np
 
-from rths_nodes.params import number, params
+from rths_nodes.components import Array
+from rths_nodes.params import ConfigError, number, params
 
 BLOCK = 256
 """Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
@@ -79,3 +80,28 @@ class SensorPair:
             self.saturated = True
             value = limit if value > 0.0 else -limit
         return value
+
+
+class AuxiliarySensors:
+    """Noise on the auxiliary channels of a rig, from a stream of their own."""
+
+    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
+        if noise_rms is not None and len(noise_rms) != len(names):
+            raise ConfigError(
+                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
+                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+            )
+        self._rms = np.array(noise_rms or (0.0,) * len(names))
+        self._seed = [seed, zlib.crc32(b"auxiliary"), len(names)]
+        self._noisy = bool(self._rms.any())
+        self.reset()
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+
+    def measure(self, true: Array) -> Array:
+        """The measured channels ``(n,)``."""
+        if not self._noisy:
+            return true
+        return true + self._rms * self._random.standard_normal(len(self._rms))

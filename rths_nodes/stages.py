@@ -165,6 +165,7 @@ class RigStage:
         self._end = State.TRIPPED
         self._trip_at: tuple[int, str] | None = None
         self._sent = self._sent_before = np.zeros(len(scenario.axes))
+        self._passive = np.zeros(len(self.port.auxiliary_inputs))
         self.sample = 0
 
     @property
@@ -224,10 +225,10 @@ class RigStage:
                 self._begin_stop(reason, sample)
         if self._stop is not None or command is None:
             assert self._stop is not None
-            applied = np.array(self._stop.step())
+            applied, auxiliary = np.array(self._stop.step()), self._passive
         else:
-            applied = command.command.copy()
-        self.port.write(applied)
+            applied, auxiliary = command.command.copy(), command.auxiliary
+        self.port.write(applied, auxiliary)
         self._sent_before, self._sent = self._sent, applied
         measured: Measurement = self.port.read()
         self.sample = sample

@@ -112,10 +112,11 @@ def stamp_of(nanoseconds: int) -> tuple[int, int]:
 class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
-    ``n_auxiliary`` counts the measured auxiliary channels, ``n_state`` the compensator's inner numbers.
+    ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
+    compensator's inner numbers.
     """
 
-    def __init__(self, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int = 0) -> None:
+    def __init__(self, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int = 0, n_inputs: int = 0) -> None:
         dof = (
             "displacement",
             "velocity",
@@ -125,10 +126,10 @@ class Codec:
             "restoring_force",
         )
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
-        self.sizes = (n_dof, n_axes, n_state, n_auxiliary)
+        self.sizes = (n_dof, n_axes, n_state, n_auxiliary, n_inputs)
         self._modes = [0] * n_axes
-        self._target = Layout("Target", dict.fromkeys(dof, n_dof))
-        self._command = Layout("Command", axes)
+        self._target = Layout("Target", dict.fromkeys(dof, n_dof) | {"auxiliary": n_inputs})
+        self._command = Layout("Command", axes | {"auxiliary": n_inputs})
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary})
         self._state = Layout("CompensatorState", {"values": n_state})
 

@@ -21,15 +21,16 @@ def check(codec: Codec) -> None:
 
     Compared are decoded values: the middleware leaves the padding between them undefined.
     """
-    n_dof, n_axes, n_state, n_auxiliary = codec.sizes
-    numbers = iter(np.linspace(0.1, 9.7, 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary).tolist())
+    n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
+    count = 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
+    numbers = iter(np.linspace(0.1, 9.7, count).tolist())
 
     def some(count: int) -> Any:
         return np.array([next(numbers) for _ in range(count)])
 
     stamp = 3 * _SECOND + 7
-    target: Any = Target(5, *[some(n_dof) for _ in range(6)], flags=1)  # type: ignore[misc]
-    command = Command(6, some(n_axes), some(n_axes), flags=2)
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc]
+    command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
     state = some(n_state).tolist()
     samples: Any = (
