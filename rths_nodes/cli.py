@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from rths_nodes import scenario as scenarios
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
 
-REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -232,6 +233,155 @@ def _shown(value: float, factor: float, unit: str) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
 
 
+# -- compare ----------------------------------------------------------------------------------------------
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from rths_nodes import comparison
+
+    figure = Path(options.figure) if options.figure else None
+    if figure:
+        comparison.check_figure(figure)
+        _check_writable(figure)
+    loaded = scenarios.load(options.scenario)
+    cases = [name.strip() for part in options.cases for name in part.split(",")]
+    chosen = comparison.variants(loaded, options.set, cases, options.common)
+    with _progress(loaded.name) as progress:
+        results = comparison.compare(chosen, keep=figure is not None, progress=progress)
+    if figure:
+        comparison.write_figure(results, figure)
+    if options.json:
+        print(json.dumps(_finite(comparison.as_json(loaded, results)), indent=2))
+    else:
+        _print_comparison(loaded.name, results, options.figure)
+    return 0 if all(result.outcome == "finished" for result in results) else TRIPPED
+
+
+_COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
+"""Columns of a comparison, and the index of each."""
+
+
+def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console.print(f"{name}: {len(results)} variants, indices of the true displacement", markup=False)
+    several = any(len(result.axes) > 1 for result in results)
+    known = {key for result in results for key in result.variant.published}
+    grid = Table("variant", "outcome", box=box.SIMPLE)
+    if several:
+        grid.add_column("axis")
+    for title, key in _COMPARED:
+        grid.add_column(title, justify="right")
+        if key in known:
+            grid.add_column("published", justify="right", style="dim")
+    grid.add_column("parameters, smallest to largest")
+    for result in results:
+        colour = "green" if result.outcome == "finished" else "red"
+        for number, axis in enumerate(result.axes or {"": {}}):
+            first = (Text(result.variant.name), Text(result.outcome, colour)) if number == 0 else ("", "")
+            published = result.variant.published if number == 0 else {}
+            row = [*first, *([axis] if several else []), *_compared(result, axis, known, published)]
+            grid.add_row(*row, _ranges(result.parameters, axis))
+    console.print(grid)
+    others = [key for key in sorted(known) if key not in dict(_COMPARED).values()]
+    for result in results:
+        for key in (key for key in others if key in result.variant.published):
+            found, printed = result.values.get(key, math.nan), result.variant.published[key]
+            console.print(f"{result.variant.name}: {key} {found:.4g}, published {printed:g}", markup=False)
+        if result.reason:
+            console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
+    if figure:
+        console.print(f"figure: {figure}", markup=False, soft_wrap=True)
+
+
+def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:
+    from rths_nodes.comparison import AXIS_INDICES
+
+    for _, key in _COMPARED:
+        index, factor = AXIS_INDICES[key]
+        yield _plain(factor * result.axes.get(axis, {}).get(index, math.nan))
+        if key in known:
+            yield f"{published[key]:g}" if key in published else "-"
+
+
+def _plain(value: float) -> str:
+    """A number of a table whose heads have the units: three figures, and no powers of ten."""
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 5e-4:
+        return "0" if value == 0.0 else "< 0.001" if value > 0.0 else "> -0.001"
+    return f"{value:.{max(0, min(3, 2 - math.floor(math.log10(abs(value)))))}f}"
+
+
+def _ranges(parameters: Any, axis: str) -> str:
+    """The range of each inner number of the compensator on this axis, one below the other."""
+    rows = []
+    for quantity, row in parameters.items():
+        low, high = (f"{value:.4g}" for value in row.get(axis, row.get("", (math.nan, math.nan))))
+        rows.append(f"{quantity} {low}" + (f" to {high}" if high != low else ""))
+    return "\n".join(rows)
+
+
+# -- stability --------------------------------------------------------------------------------------------
+
+
+def _stability(options: argparse.Namespace) -> int:
+    from rths_nodes.stability import judge
+
+    figure = Path(options.figure) if options.figure else None
+    if figure:
+        from rths_nodes.comparison import check_figure
+
+        check_figure(figure)
+        _check_writable(figure)
+    loaded = _loaded(options)
+    judgement = judge(loaded)
+    if figure:
+        from rths_nodes.record.figures import stability
+
+        stability.write(judgement, figure, loaded.name)
+    if options.json:
+        print(json.dumps(_finite({"scenario": loaded.name} | judgement.data()), indent=2))
+    else:
+        _print_stability(loaded.name, judgement, figure)
+    return 0
+
+
+def _print_stability(name: str, judgement: Any, figure: Path | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    word, _, reason = judgement.verdict().partition(": ")
+    console.print(f"{name}: [bold {'green' if judgement.stable else 'red'}]{word}[/]: {reason}", soft_wrap=True)
+    grid = Table("mode", box=box.SIMPLE)
+    for title in ("frequency", "damping"):
+        grid.add_column(title, justify="right")
+    for axis in judgement.axes:
+        where = f" {axis}" if len(judgement.axes) > 1 else ""
+        grid.add_column(f"k*/k{where}", justify="right")
+        grid.add_column(f"c*ω/k{where}", justify="right")
+    for title in ("in the loop", "damping"):
+        grid.add_column(title, justify="right")
+    grid.add_column("")
+    for number, mode in enumerate(judgement.modes, 1):
+        pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
+        apparent = [f"{value:.3f}" for pair in pairs for value in pair]
+        loop = (_shown(mode.loop_frequency, 1.0, "Hz"), _shown(mode.loop_damping_ratio, 100.0, "%"))
+        whole = (_shown(mode.frequency, 1.0, "Hz"), _shown(mode.damping_ratio, 100.0, "%"))
+        grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
+    console.print(grid)
+    for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.loop.assumptions)):
+        console.print(f"  {words}", markup=False, soft_wrap=True)
+    if figure:
+        console.print(f"figure: {figure}", markup=False, soft_wrap=True)
+
+
 # -- recordings -------------------------------------------------------------------------------------------
 
 
@@ -243,6 +393,53 @@ def _report(options: argparse.Namespace) -> int:
     _write_report(read_run(options.recording), out)
     print(out)
     return 0
+
+
+def _estimate(options: argparse.Namespace) -> int:
+    from rths_nodes.record.estimation import estimate
+    from rths_nodes.record.reading import read_run
+
+    found = estimate(read_run(options.recording), options.axis, options.start, options.end)
+    if options.json:
+        print(json.dumps(_finite({name: asdict(entry) for name, entry in found.items()}), indent=2))
+    else:
+        for name, entry in found.items():
+            _print_estimate(name, entry)
+    return 0
+
+
+def _print_estimate(name: str, found: Any) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
+    console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
+    grid = Table("", "target -> measured", "command -> measured", box=box.SIMPLE)
+    rows = [
+        ("delay J1", "delay", 1e3, "ms"),
+        ("delay FEI", "fei_delay", 1e3, "ms"),
+        ("amplitude ratio FEI", "fei_amplitude", 1.0, ""),
+        ("equivalent frequency", "fei_frequency", 1.0, "Hz"),
+        ("delay of the sine", "sine_delay", 1e3, "ms"),
+        ("amplitude ratio of the sine", "sine_amplitude", 1.0, ""),
+    ]
+    for title, key, factor, unit in rows[: None if found.sine else 4]:
+        grid.add_row(
+            title, *(_shown(getattr(each, key), factor, unit).strip() for each in (found.tracking, found.loading))
+        )
+    console.print(grid)
+    for compensator, values in found.suggested.items():
+        words = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
+        console.print(f"suggested: compensator.type={compensator} {words}", markup=False, soft_wrap=True)
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False)
+
+
+def _assigned(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -405,6 +602,41 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--no-record", action="store_true", help="do not record")
     run.add_argument("--report", metavar="FILE", help="write a report (HTML)")
     run.add_argument("--json", action="store_true", help="print one JSON object")
+
+    compare = add("compare", _compare, "run variants of a scenario side by side, and print one table")
+    compare.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
+    compare.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="'KEY=VALUE ...'",
+        help="one variant: what it changes, several values with spaces or commas between them; repeat for more",
+    )
+    compare.add_argument(
+        "--cases", action="append", default=[], metavar="NAME,...", help="cases of the scenario; by default all"
+    )
+    compare.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="common",
+        metavar="SECTION.KEY=VALUE",
+        help="change a value in all variants; may be repeated",
+    )
+    compare.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
+    compare.add_argument("--json", action="store_true", help="print one JSON object")
+
+    estimated = add("estimate", _estimate, "estimate delay and amplitude of a loading system from a recording")
+    estimated.add_argument("recording")
+    estimated.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
+    estimated.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")
+    estimated.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
+    estimated.add_argument("--json", action="store_true", help="print one JSON object")
+
+    stability = add("stability", _stability, "judge whether the loop of a test is stable, without running it")
+    add_scenario(stability)
+    stability.add_argument("--figure", metavar="FILE", help="draw stiffness, damping, margins (.png, .svg, .pdf)")
+    stability.add_argument("--json", action="store_true", help="print one JSON object")
 
     report = add("report", _report, "make a report (HTML) of a recording")
     report.add_argument("recording")

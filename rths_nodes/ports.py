@@ -37,7 +37,7 @@ class Simulator:
         )
         longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
-            "rms of the noise of each auxiliary channel; none if left out", "unit of the channel", None, at_least=0.0
+            "rms of the noise of each auxiliary channel; none if left out", "m/s^2 or m or N", None, at_least=0.0
         )
 
     simulated = True

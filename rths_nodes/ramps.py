@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.components import Motion, Target
-from rths_nodes.params import params
+from rths_nodes.components import Array, Motion, Target
+from rths_nodes.params import integer, number, params
 
-TABLE = {"linear": "rths_nodes.ramps:LinearRamp", "quadratic": "rths_nodes.ramps:QuadraticRamp"}
+TABLE = {
+    "linear": "rths_nodes.ramps:LinearRamp",
+    "quadratic": "rths_nodes.ramps:QuadraticRamp",
+    "predictor_corrector": "rths_nodes.ramps:PredictorCorrectorRamp",
+}
 
 
 class LinearRamp:
@@ -74,3 +78,68 @@ class QuadraticRamp:
         velocity = self._slope + time * self._acceleration
         displacement = self._from + time * (self._slope + 0.5 * time * self._acceleration)
         return Motion(displacement, velocity, self._acceleration)
+
+
+class PredictorCorrectorRamp:
+    """Prediction from past targets while the next is being computed, then correction towards it without a jump.
+
+    For an integrator slower than one sample: its target is not used in the first ``predicted_share`` of the step,
+    where the motion goes on along the polynomial through the last ``order`` + 1 targets. The rest adds the error
+    that this prediction will have at the end of the step, by a cubic 3 s^2 - 2 s^3 with no slope at its ends: the
+    displacement never jumps, its slope only where a step begins, and the correction is not faster than 1.5 times
+    the error over the rest of the step. Before the first target the motion is continued backwards with the
+    velocity and acceleration of the start.
+    """
+
+    @params
+    class Params:
+        predicted_share: float = number(
+            "of the step that is predicted, rounded down to whole samples", "1", 0.6, at_least=0.0, at_most=0.8
+        )
+        order: int = integer("of the polynomial", default=2, at_least=1, at_most=3)
+
+    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
+        self._step = dt * substeps
+        self._order = params.order
+        times = np.arange(substeps + 1) / substeps
+        self._prediction = [table / self._step**k for k, table in enumerate(extrapolation(times, params.order))]
+        start = np.floor(params.predicted_share * substeps + ROUNDING) / substeps
+        s = np.clip((times - start) / (1.0 - start), 0.0, 1.0)
+        rate = (s > 0.0) / (self._step * (1.0 - start))
+        shapes = (3.0 * s**2 - 2.0 * s**3, 6.0 * (s - s**2) * rate, (6.0 - 12.0 * s) * rate**2)
+        self._correction = list(np.array(shapes).T.tolist())
+
+    def start(self, target: Target) -> None:
+        """Stand at Target 0."""
+        back = -self._step * np.arange(self._order + 2)[:, None]
+        # newest first; the last row makes place when the first target comes
+        self._targets = target.displacement + back * target.velocity + 0.5 * back**2 * target.acceleration
+
+    def follow(self, target: Target) -> None:
+        self._targets = np.vstack([target.displacement, self._targets[:-1]])
+        self._past = self._targets[1:]
+        self._error = self._targets[0] - self._prediction[0][-1] @ self._past
+
+    def step(self, substep: int) -> Motion:
+        x, v, a = (table[substep] @ self._past for table in self._prediction)
+        by_x, by_v, by_a = self._correction[substep]
+        return Motion(x + by_x * self._error, v + by_v * self._error, a + by_a * self._error)
+
+
+ROUNDING = 1e-9
+"""Of a share of the step, in samples."""
+
+
+def extrapolation(times: Array, order: int) -> tuple[Array, Array, Array]:
+    """Weights of past values, spaced by 1 and the newest first, for the polynomial through them at ``times`` >= 0.
+
+    For value, first and second derivative, shapes ``(len(times), order + 1)``.
+    """
+    powers = np.arange(order + 1)
+    # coefficients of the polynomial from its values at 0, -1, -2, ...
+    from_values = np.linalg.inv(np.vander(-powers.astype(float), order + 1, increasing=True))
+    value = np.vander(times, order + 1, increasing=True)
+    first, second = np.zeros_like(value), np.zeros_like(value)
+    first[:, 1:] = value[:, :-1] * powers[1:]
+    second[:, 1:] = first[:, :-1] * powers[1:]
+    return value @ from_values, first @ from_values, second @ from_values

@@ -16,6 +16,7 @@ from rths_nodes.params import ConfigError, unknown
 FAMILIES: dict[str, str] = {
     "ground_motion": "rths_nodes.ground_motions",
     "structure": "rths_nodes.structures",
+    "damping": "rths_nodes.damping",
     "restoring_force": "rths_nodes.hysteresis",
     "integrator": "rths_nodes.integrators",
     "ramp": "rths_nodes.ramps",
@@ -23,6 +24,8 @@ FAMILIES: dict[str, str] = {
     "compensator": "rths_nodes.compensators",
     "actuator": "rths_nodes.actuators",
     "specimen": "rths_nodes.specimens",
+    "rig": "rths_nodes.rigs",
+    "semi_active": "rths_nodes.semi_active",
     "port": "rths_nodes.ports",
 }
 """Family -> module that holds its ``TABLE``. Scenario sections bear the names of the families."""

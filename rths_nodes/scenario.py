@@ -292,10 +292,15 @@ class Scenario:
         return registry.class_of("port", self.port)(self.port, self.axes, self.dt, self.seed, rig)
 
     def build_semi_active(self, structure: Any) -> Any:
-        """The controller of the rig's auxiliary inputs; None for none."""
+        """The controller of the rig's auxiliary inputs; None for none. Raises ConfigError when it does not fit."""
         if self.semi_active is None:
             return None
-        return registry.class_of("semi_active", self.semi_active)(self.semi_active, structure, self.step)
+        port = self.build_port()
+        cls = registry.class_of("semi_active", self.semi_active)
+        if cls.inputs != port.auxiliary_inputs:
+            has = ", ".join(port.auxiliary_inputs) or "none"
+            raise ConfigError(f"semi_active: controls {', '.join(cls.inputs)}; auxiliary inputs of the rig: {has}")
+        return cls(self.semi_active, structure, self.step, port.auxiliary_names)
 
 
 class _Loader(yaml.SafeLoader):
@@ -432,8 +437,10 @@ def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
     place: Any = data
     for depth, key in enumerate(keys[:-1]):
         path = ".".join(keys[: depth + 1])
+        if key not in place and "type" in place:
+            place[key] = {}  # emptied by a new type; whether that type knows it is checked when it is built
         if key not in place:
-            raise unknown(path, "section", key, [name for name in place if name != "type"])
+            raise unknown(path, "section", key, place)
         if place[key] is None:
             place[key] = {}
         place = place[key]

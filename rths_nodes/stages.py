@@ -19,6 +19,7 @@ import numpy as np
 
 from rths_nodes import registry
 from rths_nodes.components import (
+    EMPTY,
     FLAG_BRIDGED,
     FLAG_RESTING,
     FLAG_SOFT_START,
@@ -51,6 +52,9 @@ class SubstructureStage:
         self._steps = scenario.steps
         self._index = 0
         self._nothing = np.zeros(self.n_dof)
+        self._controller = scenario.build_semi_active(structure)
+        self._ground_acceleration = scenario.ground_acceleration().tolist()
+        self._auxiliary = np.zeros(len(scenario.build_port().auxiliary_inputs))
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
@@ -61,8 +65,8 @@ class SubstructureStage:
         unit = self.setup.degrees_of_freedom(np.ones(len(scenario.axes)))
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
-        rest = self._nothing
-        return [Target(i, x[i], v[i], a[i], a[i], rest, rest, flags=flags[i]) for i in range(len(flags))]
+        rest, auxiliary = self._nothing, self._auxiliary
+        return [Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i]) for i in range(len(flags))]
 
     def first(self) -> Target:
         """Target 0, the start state."""
@@ -77,16 +81,20 @@ class SubstructureStage:
         self._index += 1
         if self._index <= self._before:
             return self._soft_start[self._index]
+        step = self._index - self._before - 1
         self.integrator.step(self.setup.forces(measured.force))
-        return self._target(self.external_force[self._index - self._before - 1])
+        if self._controller is not None:
+            self._auxiliary = self._controller.step(measured, self._ground_acceleration[step])
+        return self._target(self.external_force[step])
 
     def _target(self, external: Array) -> Target:
         solver, ratio = self.integrator, self._ratio
         velocity, acceleration, exact = solver.velocity, solver.acceleration, solver.exact_acceleration
         if ratio != 1:  # on the wire stands the motion of the rig
             velocity, acceleration, exact = velocity / ratio, acceleration / ratio**2, exact / ratio**2
+        restoring, auxiliary = solver.restoring_force, self._auxiliary
         return Target(
-            self._index, solver.displacement, velocity, acceleration, exact, external, solver.restoring_force
+            self._index, solver.displacement, velocity, acceleration, exact, external, restoring, auxiliary
         )
 
 
@@ -104,6 +112,7 @@ class CommandStage:
         self._targets: deque[Target] = deque()
         self._next_step = 0
         self._flags = 0
+        self._auxiliary = EMPTY
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
 
     def target(self, target: Target) -> None:
@@ -112,7 +121,7 @@ class CommandStage:
             raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
         self._next_step += 1
         if target.step == 0:
-            self._flags = target.flags
+            self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
         else:
             self._targets.append(target)
@@ -133,7 +142,7 @@ class CommandStage:
             substep = (sample - 1) % self.substeps + 1
             if substep == 1:
                 target = self._targets.popleft()
-                self._flags = target.flags
+                self._flags, self._auxiliary = target.flags, target.auxiliary
                 self.ramp.follow(target)
             self._motion = self.setup.axes(self.ramp.step(substep))
         motion = self._motion
@@ -143,7 +152,7 @@ class CommandStage:
         command = self.compensator.step(motion, measured.displacement)
         if sample > self.samples:
             return None
-        return Command(sample, motion.displacement, command, flags=self._flags)
+        return Command(sample, motion.displacement, command, self._auxiliary, self._flags)
 
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""

@@ -1,4 +1,4 @@
-"""Actuators: delays in closed form; limits, order and small-signal delay of the servo-hydraulic one."""
+"""Actuators: delays and transfer functions in closed form; limits, order and delay of the servo-hydraulic one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import signal
+
+from rths_nodes import registry
+from rths_nodes.params import ConfigError, build
 
 DT = 1.0 / 1024.0
 FREE = {"stiffness": 0.0, "damping": 0.0}
@@ -137,3 +141,241 @@ def test_a_staircase_is_half_a_sample_later_than_a_ramp(actuator: Callable[..., 
     commands = 0.01 * DT * np.arange(1, 1001)
     stairs, ramp = (follow(actuator("servo_hydraulic", hold=hold), commands)[-1] for hold in ("staircase", "ramp"))
     assert stairs - ramp == pytest.approx(0.01 * DT / 2.0, rel=1e-3)
+
+
+def test_a_computed_spring_does_not_hold_it_back(make: Callable[..., Any]) -> None:
+    commands = np.full(300, 10.0)
+    free, computed, real = (
+        make("actuator", "servo_hydraulic", DT, make("specimen", name, **data))
+        for name, data in (
+            ("kelvin_voigt", FREE),
+            ("computed_spring", {"stiffness": 1.7e7}),
+            ("kelvin_voigt", {"stiffness": 1.7e7, "damping": 0.0}),
+        )
+    )
+    expected = follow(free, commands)
+    np.testing.assert_array_equal(follow(computed, commands), expected)
+    assert computed.force == 1.7e7 * computed.displacement
+    assert follow(real, commands)[-1] < 0.5 * expected[-1]
+
+
+# Linear plants, solved exactly
+
+P2 = {"natural_frequency": 15.571359045, "damping_ratio": 0.6415455449}
+OMEGA, ZETA = 2.0 * np.pi * P2["natural_frequency"], P2["damping_ratio"]
+HOLDS = ("staircase", "ramp")
+
+
+def sine_response(actuator: Any, frequency: float, amplitude: float = 1e-3, lead: int = 0) -> complex:
+    """Displacement over command at ``frequency`` (Hz), after the transient; the command leads by ``lead`` samples.
+
+    Over a whole number of periods, so that a projection onto the frequency gives the response exactly.
+    """
+    periods = max(1, round(frequency))  # in one second: DT has a whole number of samples in it
+    omega = 2.0 * np.pi * periods
+    time = DT * np.arange(1, 3073)
+    shown = follow(actuator, amplitude * np.sin(omega * (time + lead * DT)))[2048:]
+    return complex(2.0 * np.mean(shown * np.exp(-1j * omega * time[2048:])) / (-1j * amplitude))
+
+
+@pytest.mark.parametrize(("frequency", "delay"), [(2.0, 13.70e-3), (10.0, 15.63e-3)])
+def test_p2_has_the_delays_of_the_tests_on_a_held_command(
+    actuator: Callable[..., Any], frequency: float, delay: float
+) -> None:
+    """A command computed at the beginning of the sample in which it acts: one sample of transport is in it."""
+    response = sine_response(actuator("second_order"), frequency, lead=-1)
+    assert -np.angle(response) / (2.0 * np.pi * frequency) == pytest.approx(delay, abs=0.02e-3)
+
+
+@pytest.mark.parametrize("frequency", [30.0, 10.0])
+def test_at_the_natural_frequency_the_lag_is_90_degrees(actuator: Callable[..., Any], frequency: float) -> None:
+    late = actuator("second_order", natural_frequency=frequency, damping_ratio=0.7, hold="ramp")
+    response = sine_response(late, frequency)
+    assert np.degrees(np.angle(response)) == pytest.approx(-90.0, abs=0.01)
+    assert abs(response) == pytest.approx(1.0 / (2.0 * 0.7), rel=0.004)
+
+
+def test_the_step_response_of_the_second_order_is_its_closed_form(actuator: Callable[..., Any]) -> None:
+    late = actuator("second_order", **P2)
+    shown, speeds = [], []
+    for _ in range(200):
+        late.step(1.0)
+        shown.append(late.displacement)
+        speeds.append(late.velocity)
+    time, damped = DT * np.arange(1, 201), OMEGA * math.sqrt(1.0 - ZETA**2)
+    fading = np.exp(-ZETA * OMEGA * time)
+    swing = np.cos(damped * time) + ZETA * OMEGA / damped * np.sin(damped * time)
+    np.testing.assert_allclose(shown, 1.0 - fading * swing, atol=1e-13)
+    np.testing.assert_allclose(speeds, fading * OMEGA**2 / damped * np.sin(damped * time), atol=1e-11)
+
+
+def commands_at_random(count: int = 300) -> np.ndarray:
+    return np.random.default_rng(7).normal(size=count)
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+@pytest.mark.parametrize(
+    ("numerator", "denominator"),
+    [
+        ([OMEGA**2], [1.0, 2.0 * ZETA * OMEGA, OMEGA**2]),
+        ([60.0], [1.0, 60.0]),
+        # roll-off, servovalve and loop gain: the servo-hydraulic actuator, without limits
+        ([1.3e9], np.polymul([1.0, 250.0], np.polyadd(np.polymul([1.0, 528.0, 142e3], [1.0, 0.0]), [5.2e6]))),
+        ([0.0, 2.0, 30.0], [3.0, 40.0, 30.0]),
+        ([1e-4, 1.0], [5e-5, 8e-3, 1.0]),
+    ],
+    ids=["second order", "first order", "fourth order", "leading zero", "a zero"],
+)
+def test_a_transfer_function_moves_as_scipy_has_it(
+    actuator: Callable[..., Any], hold: str, numerator: list[float], denominator: Any
+) -> None:
+    plant = actuator(
+        "transfer_function", numerator=numerator, denominator=list(map(float, denominator)), hold=hold
+    )
+    numerator = np.trim_zeros(numerator)
+    commands = commands_at_random()
+    shown = follow(plant, commands)
+    if hold == "ramp":
+        time = DT * np.arange(len(commands) + 1)
+        _, expected, _ = signal.lsim((numerator, denominator), np.append(0.0, commands), time)
+    else:  # held over the sample that ends at its number: at the instants the command of the next one
+        time = DT * np.arange(len(commands) + 1)
+        _, expected, _ = signal.lsim((numerator, denominator), np.append(commands, 0.0), time, interp=False)
+    np.testing.assert_allclose(shown, expected[1:], atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_the_second_order_is_its_transfer_function(actuator: Callable[..., Any], hold: str) -> None:
+    one = actuator("second_order", **P2, hold=hold)
+    coefficients = {"numerator": [OMEGA**2], "denominator": [1.0, 2.0 * ZETA * OMEGA, OMEGA**2]}
+    other = actuator("transfer_function", **coefficients, hold=hold)
+    for command in commands_at_random(100).tolist():
+        one.step(command)
+        other.step(command)
+        assert other.displacement == pytest.approx(one.displacement, rel=1e-10, abs=1e-12)
+        assert other.velocity == pytest.approx(one.velocity, rel=1e-10, abs=1e-10)
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+@pytest.mark.parametrize("name", ["second_order", "amplitude_dependent"])
+def test_the_velocity_is_the_derivative_at_the_sample(
+    actuator: Callable[..., Any], make: Callable[..., Any], name: str, hold: str
+) -> None:
+    """The same command in steps a hundred times as fine: the displacements before the sample tell the slope."""
+    fine = 100
+    coarse = actuator(name, **({"memory": 1e6, "saturation_velocity": 1e9} if "depend" in name else {}), hold=hold)
+    free = make("specimen", "kelvin_voigt", **FREE)
+    detailed = make("actuator", "second_order", DT / fine, free, hold=hold)
+    before = 0.0
+    for command in 1e-3 * commands_at_random(20):
+        coarse.step(float(command))
+        start = before if hold == "ramp" else command
+        way = [start + (command - start) * part / fine for part in range(1, fine + 1)]
+        last = [0.0, 0.0, *follow(detailed, np.array(way))][-3:]
+        slope = (1.5 * last[2] - 2.0 * last[1] + 0.5 * last[0]) * fine / DT
+        assert coarse.displacement == pytest.approx(last[2], rel=1e-8, abs=1e-12)
+        assert coarse.velocity == pytest.approx(slope, rel=1e-4, abs=1e-6)
+        before = command
+
+
+@pytest.mark.parametrize(("numerator", "gain"), [([100.0], 1.0), ([80.0], 0.8)])
+def test_a_transfer_function_settles_at_its_dc_gain(
+    actuator: Callable[..., Any], numerator: list[float], gain: float
+) -> None:
+    data = {"numerator": numerator, "denominator": [1.0, 15.0, 100.0]}
+    plant = actuator("transfer_function", **data)
+    assert plant.dc_gain == gain
+    assert follow(plant, np.full(4096, 0.01))[-1] == pytest.approx(0.01 * gain, rel=1e-9)
+    cautions = build(registry.load("actuator", "transfer_function").Params, data).cautions(None)
+    assert cautions == (
+        [] if gain == 1.0 else ["numerator[-1] / denominator[-1] = 0.8: it settles at that times its command"]
+    )
+
+
+def test_a_ramp_reaches_the_velocity_of_its_command_even_with_feedthrough(actuator: Callable[..., Any]) -> None:
+    lead = {"numerator": [0.01, 1.0], "denominator": [0.02, 1.0], "hold": "ramp"}
+    plant = actuator("transfer_function", **lead)
+    k = np.arange(1, 1001)
+    shown = follow(plant, 1e-3 * k)
+    np.testing.assert_allclose(shown[-10:], 1e-3 * k[-10:] - 1e-3 / DT * 0.01, rtol=1e-10)
+    assert plant.velocity == pytest.approx(1e-3 / DT, rel=1e-10)
+    first = actuator("transfer_function", **lead)
+    first.step(1.0)
+    slope, fading = 1.0 / DT, math.exp(-DT / 0.02)
+    assert first.velocity == pytest.approx(slope * (1.0 - 0.5 * fading), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"numerator": [1.0], "denominator": [1.0]}, "denominator: has the order 0, must be 1 to 12"),
+        ({"numerator": [1.0], "denominator": [0.0, 1.0]}, "first and last must not be zero"),
+        ({"numerator": [1.0], "denominator": [1.0, 0.0]}, "first and last must not be zero"),
+        ({"numerator": [0.0], "denominator": [1.0, 1.0]}, "numerator: must not be zero"),
+        ({"numerator": [1.0, 0.0, 0.0], "denominator": [1.0, 1.0]}, "has the order 2, must be <= 1"),
+        ({"numerator": [1.0, 1.0], "denominator": [2.0, 1.0]}, "needs hold: ramp"),
+        ({"numerator": [1.0], "denominator": [1.0, -2.0, 4.0]}, r"pole at 1[+-]1\.732j rad/s, .* must be < 0"),
+    ],
+)
+def test_refuses_what_is_no_actuator(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^actuator\.(?:.*){words}"):
+        build(registry.load("actuator", "transfer_function").Params, data, "actuator")
+
+
+def test_refuses_dynamics_that_cannot_be_solved(actuator: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="cannot be solved over a step"):
+        actuator("transfer_function", numerator=[1e50], denominator=[1e-50, 1e50])
+
+
+@pytest.mark.parametrize("name", ["second_order", "amplitude_dependent"])
+def test_the_force_belongs_to_the_exact_velocity(actuator: Callable[..., Any], name: str) -> None:
+    moved = actuator(name, {"stiffness": 3.0, "damping": 2.0})
+    for command in (0.1, 0.3, 0.2):
+        moved.step(command)
+        assert moved.force == pytest.approx(3.0 * moved.displacement + 2.0 * moved.velocity)
+
+
+# The faster, the later
+
+
+@pytest.mark.parametrize("hold", HOLDS)
+def test_without_saturation_it_is_the_second_order(actuator: Callable[..., Any], hold: str) -> None:
+    linear = follow(actuator("second_order", **P2, hold=hold), commands_at_random())
+    shown = follow(actuator("amplitude_dependent", **P2, saturation_velocity=1e9, hold=hold), commands_at_random())
+    np.testing.assert_allclose(shown, linear, atol=1e-11)
+
+
+@pytest.mark.parametrize("amplitude", [0.002, 0.010, 0.030])
+def test_a_steady_vibration_sees_the_natural_frequency_of_its_velocity(
+    actuator: Callable[..., Any], amplitude: float
+) -> None:
+    data: dict[str, Any] = {"memory": 1e4, "hold": "ramp"}
+    response = sine_response(actuator("amplitude_dependent", **P2, **data), 2.0, amplitude)
+    velocity = abs(response) * 2.0 * np.pi * 2.0 * amplitude
+    slower = P2["natural_frequency"] / math.hypot(1.0, velocity / 0.3)
+    linear = actuator("second_order", natural_frequency=slower, damping_ratio=ZETA, hold="ramp")
+    # the first swing from rest may have been faster than the steady one
+    assert response == pytest.approx(sine_response(linear, 2.0, amplitude), rel=0.02)
+
+
+def test_the_delay_grows_with_amplitude_and_the_amplitude_is_forgotten(actuator: Callable[..., Any]) -> None:
+    delays = [
+        -np.angle(sine_response(actuator("amplitude_dependent", hold="ramp"), 2.0, amplitude)) / (4.0 * np.pi)
+        for amplitude in (1e-5, 0.01, 0.03)
+    ]
+    assert delays[0] == pytest.approx(13.21e-3, abs=0.02e-3)
+    assert delays[2] > delays[1] + 2e-3 > delays[0] + 2e-3
+    tired = actuator("amplitude_dependent", hold="ramp")
+    follow(tired, 0.03 * np.sin(4.0 * np.pi * DT * np.arange(1, 1025)))
+    follow(tired, np.zeros(5 * 1024))
+    assert sine_response(tired, 2.0, 1e-5) == pytest.approx(
+        sine_response(actuator("second_order", **P2, hold="ramp"), 2.0, 1e-5), rel=1e-3
+    )
+
+
+def test_a_command_beyond_all_bounds_leaves_numbers_not_exceptions(actuator: Callable[..., Any]) -> None:
+    for name in ("second_order", "amplitude_dependent"):
+        wild = actuator(name)
+        for command in (1e300, -1e300, math.inf, math.nan, 0.0):
+            wild.step(command)
+        assert isinstance(wild.displacement, float)

@@ -400,3 +400,99 @@ def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture
         main(words)
     assert ended.value.code == cli.REFUSED
     assert "Traceback" not in capsys.readouterr().err
+
+
+# compare, estimate
+
+
+COMPARED = ["compare", PAPER, "--with", "duration=0.2"]
+
+
+def test_compare_prints_one_table(output: Callable[..., str]) -> None:
+    text = output(*COMPARED, "--set", "compensator.type=inverse, compensator.alpha=25", "--set", "")
+    assert text.startswith(f"{PAPER}: 2 variants, indices of the true displacement\n")
+    rows = {line.split("finished")[0].strip(): line for line in text.splitlines() if "finished" in line}
+    assert set(rows) == {"inverse, alpha=25", "as it is"}
+    assert "alpha 15" in rows["as it is"]
+    for head in ("J1 (ms)", "J2 (%)", "J3 (%)", "max (mm)"):
+        assert head in text
+    assert "published" not in text
+
+
+def test_compare_shows_what_was_published(output: Callable[..., str], tmp_path: Path) -> None:
+    data = scenario.load(PAPER).data()
+    data["cases"] = {"poor": {"published": {"J2": 0.43, "alpha_range": 14.0}}, "none": {}}
+    (tmp_path / "mine.yaml").write_text(scenario.dump(data))
+    text = output("compare", "mine.yaml", "--with", "duration=0.2", "--cases", "poor")
+    assert text.count("published") == 2
+    assert "0.43" in text
+    assert re.search(r"poor: alpha_range \S+, published 14", text)
+
+
+def test_compare_prints_one_json_object(output: Callable[..., str]) -> None:
+    found = json.loads(output(*COMPARED, "--cases", "alpha_15_k_p_0,alpha_15_k_p_04", "--json"))
+    assert found["scenario"] == PAPER
+    first, second = found["variants"]
+    assert (first["name"], second["name"]) == ("alpha_15_k_p_0", "alpha_15_k_p_04")
+    assert first["set"] == ["compensator.alpha_es=15.0", "compensator.k_p_per_mm2=0.0"]
+    assert set(first["published"]) <= set(first["values"])
+    assert set(first["parameters"]["alpha"]["story_1"]) == {"lowest", "highest"}
+    assert first["axes"]["story_1"]["max_error_m"] * 1e3 == first["values"]["max_error_mm"]
+
+
+def test_compare_draws(output: Callable[..., str], tmp_path: Path) -> None:
+    text = output(*COMPARED, "--set", "", "--figure", "new/all.png")
+    assert "figure: new/all.png" in text
+    assert (tmp_path / "new" / "all.png").is_file()
+
+
+def test_compare_has_the_exit_code_of_a_trip(output: Callable[..., str]) -> None:
+    words = ["compare", PAPER, "--with", "duration=4", "--set", "axes.story_1.limits.force=1e4"]
+    assert "limits.force" in output(*words, code=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "compensator.type=nonee"], "unknown compensator 'nonee'"),
+        (["--set", "compensator"], "--set compensator: must be section.key=value"),
+        (["--cases", "alpha_15"], "case: unknown case 'alpha_15'.*known: "),
+        (["--with", "duraton=1"], "duraton: unknown key 'duraton'"),
+        (["--set", "", "--figure", "all.bmp"], "all.bmp: a figure must be one of .png, .svg, .pdf"),
+        (["--set", "", "--figure", "file/all.png"], "file/all.png: a report cannot be written there"),
+    ],
+)
+def test_compare_refuses_before_anything_runs(
+    refusal: Callable[..., str], words: list[str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert re.search(message, refusal("compare", PAPER, *words))
+
+
+def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> None:
+    output("run", "predefined_sine", *settings("duration=3", "compensator.type=none"), "--record", "rec")
+    found = json.loads(output("estimate", "rec", "--from", "1", "--json"))["axis_1"]
+    assert found["sine"] == pytest.approx(1.0, rel=1e-3)
+    assert found["suggested"]["inverse"]["alpha"] == pytest.approx(29.0, rel=0.02)
+    text = output("estimate", "rec", "--axis", "axis_1", "--from", "1", "--to", "2.9")
+    assert re.match(r"axis_1: 1.000 to 2.899 s, 1946 samples, a sine of 1(\.00\d)? Hz\n", text)
+    assert "suggested: compensator.type=inverse compensator.alpha=2" in text
+
+
+def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
+    """Word for word: the delay that is left is a tenth of what it was."""
+    words = settings("duration=6", "compensator.type=none")
+    output("run", PAPER, *words, "--record", "rec")
+    text = output("estimate", "rec")
+    for name in ("polynomial", "inverse", "adaptive_inverse", "discrete_model"):
+        if name in registry.names("compensator"):
+            (line,) = re.findall(rf"suggested: (compensator.type={name} .*)", text)
+            found = json.loads(output("compare", PAPER, "--with", "duration=6", "--set", line, "--json"))
+            assert abs(found["variants"][0]["values"]["J1"]) < 3.0
+
+
+def test_estimate_refuses(output: Callable[..., str], refusal: Callable[..., str]) -> None:
+    output("run", "predefined_sine", *SHORT, "--record", "rec")
+    assert "--axis: unknown axis 'axis_2'" in refusal("estimate", "rec", "--axis", "axis_2")
+    assert "--from 5 s --to 0.200195 s: 0 samples" in refusal("estimate", "rec", "--from", "5")
+    assert "nowhere" in refusal("estimate", "nowhere")

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from rths_nodes import registry
-from rths_nodes.components import Motion, Target
+from rths_nodes.components import Measurement, Motion, Target
 from rths_nodes.monitors import MonitorParams
 from rths_nodes.params import ConfigError, Spec, as_data, build, required_names, spec_of
+from rths_nodes.rigs.ideal import measured_names
 from rths_nodes.safety import Limits
 from rths_nodes.scenario import Axis, Recording, Scenario, dump, parse
 from rths_nodes.sensors import Sensors
@@ -22,14 +23,29 @@ from rths_nodes.sensors import Sensors
 MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("ground_motion", "record"): {"record": "elcentro_1940_ns"},
     ("ground_motion", "sine"): {"amplitude": 1.0, "frequency": 1.0},
+    ("ground_motion", "harmonic"): {"amplitude": 1.0, "frequency": 1.0},
+    ("ground_motion", "band_limited_noise"): {"rms": 1.0},
     ("structure", "sdof"): {"mass": 2.0, "frequency": 1.5},
+    ("structure", "shear_frame"): {"masses": [2.0, 1.0], "stiffnesses": [300.0, 200.0]},
+    ("structure", "matrices"): {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]},
+    ("damping", "matrix"): {"matrix": [[3.0, -1.0], [-1.0, 1.0]]},
     ("restoring_force", "linear"): {"stiffness": 3.0},
     ("restoring_force", "bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
+    ("specimen", "parallel"): {"first": {"type": "kelvin_voigt"}, "second": {"type": "softening_elastomeric"}},
     ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
+    ("actuator", "transfer_function"): {"numerator": [1e4], "denominator": [1.0, 120.0, 1e4]},
+    ("rig", "coupled_servo_hydraulic"): {
+        "mass": [[98.3, 0.0], [0.0, 98.3]],
+        "damping": [[125.0, -50.0], [-50.0, 50.0]],
+        "stiffness": [[12e5, -6.84e5], [-6.84e5, 6.84e5]],
+        "damper": {"type": "magnetorheological_damper"},
+    },
     ("compensator", "polynomial"): {"delay": 0.02},
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},
+    ("compensator", "adaptive_time_series"): {"delay": 0.02},
+    ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""
 
@@ -88,6 +104,19 @@ def drive_structure(cls: Any, params: Any) -> Drive:
         assert np.all(np.linalg.eigvalsh(structure.mass) > 0.0)
         assert structure.elastic_energy >= 0.0
         yield structure.restoring_force.force(np.full(n, 0.01))
+
+    return drive
+
+
+def drive_damping(cls: Any, params: Any) -> Drive:
+    model = cls(params)
+    mass, stiffness = np.diag([2.0, 1.0]), np.array([[5.0, -2.0], [-2.0, 2.0]])
+
+    def drive() -> Iterator[Any]:
+        damping = model.matrix(mass, stiffness)
+        np.testing.assert_allclose(damping, damping.T, atol=1e-12)
+        assert np.all(np.linalg.eigvalsh(damping) >= 0.0)
+        yield damping
 
     return drive
 
@@ -209,6 +238,37 @@ def drive_specimen(cls: Any, params: Any) -> Drive:
             assert len(rates) == len(specimen.initial_state)
             state = [s + 1e-3 * DT * rate for s, rate in zip(state, rates, strict=True)]
             yield np.array([specimen.force(state, x, v), *state])
+
+    return drive
+
+
+def drive_rig(cls: Any, params: Any) -> Drive:
+    rig = cls(params, 1e-3, 2)
+
+    def drive() -> Iterator[Any]:
+        rig.reset()
+        for x in WAVE:
+            command = np.array([0.1 * x, 0.2 * x])
+            rig.step(command, np.ones(len(rig.auxiliary_inputs)))
+            assert command[0] == 0.1 * x  # what it is given belongs to somebody else
+            assert rig.auxiliary.shape == (len(rig.auxiliary_names),)
+            yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
+            assert rig.displacement.shape == rig.velocity.shape == rig.force.shape == (2,)
+
+    return drive
+
+
+def drive_semi_active(cls: Any, params: Any) -> Drive:
+    names = measured_names(1)
+    controller = cls(params, frame(), DT, names)
+
+    def drive() -> Iterator[Any]:
+        controller.reset()
+        for k, x in enumerate(WAVE):
+            measured = Measurement(k, np.zeros(1), np.zeros(1), np.zeros(1), x * np.arange(1.0, len(names) + 1.0))
+            voltage = controller.step(measured, float(x))
+            assert voltage.shape == (len(controller.inputs),)
+            yield voltage
 
     return drive
 
@@ -347,7 +407,8 @@ FIELDS: list[tuple[str, Spec]] = [
     for field in attrs.fields(registry.load(family, name).Params)
 ]
 
-SYMBOLS = {"m", "s", "N", "kg", "Hz", "rad", "1", "%", "samples", "mm^2", "m^2", "s^2", "or"}
+SYMBOLS = {"m", "s", "N", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}
+SYMBOLS |= {"mm^2", "m^2", "m^3", "s^2", "s^4", "N^2"}
 PLAIN = ("alpha", "beta", "gamma", "exponent", "scale", "version", "seed")
 """Names of numbers without a dimension, beside ratios."""
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -303,6 +304,159 @@ def test_none_is_rest() -> None:
     motion = make("none")
     np.testing.assert_array_equal(motion.sample(np.linspace(0.0, 1.0, 7)), np.zeros(7))
     np.testing.assert_array_equal(motion.derivatives(np.linspace(0.0, 1.0, 7)), np.zeros((2, 7)))
+
+
+# Excitations that end
+
+FINITE: dict[str, dict[str, Any]] = {
+    "harmonic": {"amplitude": 0.03, "frequency": 2.0, "periods": 8},
+    "sweep": {"amplitude": 0.03, "start_frequency": 3.0, "end_frequency": 0.5, "duration": 4.0},
+    "band_limited_noise": {"rms": 0.02, "upper_frequency": 6.0, "duration": 4.0},
+}
+ROUND = {"harmonic": {"ramp_periods": 2}, "sweep": {"taper": 1.0}, "band_limited_noise": {"taper": 1.0}}
+"""Data of the tapers: all last 4 s and take 1 s."""
+finite = pytest.mark.parametrize("name", FINITE)
+
+
+def ending(name: str, tapered: bool = True) -> Any:
+    return make(name, **FINITE[name] | (ROUND[name] if tapered else dict.fromkeys(ROUND[name], 0.0)))
+
+
+@finite
+@pytest.mark.parametrize("tapered", [False, True])
+def test_derivatives_are_those_of_numeric_differentiation(name: str, tapered: bool) -> None:
+    motion, times, h = ending(name, tapered), np.linspace(0.01, 3.99, 173), 1e-4
+    before, here, after = (motion.sample(times + shift) for shift in (-h, 0.0, h))
+    first, second = motion.derivatives(times)
+    np.testing.assert_allclose(first, (after - before) / (2.0 * h), atol=1e-4 * np.abs(first).max())
+    np.testing.assert_allclose(second, (after - 2.0 * here + before) / h**2, atol=1e-4 * np.abs(second).max())
+
+
+@finite
+@pytest.mark.parametrize("tapered", [False, True])
+def test_outside_they_are_exactly_zero(name: str, tapered: bool) -> None:
+    motion, times = ending(name, tapered), np.array([-1.0, -1e-9, 4.0 + 1e-9, 4.5, 60.0])
+    for values in (motion.sample(times), *motion.derivatives(times)):
+        np.testing.assert_array_equal(values, np.zeros(5))
+    assert np.abs(motion.sample(np.linspace(1.5, 2.5, 50))).max() > 0.01
+
+
+@finite
+def test_tapered_they_start_and_end_at_rest(name: str) -> None:
+    motion = ending(name)
+
+    def motions(times: np.ndarray) -> np.ndarray:
+        return np.array([motion.sample(times), *motion.derivatives(times)])
+
+    np.testing.assert_array_equal(motions(np.array([0.0, 4.0])), np.zeros((3, 2)))
+    near = np.abs(motions(np.array([1e-5, 4.0 - 1e-5]))).max(axis=1)
+    assert np.all(near < 1e-3 * np.abs(motions(np.linspace(0.0, 4.0, 400))).max(axis=1))
+
+
+@finite
+def test_between_the_tapers_nothing_is_changed(name: str) -> None:
+    times = np.linspace(1.0, 3.0, 101)
+    np.testing.assert_allclose(ending(name).sample(times), ending(name, False).sample(times), rtol=1e-12)
+
+
+@finite
+def test_tapers_must_fit(name: str) -> None:
+    key = next(iter(ROUND[name]))
+    message = refusal(name, **FINITE[name] | {key: 5})
+    expect(message, f"ground_motion.{key} = 5 ", "must be <= ", "half the excitation")
+
+
+def test_the_sweep_of_the_tadc_tests() -> None:
+    sweep, times = make("sweep"), np.linspace(0.0, 50.0, 2001)
+    expected = 1e-3 * np.sin(2.0 * np.pi * (0.1 * times + 9.9 / 100.0 * times**2))
+    np.testing.assert_allclose(sweep.sample(times), expected, atol=1e-14)
+    velocity, _ = sweep.derivatives(np.array([0.0, 50.0]))
+    np.testing.assert_allclose(np.abs(velocity), 1e-3 * 2.0 * np.pi * np.array([0.1, 10.0]), rtol=1e-9)
+
+
+def test_a_sweep_between_equal_frequencies_is_a_sine() -> None:
+    times = np.linspace(0.0, 4.0, 401)
+    sweep = make("sweep", amplitude=0.03, start_frequency=1.7, end_frequency=1.7, duration=4.0)
+    sine = make("sine", amplitude=0.03, frequency=1.7)
+    np.testing.assert_allclose(sweep.sample(times), sine.sample(times), atol=1e-15)
+    np.testing.assert_allclose(sweep.derivatives(times), sine.derivatives(times), atol=1e-12)
+
+
+def test_a_harmonic_is_a_sine_until_it_ends() -> None:
+    harmonic, sine = (make(name, amplitude=0.03, frequency=2.0) for name in ("harmonic", "sine"))
+    times = np.linspace(0.0, 5.0, 501)
+    np.testing.assert_allclose(harmonic.sample(times), sine.sample(times), atol=1e-15)
+    assert harmonic.sample(np.array([5.001]))[0] == 0.0
+    assert make("harmonic", amplitude=0.03, frequency=2.0, periods=3).sample(np.array([1.6]))[0] == 0.0
+
+
+NOISE = {"rms": 0.5, "lower_frequency": 1.0, "upper_frequency": 8.0, "duration": 16.0, "taper": 0.0}
+
+
+def noise(seed: int) -> Any:
+    cls = registry.load("ground_motion", "band_limited_noise")
+    return cls(build(cls.Params, NOISE, "ground_motion"), seed)
+
+
+def test_noise_has_its_rms_and_nothing_outside_its_band() -> None:
+    values = noise(3).sample(16.0 / 1024 * np.arange(1024))
+    assert np.sqrt(np.mean(values**2)) == pytest.approx(0.5, rel=1e-9)
+    lines = np.abs(np.fft.rfft(values)) * 2.0 / 1024
+    inside = slice(16, 129)
+    np.testing.assert_allclose(lines[inside], 0.5 * np.sqrt(2.0 / 113), rtol=1e-9)
+    lines[inside] = 0.0
+    assert lines.max() < 1e-12
+
+
+def test_noise_is_a_sum_of_cosines_that_the_seed_fixes() -> None:
+    times = np.linspace(0.0, 16.0, 333)
+    one, same, other = (noise(seed).sample(times) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, same)
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.3
+    spectrum = np.fft.rfft(noise(3).sample(16.0 / 1024 * np.arange(1024))) / 512
+    cosines = [
+        abs(line) * np.cos(2.0 * np.pi * index / 16.0 * times + np.angle(line))
+        for index, line in enumerate(spectrum)
+    ]
+    np.testing.assert_allclose(one, np.sum(cosines, axis=0), atol=1e-11)
+
+
+@pytest.mark.parametrize("step", [0.001, 10.0 / 1024.0, 0.37])
+def test_noise_does_not_depend_on_the_sampling(step: float) -> None:
+    motion, times = noise(3), step * np.arange(40)
+    values = motion.sample(times)
+    np.testing.assert_array_equal([motion.sample(times[[index]])[0] for index in range(40)], values)
+    np.testing.assert_array_equal(motion.sample(times[::-1]), values[::-1])
+
+
+def test_refuses_a_band_without_lines_or_with_too_many() -> None:
+    nothing = refusal("band_limited_noise", rms=1.0, lower_frequency=1.01, upper_frequency=1.02, duration=10.0)
+    expect(nothing, "upper_frequency = 1.02 Hz", "no multiple of 1 / duration = 0.1 Hz")
+    expect(refusal("band_limited_noise", rms=1.0, upper_frequency=1e6), "lines", "must be <= 20000")
+    backwards = refusal("band_limited_noise", rms=1.0, lower_frequency=5.0, upper_frequency=1.0)
+    expect(backwards, "no multiple")
+
+
+@finite
+def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
+    params = build(registry.load("ground_motion", name).Params, FINITE[name])
+    assert params.cautions(SimpleNamespace(duration=5.0, step=0.01)) == []
+    (cut,) = params.cautions(SimpleNamespace(duration=3.0, step=0.01))
+    assert cut == "lasts 4 s, the test ends after 3 s"
+    (coarse,) = params.cautions(SimpleNamespace(duration=5.0, step=0.5))
+    expect(coarse, "frequency = ", "resolves less than 1 Hz")
+
+
+@finite
+def test_they_serve_as_a_prescribed_displacement(name: str) -> None:
+    cls, data = registry.load("integrator", "prescribed"), {"type": name, **FINITE[name], **ROUND[name]}
+    solver = cls(build(cls.Params, {"displacement": data}), None, np.zeros((101, 2)), 0.05)
+    for _ in range(31):
+        solver.step(np.zeros(2))
+    assert np.all(solver.displacement != 0.0)
+    for _ in range(60):
+        solver.step(np.zeros(2))
+    np.testing.assert_array_equal([solver.displacement, solver.velocity, solver.acceleration], np.zeros((3, 2)))
 
 
 # Refusals: each with the path, the value and what would be right

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rths_nodes.components import Command, Measurement, Target
+from rths_nodes.components import FLAG_SOFT_START, Command, Measurement, Target
 from rths_nodes.monitors import (
     BLOCK,
+    PUBLISHED,
     ControlError,
     Delay,
     EnergyMonitor,
     Monitor,
     MonitorParams,
     TrackingIndicator,
+    delay_samples,
+    frequency_evaluation,
 )
 from rths_nodes.params import build
 
@@ -124,10 +128,10 @@ def test_without_motion_or_in_a_short_test_there_is_no_delay() -> None:
 # Energy
 
 
-def target(step: int, x: float, external: float) -> Target:
+def target(step: int, x: float, external: float, flags: int = 0) -> Target:
     """Target i brings the external force of step i - 1."""
     nothing = np.zeros(1)
-    return Target(step, np.array([x]), nothing, nothing, nothing, np.array([external]), nothing)
+    return Target(step, np.array([x]), nothing, nothing, nothing, np.array([external]), nothing, flags=flags)
 
 
 def energy_of(phi: float, elastic: float = 0.0) -> EnergyMonitor:
@@ -267,3 +271,140 @@ def test_samples_of_the_safe_stop_do_not_count(monitor: Callable[..., Monitor]) 
     watching.skip(99_999)
     assert watching.metrics() == before
     assert watching.sample == 99_999
+
+
+# The delay of a window, the frequency evaluation index
+
+
+def test_delay_of_a_window_is_that_of_its_samples() -> None:
+    """Late by 12.6 samples in the first half, early by 7.3 in the second."""
+    time = np.arange(8000.0)[:, None]
+    measured = np.where(time < 4000, wave(time - 12.6), wave(time + 7.3))
+    assert delay_samples(wave(time), measured, 100, last=3999)[0] == pytest.approx(12.6, abs=0.02)
+    assert delay_samples(wave(time), measured, 100, 4000)[0] == pytest.approx(-7.3, abs=0.02)
+    assert math.isnan(delay_samples(wave(time), measured, 100, 4000, 4100)[0])
+
+
+def test_delay_of_the_whole_is_that_of_the_monitor(monitor: Callable[..., Monitor]) -> None:
+    watching = monitor()
+    feed(watching, sine(0.0), sine(-0.1), sine(0.0))
+    whole = delay_samples(sine(0.0), sine(-0.1), watching.longest)[0]
+    assert watching.metrics()["axes"]["a"]["delay_s"] == pytest.approx(whole * DT, rel=1e-9)
+
+
+def chirp(time: np.ndarray, lowest: float, highest: float, duration: float) -> np.ndarray:
+    """A sweep, time in s; it begins and ends smoothly, as the spectrum of a test does."""
+    phase = 2.0 * np.pi * (lowest * time + 0.5 * (highest - lowest) / duration * time**2)
+    return np.sin(phase) * np.sin(np.pi * np.clip(time / duration, 0.0, 1.0)) ** 2
+
+
+@pytest.mark.parametrize("delay", [0.010, -0.004, 0.0])
+def test_fei_of_a_sine_with_gain_and_delay(delay: float) -> None:
+    """A 0.9 times smaller sine, 10 ms late: A = 0.9, d = 10 ms, at its own frequency."""
+    time = np.arange(10_240) * DT
+    x, y = (a * np.sin(2.0 * np.pi * 2.0 * (time - d))[:, None] for a, d in ((0.02, 0.0), (0.018, delay)))
+    found = frequency_evaluation(x, y, DT)
+    assert found.amplitude[0] == pytest.approx(0.9, rel=1e-9)
+    assert found.delay[0] == pytest.approx(delay, abs=1e-9)
+    assert found.frequency[0] == pytest.approx(2.0, rel=1e-9)
+
+
+def test_fei_of_a_sweep_with_gain_and_delay() -> None:
+    """The phase of a delay grows with frequency, so the mean over a band comes out a little below the gain."""
+    time = np.arange(-1024, 21 * 1024) * DT
+    x, y = chirp(time, 0.5, 4.5, 20.0)[:, None], 0.9 * chirp(time - 0.010, 0.5, 4.5, 20.0)[:, None]
+    found = frequency_evaluation(x, y, DT)
+    assert found.amplitude[0] == pytest.approx(0.9, rel=2e-3)
+    assert found.amplitude[0] < 0.9
+    assert found.delay[0] == pytest.approx(0.010, rel=2e-3)
+    assert found.frequency[0] == pytest.approx(2.5, rel=0.02)
+
+
+def test_fei_does_not_mind_an_offset_and_a_still_axis() -> None:
+    x = np.hstack((sine(0.0)[:-1], np.zeros((3 * PERIOD, 1))))
+    found = frequency_evaluation(x, 0.8 * x + 5.0, DT)
+    assert (found.amplitude[0], found.delay[0]) == (pytest.approx(0.8), pytest.approx(0.0, abs=1e-12))
+    assert all(math.isnan(values[1]) for values in found)
+
+
+def test_fei_with_another_power_weighs_another_way() -> None:
+    """Two sines of amplitudes 2 and 1; only the smaller one is halved: the weights are 2^l and 1."""
+    time = np.arange(4096) / 4096.0
+    large, small = 2.0 * np.sin(2.0 * np.pi * 8.0 * time)[:, None], np.sin(2.0 * np.pi * 32.0 * time)[:, None]
+    for power in (1.0, 2.0, 3.0):
+        found = frequency_evaluation(large + small, large + 0.5 * small, 1.0 / 4096.0, power)
+        weight = 2.0**power
+        assert found.amplitude[0] == pytest.approx((weight + 0.5) / (weight + 1.0), rel=1e-6)
+        assert found.frequency[0] == pytest.approx((8.0 * weight + 32.0) / (weight + 1.0), rel=1e-3)
+
+
+def test_published_names_are_those_of_known_indices(monitor: Callable[..., Monitor]) -> None:
+    """J2 and J3 of Wang et al. by their own formulas."""
+    watching = monitor()
+    c, m = sine(0.0, amplitude=0.02), 0.95 * sine(-0.1, amplitude=0.02)
+    feed(watching, c, m, c)
+    index = watching.metrics()["axes"]["a"]
+    j2 = 100.0 * math.sqrt(float(np.square(m - c).sum() / np.square(c).sum()))
+    j3 = 100.0 * float(np.abs(m - c).max() / np.abs(c).max())
+    assert [index[PUBLISHED[name]] for name in ("J2", "J3")] == pytest.approx([j2, j3])
+    assert index[PUBLISHED["J1"]] == pytest.approx(0.1 / (2.0 * math.pi) * PERIOD * DT, rel=0.01)
+
+
+# The soft start
+
+
+def prepare(monitor: Monitor, samples: int, c: np.ndarray, m: np.ndarray) -> int:
+    """A soft start of as many samples, one Target for each; the number of the first sample of the test."""
+    monitor.target(target(0, 0.0, 0.0, FLAG_SOFT_START))
+    monitor.step(None, Measurement(0, c[0], m[0], c[0]))
+    for k in range(1, samples + 1):
+        monitor.target(target(k, float(c[k, 0]), 0.0, FLAG_SOFT_START))
+        monitor.step(Command(k, c[k], c[k], flags=FLAG_SOFT_START), Measurement(k, m[k], m[k], c[k]))
+    return samples + 1
+
+
+def metrics_of(monitor: Monitor, first: int, c: np.ndarray, m: np.ndarray) -> dict[str, Any]:
+    for k in range(len(c)):
+        monitor.target(target(first + k, float(c[k, 0]), 3.0))
+        monitor.step(Command(first + k, c[k], c[k]), Measurement(first + k, m[k], 2.0 * m[k], c[k]))
+    return monitor.metrics()
+
+
+@pytest.mark.parametrize("samples", [1, BLOCK - 1, BLOCK, 3 * BLOCK + 5])
+def test_a_soft_start_does_not_count(monitor: Callable[..., Monitor], samples: int) -> None:
+    """Whatever moved before, the indices are those of the test, to the bit."""
+    c, m = sine(0.0, amplitude=0.02)[1:], sine(-0.1, amplitude=0.02)[1:]
+    wild = 100.0 * sine(0.4)[: samples + 1]
+    rest = np.zeros((samples + 1, 1))
+    found = []
+    for before, behind in ((wild, -3.0 * wild), (rest, rest)):
+        watching = monitor(energy_error_percent=1e3, tracking_indicator_rate=1.0)
+        before[-1] = behind[-1] = 0.0  # the soft start ends at rest
+        first = prepare(watching, samples, before, behind)
+        found.append(metrics_of(watching, first, c, m))
+        assert watching.breach is None
+    assert found[0] == found[1]
+    assert found[0]["max_displacement_m"] == pytest.approx(0.02)
+    assert found[0]["axes"]["a"]["max_error_m"] == pytest.approx(float(np.abs(c - m).max()))
+
+
+def test_the_test_begins_where_the_soft_start_has_ended(monitor: Callable[..., Monitor]) -> None:
+    """A drift that was there before the test is neither an area nor an energy of the test."""
+    watching = monitor()
+    drift = np.full((200, 1), 0.001)
+    first = prepare(watching, 50, np.zeros((51, 1)), np.full((51, 1), 0.001))
+    metrics = metrics_of(watching, first, np.zeros((200, 1)), drift)
+    assert metrics["axes"]["a"]["tracking_indicator_m2"] == 0.0
+    assert watching.energy.error == 0.0
+    assert metrics["axes"]["a"]["max_error_m"] == 0.001
+
+
+def test_during_a_soft_start_the_status_goes_on(monitor: Callable[..., Monitor]) -> None:
+    watching = monitor()
+    c, m = sine(0.0), sine(-0.1)
+    prepare(watching, 40, c, m)
+    status = watching.status()
+    assert status["sample"] == 40
+    assert status["control_error"] == [c[40, 0] - m[40, 0]]
+    assert status["max_control_error"] == [0.0]
+    assert watching.energy.input == 0.0

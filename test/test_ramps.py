@@ -10,6 +10,7 @@ import pytest
 
 from rths_nodes import registry
 from rths_nodes.components import Target
+from rths_nodes.params import ConfigError
 
 DT, SUBSTEPS = 1.0 / 1024.0, 10
 STEP = DT * SUBSTEPS
@@ -71,3 +72,75 @@ def test_the_parabola_follows_a_sine_a_hundred_times_closer_than_the_line(make: 
         worst[name] = max(abs(x[0] - np.sin(omega * t)) for t, (x, _, _) in shown)
     assert worst["linear"] == pytest.approx((omega * STEP) ** 2 / 8.0, rel=1e-2)
     assert worst["quadratic"] < 0.05 * worst["linear"]
+
+
+# Prediction and correction
+
+
+@pytest.mark.parametrize("share", [0.0, 0.35, 0.8])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_prediction_and_correction_are_exact_on_a_polynomial(
+    make: Callable[..., Any], order: int, share: float
+) -> None:
+    curve = np.polynomial.Polynomial([0.01, 0.3, -5.0, 200.0][: order + 1])
+    first, second = curve.deriv(), curve.deriv(2)
+    ramp = make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, order=order, predicted_share=share)
+    shown = drive(ramp, lambda t: (curve(t), first(t), second(t)), 10)
+    # the start is continued backwards as a parabola: beyond it, a cubic takes some targets
+    for t, (x, v, a) in shown[(4 * SUBSTEPS if order == 3 else 0) :]:
+        assert x[0] == pytest.approx(curve(t), abs=1e-14)
+        assert v[0] == pytest.approx(first(t), abs=1e-11)
+        assert a[0] == pytest.approx(second(t), abs=1e-8)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
+def test_the_prediction_does_not_know_the_next_target(make: Callable[..., Any], share: float) -> None:
+    known = round(share * SUBSTEPS)
+    histories = []
+    for last in (0.3, -0.7):
+        values = np.array([0.0, 0.01, 0.03, last])
+        ramp = make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=share)
+        shown = drive(ramp, lambda t, x=values: (x[round(t / STEP)], 0.0, 0.0), 3)
+        histories.append(np.array([x[0] for _, (x, _, _) in shown]))
+    one, other = (history[2 * SUBSTEPS :] for history in histories)
+    np.testing.assert_array_equal(one[:known], other[:known])
+    assert np.all(one[known:] != other[known:])
+    assert one[-1] == pytest.approx(0.3, abs=1e-15)
+    assert other[-1] == pytest.approx(-0.7, abs=1e-15)
+
+
+def test_the_correction_neither_jumps_nor_runs(make: Callable[..., Any]) -> None:
+    """A target that comes as a surprise: the slope stays below 1.5 errors over the rest of the step."""
+    fine, share = 1000, 0.8
+    ramp = make("ramp", "predictor_corrector", STEP / fine, fine, 1, predicted_share=share)
+    still, moved = (target(i, np.array([x]), np.zeros(1), np.zeros(1)) for i, x in enumerate((0.0, 0.01)))
+    ramp.start(still)
+    ramp.follow(moved)
+    shown = [ramp.step(substep) for substep in range(1, fine + 1)]
+    x, v, a = (
+        np.array([getattr(m, name)[0] for m in shown]) for name in ("displacement", "velocity", "acceleration")
+    )
+    fastest = 1.5 * 0.01 / ((1.0 - share) * STEP)
+    assert np.abs(v).max() == pytest.approx(fastest, rel=1e-4)
+    assert np.abs(np.diff(x, prepend=0.0)).max() <= fastest * STEP / fine * 1.000001
+    # velocity and acceleration are those of the displacement
+    np.testing.assert_allclose(np.gradient(x, STEP / fine)[1:-1], v[1:-1], atol=6e-3 * fastest)
+    changing = np.arange(fine) > round(share * fine) + 1
+    np.testing.assert_allclose(
+        np.gradient(v, STEP / fine)[changing][1:-1], a[changing][1:-1], atol=1e-3 * np.abs(a).max()
+    )
+
+
+def test_no_more_than_four_fifths_are_predicted(make: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=r"predicted_share = 0\.9 1: must be >= 0 and <= 0\.8"):
+        make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=0.9)
+
+
+@pytest.mark.parametrize("substeps", [1, 2])
+def test_few_samples_leave_little_to_predict(make: Callable[..., Any], substeps: int) -> None:
+    ramp = make("ramp", "predictor_corrector", DT, substeps, 1, predicted_share=0.8)
+    rest = np.zeros(1)
+    ramp.start(target(0, rest, rest, rest))
+    for index in range(1, 20):
+        ramp.follow(target(index, np.array([0.1 * index**2]), rest, rest))
+        assert ramp.step(substeps).displacement[0] == pytest.approx(0.1 * index**2)

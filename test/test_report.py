@@ -258,9 +258,9 @@ def test_every_index_is_shown_with_its_unit_rounded() -> None:
     }
     html = render(dataclasses.replace(paper(), metrics=made_up))
     assert cell(html, "Largest control error") == ["1.23"]
-    assert cell(html, "Largest control error, relative") == ["3.46"]
-    assert cell(html, "Error norm") == ["0.988"]
-    assert cell(html, "Delay") == ["−0.456"]
+    assert cell(html, "Largest control error, relative (J3)") == ["3.46"]
+    assert cell(html, "Error norm (J2)") == ["0.988"]
+    assert cell(html, "Delay (J1)") == ["−0.456"]
     assert cell(html, "Tracking indicator at the end") == ["12.3"]
     assert cell(html, "Energy error HSEM") == ["–"]
     assert cell(html, "Largest displacement") == ["31.2"]
@@ -274,18 +274,71 @@ def test_every_index_is_shown_with_its_unit_rounded() -> None:
 @pytest.mark.usefixtures("no_figures")
 def test_a_recording_without_indices_shows_dashes() -> None:
     html = render(dataclasses.replace(paper(), metrics={}, information={}))
-    assert cell(html, "Error norm") == ["–"]
+    assert cell(html, "Error norm (J2)") == ["–"]
     assert '<span class="badge unknown">unknown</span>' in html
     assert "No indices were recorded." in html
 
 
 def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -> None:
-    assert "true error" not in page()
+    assert "story_1 true" not in page()
     run = sine(2, noise=2e-5)
-    shown = cell(render(run), "Largest true error")
+    html = render(run)
+    assert re.findall(r"axis_\d (?:measured|true)", html) == [
+        f"axis_{n} {kind}" for n in (1, 2) for kind in ("measured", "true")
+    ]
     samples = analysis.counted(run)
-    true = np.abs(run.target - run.true_displacement)[samples].max(axis=0)
-    assert shown == [rounded(float(value), 1e3) for value in true]
+    shown = cell(html, "Largest control error")
+    for kind, displacement in enumerate((run.displacement, run.true_displacement)):
+        error = np.abs(run.target - displacement)[samples].max(axis=0)
+        assert shown[kind::2] == [rounded(float(value), 1e3) for value in error]
+
+
+def test_the_true_indices_come_from_the_same_objects_as_the_measured() -> None:
+    """Where the sensors are perfect they are those of the test."""
+    run = sine(2)
+    again = analysis.indices(run, run.true_displacement)
+    for name, index in run.metrics["axes"].items():
+        assert {key: again[name][key] for key in index} == pytest.approx(index, rel=1e-9, abs=1e-15)
+
+
+def test_noise_hides_the_true_indices() -> None:
+    """Behind an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
+    words = ["compensator.type=inverse", "compensator.alpha=29", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
+    run = simulate(load("predefined_sine", ["duration=3", *words]))
+    measured = analysis.indices(run, run.displacement)["axis_1"]
+    true = analysis.indices(run, run.true_displacement)["axis_1"]
+    assert true["error_norm_percent"] < 1e-6
+    assert measured["error_norm_percent"] == pytest.approx(100.0 * 2e-5 / np.std(run.target), rel=0.05)
+
+
+def test_frequency_evaluation_of_the_predefined_sine() -> None:
+    """alpha = 29 of a plant without a compensator: 28 samples late on a slow motion, gain a little below 1."""
+    run = simulate(load("predefined_sine", ["duration=4", "compensator.type=none"]))
+    index = analysis.indices(run, run.displacement)["axis_1"]
+    answer = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
+    assert index["fei_frequency_hz"] == pytest.approx(1.0, abs=0.05)
+    assert index["fei_amplitude"] == pytest.approx(abs(answer), rel=2e-3)
+    assert index["fei_delay_s"] == pytest.approx(-np.angle(answer) / (2.0 * math.pi), rel=0.03)
+    assert index["delay_s"] == pytest.approx(index["fei_delay_s"], rel=0.03)
+
+
+def test_samples_of_the_soft_start_do_not_count() -> None:
+    """All that stands in the report is that of the test alone, and ends where the indices of the test do."""
+    words = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
+    run = paper(*words)
+    first = analysis.first_sample(run)
+    assert first == 1 + run.scenario.soft_start_steps * run.scenario.samples_per_step
+    assert analysis.counted(run)[0] == first
+    running, index = analysis.histories(run), run.metrics["axes"]["story_1"]
+    assert running.tracking_indicator[-1, 0] == index["tracking_indicator_m2"]
+    assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
+    again = analysis.indices(run, run.displacement)["story_1"]
+    assert {key: again[key] for key in index} == pytest.approx(index, rel=1e-9)
+    energies = analysis.energies(run, running)
+    assert all(not values[: run.scenario.soft_start_steps].any() for values in energies.values())
+    html = render(run)
+    assert f"Flagged samples: {first - 1} in the soft start." in html
+    assert f"soft start ({first - 1})" in html
 
 
 # What can go wrong with a test
@@ -376,7 +429,7 @@ def test_report_is_written_the_same_every_time(tmp_path: Path) -> None:
 
 def test_several_axes_share_figures_and_legend() -> None:
     html = render(sine(2))
-    assert len(cell(html, "Error norm")) == 2
+    assert len(cell(html, "Error norm (J2)")) == 2
     assert cell(html, "Energy error HSEM") == ["–"]  # no structure: no input energy
     words = Balanced(html).words
     assert "measured axis_1" in words

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rths_nodes.actuators.specimen_path import SpecimenPath
 from rths_nodes.components import Specimen
 from rths_nodes.params import number, params
+from rths_nodes.responses import Complex, Frequencies, taps
 
 
 class FirstOrder:
@@ -27,6 +28,10 @@ class FirstOrder:
         """At rest at zero."""
         self._path.reset()
         self.displacement = self.velocity = self.force = 0.0
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Displacement over command at ``omega`` (rad/s)."""
+        return 1.0 / taps(omega, (self._alpha, 1.0 - self._alpha), (0.0, self._dt))
 
     def step(self, command: float) -> None:
         before = self.displacement

@@ -8,6 +8,7 @@ from collections import deque
 from rths_nodes.actuators.specimen_path import SpecimenPath
 from rths_nodes.components import Specimen
 from rths_nodes.params import ConfigError, number, params
+from rths_nodes.responses import Complex, Frequencies, taps
 
 LONGEST = 1_000_000
 """Samples of history that a delay may take: beyond, a wrong unit is more likely than a slow actuator."""
@@ -26,6 +27,7 @@ class PureDelay:
             raise ConfigError(f"actuator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
         whole = math.floor(samples)
         self._fraction = samples - whole
+        self._ages = (whole * dt, (whole + 1) * dt)
         self._dt = dt
         self._history: deque[float] = deque(maxlen=whole + 2)
         self._path = SpecimenPath(specimen, dt)
@@ -36,6 +38,10 @@ class PureDelay:
         self._history.extend([0.0] * (self._history.maxlen or 0))
         self._path.reset()
         self.displacement = self.velocity = self.force = 0.0
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Displacement over command at ``omega`` (rad/s)."""
+        return taps(omega, (1.0 - self._fraction, self._fraction), self._ages)
 
     def step(self, command: float) -> None:
         self._history.append(command)

@@ -6,9 +6,14 @@ Plant S of the notes, after the equipment of Chen & Ricles (2010): 1700 kN, 760 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
+
+from rths_nodes.actuators.held_plant import transition
 from rths_nodes.components import Specimen
 from rths_nodes.params import integer, number, params, text
+from rths_nodes.responses import Complex, Frequencies, held
 
 FORCE_ITERATIONS = 2
 """Passes for the velocity that a rate-dependent specimen's force allows; each gains a factor of about
@@ -20,7 +25,8 @@ class ServoHydraulic:
 
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
-    where F is the specimen's force, which depends on v itself. RK4 with ``substeps`` within a sample.
+    where F is the specimen's force, which depends on v itself, or zero where the actuator does not feel it. RK4
+    with ``substeps`` within a sample.
     """
 
     @params
@@ -41,6 +47,8 @@ class ServoHydraulic:
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
         self._p = params
         self._specimen = specimen
+        self._load = specimen.force if getattr(specimen, "felt", True) else _no_force
+        self._dt = dt
         self._step = dt / params.substeps
         self._roll_off = 2.0 * math.pi * params.roll_off_frequency
         valve = 2.0 * math.pi * params.valve_frequency
@@ -54,6 +62,17 @@ class ServoHydraulic:
         self._state = list(self._specimen.initial_state)
         self._command = 0.0
         self.displacement = self.velocity = self.force = 0.0
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Displacement over command at ``omega`` (rad/s), at small motion: flow and load far from their limits."""
+        p, roll_off = self._p, self._roll_off
+        a = np.zeros((4, 4))  # controller, spool, its rate, piston
+        a[0, [0, 3]] = -roll_off
+        a[1, 2] = 1.0
+        a[2, :3] = self._valve_stiffness, -self._valve_stiffness, -self._valve_damping
+        a[3, 1] = p.gain
+        rows = transition(a, np.array([roll_off, 0.0, 0.0, 0.0]), self._dt, p.hold)
+        return held(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
 
     def step(self, command: float) -> None:
         substeps = self._p.substeps
@@ -71,7 +90,7 @@ class ServoHydraulic:
         sign = math.copysign(1.0 / p.max_force, spool)
         velocity = self.velocity
         for _ in range(FORCE_ITERATIONS):
-            load = 1.0 - sign * self._specimen.force(state, x, velocity)
+            load = 1.0 - sign * self._load(state, x, velocity)
             velocity = free * math.sqrt(load) if load > 0.0 else 0.0
         return velocity
 
@@ -107,3 +126,8 @@ class ServoHydraulic:
         self.displacement = x0 + h * sum_x
         if s0:
             self._state = [a + h * b for a, b in zip(s0, sum_s, strict=True)]
+
+
+def _no_force(state: Sequence[float], displacement: float, velocity: float) -> float:
+    """Load of a specimen whose force is only computed."""
+    return 0.0

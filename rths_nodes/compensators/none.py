@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from rths_nodes.components import Array, Motion
 from rths_nodes.params import params
+from rths_nodes.responses import Complex, Frequencies
 
 
 class NoCompensation:
@@ -23,6 +26,10 @@ class NoCompensation:
 
     def step(self, target: Motion, measured: Array) -> Array:
         return target.displacement
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Command over target at ``omega`` (rad/s): one."""
+        return np.ones(len(omega), complex)
 
     def state(self) -> tuple[float, ...]:
         return ()

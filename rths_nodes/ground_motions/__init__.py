@@ -1,7 +1,9 @@
 """Ground motions: an excitation as a function of time, in m/s^2 (or m where it is a prescribed displacement).
 
-``record`` reads a file or a published record, ``sine`` and ``none`` are formulas. The file formats (PEER AT2,
-COSMOS and CSMIP V2, columns of text) live in ``readers.py``.
+``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
+serve as the prescribed displacement of a test without a structure. ``sine`` goes on for ever; ``harmonic``,
+``sweep`` and ``band_limited_noise`` end. The file formats (PEER AT2, COSMOS and CSMIP V2, columns of text) live in
+``readers.py``.
 """
 
 from __future__ import annotations
@@ -9,5 +11,8 @@ from __future__ import annotations
 TABLE: dict[str, str] = {
     "record": "rths_nodes.ground_motions.record:Record",
     "sine": "rths_nodes.ground_motions.waves:Sine",
+    "harmonic": "rths_nodes.ground_motions.harmonic:Harmonic",
+    "sweep": "rths_nodes.ground_motions.sweep:Sweep",
+    "band_limited_noise": "rths_nodes.ground_motions.noise:BandLimitedNoise",
     "none": "rths_nodes.ground_motions.waves:NoMotion",
 }

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from rths_nodes.components import Array, Structure
 from rths_nodes.integrators.dynamics import Dynamics
-from rths_nodes.params import ConfigError, number, params
+from rths_nodes.integrators.under_test import Equivalent, refuse_beyond_central_limit
+from rths_nodes.params import params
 
 
 class CentralDifference(Dynamics):
     """(M/dt^2 + C/2dt) x' = F - r - r_e + 2M/dt^2 x - (M/dt^2 - C/2dt) x_previous.
 
     The velocity handed on is predicted, (x' - x)/dt + a dt/2; the equilibrium itself uses the central one.
-    Raises ConfigError when dt is not below the stability limit 2/w_max.
+    Raises ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
     @params
-    class Params:
-        equivalent_stiffness: float = number(
-            "stiffness of the experimental substructure, for the stability limit", "N/m", 0.0, at_least=0.0
-        )
+    class Params(Equivalent):
+        pass
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
+        refuse_beyond_central_limit("central_difference", params, self.structure, dt)
         mass, damping = self.structure.mass, self.structure.damping
-        stiffness = self.structure.stiffness + params.equivalent_stiffness * np.eye(self._n_dof)
-        limit = 2.0 / math.sqrt(float(np.max(np.linalg.eigvals(self._mass_inverse @ stiffness).real)))
-        if dt >= limit:
-            raise ConfigError(
-                f"integrator central_difference: step substeps / servo_rate = {dt:g} s: must be < {limit:g} s "
-                "(stability limit 2/omega_max)"
-            )
         self._left = np.linalg.inv(mass / dt**2 + damping / (2.0 * dt))
         self._now = 2.0 * mass / dt**2
         self._before = mass / dt**2 - damping / (2.0 * dt)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from rths_nodes.components import Array, Structure
 from rths_nodes.params import ConfigError
+from rths_nodes.structures import is_linear
 
 
 class Dynamics:
     """State of M a + C v + r(x) + r_e = F at the current step; all attributes ``(n_dof,)``, SI.
 
     ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves
-    displacement and velocity to the next step from the exact acceleration of this one.
+    displacement and velocity to the next step from the exact acceleration of this one. ``_experimental`` is the
+    measured force of the step before.
     """
 
     def __init__(self, structure: Structure | None, external_force: Array, dt: float) -> None:
@@ -38,6 +42,8 @@ class Dynamics:
 
     def step(self, experimental_force: Array) -> None:
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
+        if self._index == 0:  # nothing is known of the time before: as if it had always been so
+            self._experimental = experimental_force.copy()
         self.exact_acceleration = self._acceleration(experimental_force)
         self.restoring_force = self._force
         self._advance(experimental_force)
@@ -55,3 +61,12 @@ class Dynamics:
 
     def _advance(self, experimental_force: Array) -> None:
         raise TypeError(f"{type(self).__name__} does not say how to advance")
+
+
+def trial_force(structure: Structure, displacement: Array) -> Array:
+    """Restoring force at ``displacement`` (m) without going there: its memory stays as it is.
+
+    A restoring force must rebind its memory, not change it in place; all of this package do.
+    """
+    force = structure.restoring_force
+    return (force if is_linear(structure) else copy.copy(force)).force(displacement)

@@ -7,6 +7,7 @@ in which they were fed during the test, so that the last values are those of the
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,16 +16,19 @@ from typing import Any
 import numpy as np
 
 from rths_nodes import registry
-from rths_nodes.components import FLAG_TRIPPED, Array, Target
-from rths_nodes.monitors import BLOCK, ControlError, EnergyMonitor, TrackingIndicator
+from rths_nodes.components import FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
+from rths_nodes.monitors import BLOCK, EnergyMonitor, Tracking, TrackingIndicator, frequency_evaluation
 from rths_nodes.record.run import Run
+
+_NO_PARAMETER = re.compile(r"(^|\.)delta_|_indicator$")
+"""States of compensators that are not their parameters: indices, and what alpha or the delay already contain."""
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """Running indices over the samples that count: those driven by the test, not by the safe stop.
+    """Running indices over the samples that count: those of the test, neither soft start nor safe stop.
 
     ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
     ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
@@ -42,9 +46,21 @@ class Histories:
 
 
 def counted(run: Run) -> Indices:
-    """Numbers of the samples that count in the indices; rows that never came do not."""
+    """Numbers of the samples that count in the indices; rows that never came do not, nor does a soft start."""
     complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
-    return np.flatnonzero(complete & ((run.flags & FLAG_TRIPPED) == 0))
+    tested = np.arange(len(run.flags)) >= first_sample(run)
+    return np.flatnonzero(complete & tested & ((run.flags & FLAG_TRIPPED) == 0))
+
+
+def first_sample(run: Run) -> int:
+    """The first sample of the test: 0, or the one after the soft start."""
+    prepared = np.flatnonzero(run.flags & FLAG_SOFT_START)
+    return int(prepared[-1]) + 1 if len(prepared) else 0
+
+
+def first_step(run: Run) -> int:
+    """The step at which the test begins: 0, or the last one of the soft start."""
+    return first_sample(run) // run.scenario.samples_per_step
 
 
 def histories(run: Run) -> Histories:
@@ -55,14 +71,18 @@ def histories(run: Run) -> Histories:
     target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
     n, n_axes = target.shape
     indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
+    before = first_sample(run) - 1
+    if n and before >= 0:  # as in the test: it begins where the soft start has ended
+        indicator.start(run.target[before], run.displacement[before])
+        energy.start(run.target[before], run.displacement[before], run.force[before])
     running, error, percent = np.zeros((n, n_axes)), np.zeros(n), np.zeros(n)
     input_energy = np.zeros(len(run.step_time))
     step = 0
     for start in range(0, n, BLOCK):
         block = slice(start, min(start + BLOCK, n))
         last = samples[block.stop - 1]
-        # as in the test: Target i is known when sample (i - 1) substeps + 1 is worked in
-        while step < len(input_energy) and (step - 1) * run.scenario.substeps < last:
+        # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
+        while step < len(input_energy) and (step - 1) * run.scenario.samples_per_step < last:
             energy.target(_target(run, step))
             input_energy[step] = energy.input
             step += 1
@@ -85,18 +105,63 @@ def _target(run: Run, step: int) -> Target:
         for values in (run.exact_acceleration, run.external_force, run.restoring_force)
     )
     moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
-    return Target(step, *moved, exact, external, restoring)
+    flags = FLAG_SOFT_START if step * run.scenario.samples_per_step < first_sample(run) else 0
+    return Target(step, *moved, exact, external, restoring, flags=flags)
 
 
-def true_error(run: Run) -> ControlError | None:
-    """Control error of the true, noise-free state of a simulator; None if the sensors saw just that."""
+def true_is_known(run: Run) -> bool:
+    """True when the true state of a simulator was recorded and the sensors did not see just that."""
     samples = counted(run)
     true = run.true_displacement[samples]
-    if not len(samples) or not np.isfinite(true).all() or np.array_equal(true, run.displacement[samples]):
-        return None
-    error = ControlError(true.shape[1])
-    error.update(run.target[samples], true)
-    return error
+    known = bool(len(samples)) and bool(np.isfinite(true).all())
+    return known and not np.array_equal(true, run.displacement[samples])
+
+
+def indices(run: Run, displacement: Array) -> dict[str, dict[str, float]]:
+    """The indices by axis and name of another displacement ``(n, n_axes)`` than the measured one, m.
+
+    From the same objects as during the test, and from the whole record ``fei_amplitude``, ``fei_delay_s`` and
+    ``fei_frequency_hz``, which no monitor could know before the end. Empty if no sample counts.
+    """
+    samples = counted(run)
+    if not len(samples):
+        return {}
+    target, moved, dt = run.target[samples], displacement[samples], run.scenario.dt
+    tracking = Tracking(len(run.axes), max(1, math.ceil(run.scenario.monitor.longest_delay / dt)))
+    before = first_sample(run) - 1
+    if before >= 0:
+        tracking.indicator.start(run.target[before], displacement[before])
+    tracking.update(target, moved)
+    found = tracking.indices(run.axes, dt)
+    evaluation = frequency_evaluation(target, moved, dt)
+    names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
+    for axis, row in enumerate(found.values()):
+        row |= {name: float(values[axis]) for name, values in zip(names, evaluation, strict=True)}
+    return found
+
+
+def parameters(run: Run) -> dict[str, dict[str, Array]]:
+    """Histories of the compensator's parameters by quantity and axis: its :func:`states` without the others."""
+    return {name: rows for name, rows in states(run).items() if not _NO_PARAMETER.search(name)}
+
+
+def state_units(run: Run) -> Mapping[str, str]:
+    """Units of the compensator's inner numbers by quantity, as the compensator states them."""
+    units: Mapping[str, str] = getattr(run.scenario.build_compensator(), "state_units", {})
+    return units
+
+
+def parameter_ranges(run: Run) -> dict[str, dict[str, tuple[float, float]]]:
+    """Smallest and largest value during the test of each parameter of the compensator, by quantity and axis."""
+    samples = counted(run)
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for quantity, rows in parameters(run).items():
+        for axis, history in rows.items():
+            values = history[samples]
+            values = values[np.isfinite(values)]
+            if len(values):
+                found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
+    return found
 
 
 def experimental_force(run: Run) -> Array:
@@ -104,7 +169,7 @@ def experimental_force(run: Run) -> Array:
     scenario = run.scenario
     n_dof, n_axes = run.dof_displacement.shape[1], run.force.shape[1]
     setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
-    rows = run.force[:: scenario.substeps][: len(run.restoring_force)]
+    rows = run.force[:: scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
     return np.array([setup.forces(row).copy() for row in rows[:length]]).reshape(length, n_dof)
@@ -113,17 +178,20 @@ def experimental_force(run: Run) -> Array:
 def energies(run: Run, running: Histories) -> dict[str, Array]:
     """Energies (J) at steps 0, 1, ... by trapezoids, all of one length: where the input energy went.
 
-    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement. Without
-    a structure only the work that the specimen absorbed.
+    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the
+    end of a soft start on. Without a structure only the work that the specimen absorbed.
     """
     specimen = experimental_force(run)
     m = len(specimen)
+    start = first_step(run)
     moves = np.diff(run.dof_displacement[:m], axis=0)
+    moves[:start] = 0.0
     structure = run.scenario.build_structure()
     absorbed = {"experimental substructure": _work(specimen, moves)}
     if structure is None:
         return absorbed
-    velocity = run.dof_velocity[:m]
+    velocity = run.scenario.time_ratio * run.dof_velocity[:m]
+    velocity[:start] = 0.0
     return {
         "input": running.input_energy[:m],
         "kinetic": 0.5 * np.einsum("si,ij,sj->s", velocity, structure.mass, velocity),
@@ -141,20 +209,26 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(run: Run) -> Array:
-    """Ground acceleration (m/s^2) at steps 0, 1, ... from F = -M 1 a_g; empty without a structure."""
+    """Ground acceleration (m/s^2) at steps 0, 1, ... from F = -M 1 a_g; empty without a structure.
+
+    M is the mass of the whole structure, the part in the laboratory included.
+    """
     structure = run.scenario.build_structure()
     if structure is None:
         return np.zeros(0)
-    load = structure.mass @ structure.influence
+    load = (structure.mass + structure.experimental_mass) @ structure.influence
     return np.asarray(-(run.external_force @ load) / (load @ load))
 
 
 def absolute_acceleration(run: Run) -> Array:
-    """Of the degrees of freedom, ``(m, n_dof)`` m/s^2: relative to the ground plus that of the ground."""
-    ground = ground_acceleration(run)
+    """Of the degrees of freedom, ``(m, n_dof)`` m/s^2: relative to the ground plus that of the ground.
+
+    In the time of the structure: a rig on a slower time axis has less.
+    """
+    ground, relative = ground_acceleration(run), run.scenario.time_ratio**2 * run.exact_acceleration
     if not len(ground):
-        return run.exact_acceleration
-    return np.asarray(run.exact_acceleration + ground[:, None] * run.scenario.build_structure().influence)
+        return relative
+    return np.asarray(relative + ground[:, None] * run.scenario.build_structure().influence)
 
 
 def states(run: Run) -> dict[str, dict[str, Array]]:

@@ -31,7 +31,7 @@ _NOTES = (
     "actuator lags; a lag acts on the structure like negative damping.",
     "Transport samples q: a command acts q samples after it was sent; q = 0 is an idealisation that "
     "only a simulator can do.",
-    "Indices count the samples that the test drove, not those of a safe stop. Long histories are "
+    "Indices count the samples of the test, not those of a soft start or a safe stop. Long histories are "
     "drawn by their envelopes; the indices come from all samples.",
     f"<b>{NO_SAFETY}</b> A rig needs its own interlocks.",
 )
@@ -92,6 +92,8 @@ def _facts(run: Run) -> dict[str, str]:
         "Transport samples q": "declared by the port" if transport is None else str(transport),
         "Compensator": type(scenario.compensator).type_name,
     }
+    if scenario.time_ratio > 1:
+        facts["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
     if "gaps" in known:
         facts["Missing in the recording"] = f"{known['gaps']} gaps" if known["gaps"] != "0" else "nothing"
     return facts

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rths_nodes.components import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_TRIPPED
+from rths_nodes.components import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+)
 from rths_nodes.record import analysis
 from rths_nodes.record.report_words import CLOCKS, MM, MM2, MS, PERCENT, US, number, quantity, rounded
 from rths_nodes.record.run import Run
@@ -20,25 +26,27 @@ _AXIS_INDICES = (
         "max |target − measured| (Chen &amp; Ricles 2010, Table 2)",
     ),
     (
-        "Largest control error, relative",
+        "Largest control error, relative (J3)",
         "max_error_percent",
         PERCENT,
         "%",
-        "the same, as a share of the largest target (Chen &amp; Ricles 2010, Table 2)",
+        "the same, as a share of the largest target (Chen &amp; Ricles 2010, Table 2; J3 of Wang et al.)",
     ),
     (
-        "Error norm",
+        "Error norm (J2)",
         "error_norm_percent",
         PERCENT,
         "%",
-        "RMS of the control error as a share of the RMS of the target (Chen &amp; Ricles 2010, Eq. 15)",
+        "RMS of the control error as a share of the RMS of the target (Chen &amp; Ricles 2010, Eq. 15; J2 of "
+        "Wang et al.)",
     ),
     (
-        "Delay",
+        "Delay (J1)",
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement are most alike (peak of the cross-correlation); positive: late",
+        "shift at which target and measurement are most alike (peak of the cross-correlation; J1 of Wang et "
+        "al.); positive: late",
     ),
     (
         "Tracking indicator at the end",
@@ -47,6 +55,22 @@ _AXIS_INDICES = (
         "mm²",
         "TI = (A − TA)/2, area enclosed in the synchronisation plot (Chen &amp; Ricles 2010, Eqs. 8–9b); "
         "grows while the actuator lags",
+    ),
+    (
+        "Amplitude ratio (FEI)",
+        "fei_amplitude",
+        1.0,
+        "",
+        "frequency evaluation index of the whole record: measured over target, mean over the spectrum weighted "
+        "by the power of the target (Guo et al. 2014)",
+    ),
+    ("Delay (FEI)", "fei_delay_s", MS, "ms", "the same index: its phase at the equivalent frequency"),
+    (
+        "Equivalent frequency (FEI)",
+        "fei_frequency_hz",
+        1.0,
+        "Hz",
+        "mean frequency of the target, weighted by its power",
     ),
 )
 """Of each axis: title, key in the metrics, factor, unit and meaning (HTML). Below: of the whole test."""
@@ -63,33 +87,49 @@ _TEST_INDICES = (
     ("Smallest displacement", "min_displacement_m", MM, "mm", "of the same degree of freedom"),
     ("Displacement at the end", "end_displacement_m", MM, "mm", "of the same; what remains after yielding"),
 )
+_TRUE = (
+    "<p>Measured: what the sensors saw, with their noise and resolution; a laboratory has no more. True: the "
+    "displacement itself, which only a simulator knows.</p>"
+)
 _PERCENTILES = (("median", "median_s"), ("99 %", "p99_s"), ("99.9 %", "p999_s"), ("largest", "max_s"))
 _FLAGGED = (
     (FLAG_BRIDGED, "bridged"),
     (FLAG_SLIPPED, "slipped"),
     (FLAG_SATURATED, "with a saturated sensor"),
+    (FLAG_SOFT_START, "in the soft start"),
     (FLAG_TRIPPED, "in the safe stop"),
 )
 
 
 def indices(run: Run) -> str:
-    """One column per axis; what belongs to the whole test stands across."""
-    axes: Mapping[str, Any] = run.metrics.get("axes") or {}
+    """One column per axis, two where sensors hide the true state; what belongs to the whole test stands across."""
+    columns = _columns(run)
     rows = []
     for title, key, factor, unit, meaning in _AXIS_INDICES:
-        values = [rounded(axes.get(name, {}).get(key), factor) for name in run.axes]
+        values = [rounded(column.get(key), factor) for column in columns.values()]
         rows.append(_row(title, values, _explained(unit, meaning)))
-    error = analysis.true_error(run)
-    if error is not None:
-        meaning = "the same from the true, noise-free state that only a simulator knows"
-        largest, norms = error.maximum.tolist(), error.norm_percent.tolist()
-        rows.append(_row("Largest true error", [rounded(v, MM) for v in largest], _explained("mm", meaning)))
-        rows.append(_row("Norm of the true error", [rounded(v) for v in norms], _explained("%", meaning)))
     for title, key, factor, unit, meaning in _TEST_INDICES:
         value = rounded(run.metrics.get(key), factor)
-        rows.append(_row(title, [value], _explained(unit, meaning), span=len(run.axes)))
+        rows.append(_row(title, [value], _explained(unit, meaning), span=len(columns)))
     last = "<th>Unit</th><th>What it is</th>"
-    return _table(' class="indices"', "Index", [escape(name) for name in run.axes], last, rows)
+    table = _table(' class="indices"', "Index", [escape(name) for name in columns], last, rows)
+    return table + (_TRUE if len(columns) > len(run.axes) else "")
+
+
+def _columns(run: Run) -> dict[str, Mapping[str, Any]]:
+    """The indices by head of the column: those of the test, and those of the true displacement if that differs."""
+    recorded: Mapping[str, Any] = run.metrics.get("axes") or {}
+    offline = analysis.indices(run, run.displacement)
+    measured: dict[str, Mapping[str, Any]] = {
+        name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
+        | dict(recorded.get(name, {}))
+        for name in run.axes
+    }
+    if not analysis.true_is_known(run):
+        return measured
+    true = analysis.indices(run, run.true_displacement)
+    both = (("measured", measured), ("true", true))
+    return {f"{name} {kind}": rows[name] for name in run.axes for kind, rows in both}
 
 
 def timing(run: Run) -> str:

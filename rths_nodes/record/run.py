@@ -21,11 +21,11 @@ class Run:
 
     Arrays per sample: ``time (n,)`` s; ``target``, ``command`` (as the compensator gave them; before the first
     command, and during a safe stop, both hold the applied command), ``displacement``, ``true_displacement``
-    ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)``;
+    ``(n, n_axes)`` m; ``force``, ``true_force`` ``(n, n_axes)`` N; ``flags (n,)`` of measurement and command;
     ``compensator (n, len(compensator_names))``.
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
-    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2.
+    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2. All times and rates are those of the rig.
     """
 
     scenario: Scenario
@@ -77,6 +77,10 @@ class _Table:
         self.values[row] = values
 
 
+def _whole(flags: Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    return np.nan_to_num(flags).astype(np.uint32)
+
+
 class Collector:
     """A sink that gathers a Run in memory: of a live embedded test, or of a recording that is read."""
 
@@ -89,7 +93,7 @@ class Collector:
             name: _Table(n_axes, rows)
             for name in ("target", "command", "displacement", "force", "true_displacement", "true_force")
         }
-        self._flags = _Table(1, rows)
+        self._flags, self._command_flags = _Table(1, rows), _Table(1, rows)
         self._compensator = _Table(len(self._names), rows)
         self._per_step = {
             name: _Table(n_dof, scenario.steps + 2)
@@ -111,6 +115,7 @@ class Collector:
     def command(self, command: Command) -> None:
         self._per_axis["target"].put(command.sample, command.target)
         self._per_axis["command"].put(command.sample, command.command)
+        self._command_flags.put(command.sample, command.flags)
 
     def measurement(self, measured: Measurement) -> None:
         sample, table = measured.sample, self._per_axis
@@ -143,10 +148,10 @@ class Collector:
             scenario=self.scenario,
             information=dict(information or {}),
             time=self.scenario.dt * np.arange(n, dtype=np.float64),
-            flags=np.nan_to_num(self._flags.values[:n, 0]).astype(np.uint32),
+            flags=_whole(self._flags.values[:n, 0]) | _whole(self._command_flags.values[:n, 0]),
             compensator_names=self._names,
             compensator=self._compensator.values[:n].copy(),
-            step_time=self.scenario.step * np.arange(m, dtype=np.float64),
+            step_time=self.scenario.step * self.scenario.time_ratio * np.arange(m, dtype=np.float64),
             dof_displacement=step["displacement"],
             dof_velocity=step["velocity"],
             dof_acceleration=step["acceleration"],

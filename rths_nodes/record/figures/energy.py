@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from rths_nodes.components import Array
 from rths_nodes.record import analysis
 from rths_nodes.record.analysis import largest
 from rths_nodes.record.figures.sheet import Drawing, View, at_zero, curves, plot, plots, sheet, time_sheet
-from rths_nodes.record.figures.style import FAINT, INK, LINES, PALETTE, styled
+from rths_nodes.record.figures.style import FAINT, INK, LINES, PALETTE, Entry, styled
 from rths_nodes.record.report_words import KN, MM, quantity
 
 _PARTS = (
@@ -116,20 +118,32 @@ def _energy(joules: float, digits: int = 2) -> str:
 
 
 def synchronisation(view: View) -> Drawing:
-    """Synchronisation plot (Mercan 2007), and the same with the diagonal taken off and magnified."""
+    """Synchronisation subspace plot (Mercan 2007) of each axis, and the same with the diagonal taken off."""
     run, running = view.run, view.running
     target, measured = run.target[running.samples] * MM, run.displacement[running.samples] * MM
-    figure, ((left, right),) = sheet([2.7], view.legend, widths=(1.0, 1.0), between=0.24)
-    curves(left, target, measured, view.axes, 0.8)
-    curves(right, target, running.control_error * MM, view.axes, 0.7)
-    ends = [min(target.min(), measured.min()), max(target.max(), measured.max())]
-    left.plot(ends, ends, color=FAINT, lw=0.6, zorder=1.5)
-    at_zero(right)
-    for panel, label in ((left, "measured (mm)"), (right, "target − measured (mm)")):
+    n = len(view.axes)
+    heights = [2.7 if n == 1 else 2.2] * n
+    figure, panels = sheet(heights, view.legend, widths=(1.0, 1.0), between=0.24)
+    for axis, ((left, right), entry) in enumerate(zip(panels, view.axes, strict=True)):
+        column = slice(axis, axis + 1)
+        curves(right, target[:, column], running.control_error[:, column] * MM, [entry], 0.7)
+        subspace(left, target[:, column], measured[:, column], entry)
+        at_zero(right)
+        name = f"{entry[0]}\n" if n > 1 else ""
+        left.set_ylabel(f"{name}measured (mm)")
+        right.set_ylabel("target − measured (mm)")
+    for panel in panels[-1]:
         panel.set_xlabel("target (mm)")
-        panel.set_ylabel(label)
     caption = (
-        "Left: a perfect actuator draws the diagonal; a lag opens it to an ellipse, too small an amplitude "
-        "turns it. Right: the same with the diagonal taken off and magnified."
+        "Left: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small an amplitude "
+        "turns it. Right: the same with that line taken off and magnified."
     )
     return "Synchronisation: measured over target", caption, figure
+
+
+def subspace(panel: Any, target: Array, measured: Array, entry: Entry) -> None:
+    """Measured over target ``(n, 1)`` mm, with the line of a perfect actuator at 45 degrees."""
+    curves(panel, target, measured, [entry], 0.8)
+    ends = [min(target.min(), measured.min()), max(target.max(), measured.max())]
+    panel.plot(ends, ends, color=FAINT, lw=0.6, zorder=1.5)
+    panel.set_aspect("equal", adjustable="datalim")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -24,12 +27,11 @@ from rths_nodes.record.report_words import MM, MM2, MS, quantity, rounded
 
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
-STATE_UNITS = {
-    "alpha": ("α", "samples", 1.0),
-    "delta_alpha": ("Δα", "samples", 1.0),
-    "delay": ("delay", "ms", MS),
-}
-"""Known states of compensators: symbol, unit and factor; others are shown by name as they were recorded."""
+SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
+"""Names of states as they are written in papers."""
+SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
+"""Units of states as they are drawn, with the factor; others are drawn as they were recorded."""
+_NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 
 
 def displacements(view: View) -> Drawing:
@@ -99,14 +101,16 @@ def compensator(view: View) -> Drawing | None:
     if not found:
         return None
     order = sorted(found, key=lambda name: name != "delta_alpha")
-    figure, panels = time_sheet(view, [1.3 if len(found) > 1 else 1.7] * len(found), view.legend)
+    height = 1.7 if len(found) == 1 else 1.3 if len(found) <= 3 else 0.95
+    figure, panels = time_sheet(view, [height] * len(found), view.legend)
     styles = {name: (colour, line) for name, colour, line in view.axes}
+    units = analysis.state_units(view.run)
     for panel, state in zip(panels, order, strict=True):
-        symbol, unit, factor = STATE_UNITS.get(state, (state, "SI", 1.0))
+        label, factor = labelled(state, units)
         for name, values in found[state].items():
             colour, line = styles.get(name, (INK, "-"))
             plot(panel, view.run.time, values * factor, color=colour, ls=line, lw=1.1)
-        panel.set_ylabel(f"{symbol} ({unit})")
+        panel.set_ylabel(label)
     adapted = found.get("delta_alpha")
     if adapted is None:
         kind = type(view.run.scenario.compensator).type_name
@@ -117,6 +121,15 @@ def compensator(view: View) -> Drawing | None:
         "(Chen &amp; Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples."
     )
     return f"Compensator: Δα ends at {ends} samples", caption, figure
+
+
+def labelled(state: str, units: Mapping[str, str]) -> tuple[str, float]:
+    """What a state of a compensator is called in a figure, with its unit, and the factor to that unit."""
+    stage, dot, name = state.rpartition(".")
+    stem, number = _NUMBERED.fullmatch(name).groups()  # type: ignore[union-attr]  # matches everything
+    symbol = stage + dot + SYMBOLS.get(stem, stem) + number
+    unit, factor = SHOWN_UNITS.get(units.get(state, ""), (units.get(state, ""), 1.0))
+    return symbol if unit in ("", "1") else f"{symbol} ({unit})", factor
 
 
 def response(view: View) -> Drawing | None:
@@ -134,7 +147,8 @@ def response(view: View) -> Drawing | None:
     for panel, label in zip(panels, ("ground (m/s²)", "displ. (mm)", "accel. (m/s²)"), strict=True):
         at_zero(panel)
         panel.set_ylabel(label)
-    peak, moved = quantity(largest(ground), 1.0, "m/s²", 3), quantity(largest(run.dof_displacement), MM, "mm", 3)
+    tested = run.dof_displacement[analysis.first_step(run) :]
+    peak, moved = quantity(largest(ground), 1.0, "m/s²", 3), quantity(largest(tested), MM, "mm", 3)
     title = f"Response: {peak} of ground acceleration moved the structure by {moved}"
     caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
     return title, caption, figure

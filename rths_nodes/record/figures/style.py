@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rths_nodes.components import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_TRIPPED
+from rths_nodes.components import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+)
 
 Entry = tuple[str, str, Any]
 """Of a legend: label, colour, line style."""
@@ -19,6 +25,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 """Line styles of the first, second and third six."""
 SHADES = (
+    (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
     (FLAG_SLIPPED, "slipped", "#CC79A7"),
     (FLAG_SATURATED, "sensor saturated", "#56B4E9"),

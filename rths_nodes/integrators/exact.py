@@ -1,0 +1,50 @@
+"""Exact steps of a linear structure by the matrix exponential: the frame of the TADC paper (Wang et al.)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.components import Array, Structure
+from rths_nodes.integrators.dynamics import Dynamics
+from rths_nodes.integrators.state_space import spectral_radius, state_space
+from rths_nodes.integrators.under_test import refuse_growth
+from rths_nodes.params import ConfigError, params, text
+from rths_nodes.structures import is_linear
+from rths_nodes.transition import transition
+
+
+class Exact(Dynamics):
+    """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
+
+    The external force is interpolated; the measured one is held over the step, which takes damping away as half
+    a step of delay does, or extrapolated. Raises ConfigError for a nonlinear restoring force, and for a step at
+    which it grows.
+    """
+
+    @params
+    class Params:
+        measured_force: str = text(
+            "how the measured force runs over the step: held or extrapolated", "held", ("held", "extrapolated")
+        )
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        super().__init__(structure, external_force, dt)
+        if not is_linear(self.structure):
+            raise ConfigError("integrator exact: needs a structure with a linear restoring force")
+        self._extrapolated = params.measured_force == "extrapolated"
+        refuse_growth("exact", self._growth, dt)
+        phi, before, now = transition(*state_space(self.structure), dt)
+        slope = now if self._extrapolated else np.zeros_like(now)
+        self._matrix = np.hstack([phi, -(before + now), -slope])
+        self._loads = external_force[:-1] @ before.T + external_force[1:] @ now.T
+        self.reset()
+
+    def _growth(self, dt: float) -> float:
+        matrices = transition(*state_space(self.structure), dt)
+        return spectral_radius(self.structure, matrices, self._extrapolated)
+
+    def _advance(self, experimental_force: Array) -> None:
+        change = experimental_force - self._experimental
+        state = np.concatenate((self.displacement, self.velocity, experimental_force, change))
+        after = self._matrix @ state + self._loads[self._index]
+        self.displacement, self.velocity = after[: self._n_dof], after[self._n_dof :]

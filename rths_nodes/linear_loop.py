@@ -1,0 +1,300 @@
+"""The loop of a hybrid test at small motion, in the frequency domain: what can be judged before the test.
+
+    Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
+
+M, C, K is the numerical substructure, T takes degrees of freedom to axes, S is the dynamic stiffness of the
+specimens and H the way from the target to the displacement that they feel: compensator, transport and actuator.
+All of it is a function of the complex frequency s of the structure (rad/s); on a time axis that is r times slower
+the rig moves with s / r. Integrator and ramp are taken as exact, measurements as free of error.
+
+Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes import registry
+from rths_nodes.components import Array, Motion
+from rths_nodes.params import ConfigError, walk
+from rths_nodes.responses import Complex, Frequencies
+from rths_nodes.scenario import Scenario
+
+Response = Callable[[Frequencies], Complex]
+"""Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
+
+SMALL = 1e-7
+"""Displacement (m), velocity (m/s) and inner state at which a specimen is taken as linear."""
+STEEPER = 0.01
+"""Share by which its slopes may grow from ten times ``SMALL``; those of friction at rest have no end."""
+SAME = 0.01
+"""Share by which the stiffness under test may differ from what the structure states of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallSpecimen:
+    """A specimen about its rest: F = k d + c v + p z, z' = A z + b d + e v, for inner states z."""
+
+    stiffness: float
+    damping: float
+    states: Array
+    force_of_state: Array
+    displacement_to_state: Array
+    velocity_to_state: Array
+
+    @classmethod
+    def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
+        """k (N/m) and c (N s/m) in parallel."""
+        nothing = np.zeros(0)
+        return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
+
+    @classmethod
+    def of(cls, specimen: Any) -> SmallSpecimen:
+        """From the differences of its force and its rates at rest. Raises ValueError when they have no slope."""
+        larger, slopes = np.abs(_slopes(specimen, 10.0 * SMALL)), _slopes(specimen, SMALL)
+        if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
+            raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
+        force, rates = slopes[0], slopes[1:]
+        return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1])
+
+    def at(self, s: Frequencies) -> Complex:
+        """Dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
+        found: Complex = np.asarray(self.stiffness + s * self.damping, complex)
+        if len(self.force_of_state):
+            memory = s[:, None, None] * np.eye(len(self.states)) - self.states
+            driven = self.displacement_to_state + s[:, None] * self.velocity_to_state
+            found = found + np.linalg.solve(memory, driven[..., None])[..., 0] @ self.force_of_state
+        return found
+
+
+def _slopes(specimen: Any, small: float) -> Array:
+    """Rows: force, rates of the inner states. Columns: displacement, velocity, inner states."""
+    rest = [0.0, 0.0, *specimen.initial_state]
+
+    def seen(point: Sequence[float]) -> Array:
+        displacement, velocity, *state = point
+        rates = specimen.rate(state, displacement, velocity)
+        return np.array([specimen.force(state, displacement, velocity), *rates])
+
+    columns = []
+    for index in range(len(rest)):
+        sides = [seen([x + sign * small * (k == index) for k, x in enumerate(rest)]) for sign in (1.0, -1.0)]
+        columns.append((sides[0] - sides[1]) / (2.0 * small))
+    return np.column_stack(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearLoop:
+    """A closed loop at small motion, ready to be asked at any complex frequency.
+
+    ``mass``, ``damping``, ``stiffness``: numerical substructure, ``(n_dof, n_dof)``; ``axes_of`` T
+    ``(n_axes, n_dof)``; ``forces_of`` T' ``(n_dof, n_axes)``; ``compensator`` for all axes, ``actuators`` one per
+    axis, all of them functions of the rig's angular frequency (rad/s). ``dt``: servo period, s.
+    """
+
+    mass: Array
+    damping: Array
+    stiffness: Array
+    axes_of: Array
+    forces_of: Array
+    specimens: tuple[SmallSpecimen, ...]
+    compensator: Response
+    actuators: tuple[Response, ...]
+    dt: float
+    transport: float = 0.0
+    """Delay of the port, s."""
+    time_ratio: float = 1.0
+    assumptions: tuple[str, ...] = ()
+
+    @property
+    def highest(self) -> float:
+        """Angular frequency of the structure at which the servo's samples end, rad/s."""
+        return float(self.time_ratio * np.pi / self.dt)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.asarray(np.linalg.inv(self.mass), float)
+
+    @cached_property
+    def whole_stiffness(self) -> Array:
+        """Stiffness with the specimens at their place, ``(n_dof, n_dof)`` N/m, memory excluded."""
+        tested = np.diag([specimen.stiffness for specimen in self.specimens])
+        found: Array = self.stiffness + self.forces_of @ tested @ self.axes_of
+        return found
+
+    def rig(self, omega: Frequencies) -> Complex:
+        """Displacement of the rig at its own frequencies over the target, ``(n, n_axes, n_axes)``."""
+        actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
+        late = actuators * np.exp(-1j * omega * self.transport)[:, None]
+        command = self.compensator(omega)
+        if command.ndim == 1:
+            command = command[:, None, None] * np.eye(len(self.actuators))
+        return np.asarray(late[:, :, None] * command)
+
+    def specimen_stiffness(self, s: Frequencies) -> Complex:
+        """Dynamic stiffness of the specimens at the structure's frequencies, ``(n, n_axes)`` N/m."""
+        return np.stack([specimen.at(s / self.time_ratio) for specimen in self.specimens], axis=-1)
+
+    def numerical(self, s: Frequencies) -> Complex:
+        """Dynamic stiffness of the numerical substructure, ``(n, n_dof, n_dof)`` N/m."""
+        w = s[:, None, None]
+        return np.asarray(w**2 * self.mass + w * self.damping + self.stiffness)
+
+    def open_loop(self, s: Frequencies) -> Complex:
+        """Force of the specimens per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
+        flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
+        return np.asarray(tested @ flexibility)
+
+    def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
+        """det(M^-1 Z(s)) ``(n,)``: its zeros are the motions of the closed loop.
+
+        ``gain``: factor on the specimens' forces; ``delay``: further delay of every axis, s; ``ratio``: factor on
+        all times of the rig, which is a factor on the natural frequencies of the structure.
+        """
+        omega = -1j * s * ratio / self.time_ratio
+        way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]
+        tested = self.specimen_stiffness(s)[:, :, None] * way
+        whole = self.numerical(s) + self.forces_of @ tested @ self.axes_of
+        scaled = self._inverse @ whole / self.scale**2
+        return np.asarray(np.linalg.det(scaled), complex)
+
+    @cached_property
+    def scale(self) -> float:
+        """A frequency of the structure, rad/s, that keeps determinants near one."""
+        eigenvalues = np.linalg.eigvals(self._inverse @ self.whole_stiffness)
+        return float(np.sqrt(np.abs(eigenvalues).max())) or 1.0
+
+    def states(self, rig: NDArray[Any]) -> Complex:
+        """Motions (rad/s) of the structure with its specimens behind a constant response ``rig``, ``(n, m)``.
+
+        ``rig`` ``(n, n_axes, n_axes)``: ones on the diagonal give the structure as it is meant to be.
+        """
+        return np.asarray(np.linalg.eigvals(self._state_matrix(rig)), complex)
+
+    def _state_matrix(self, rig: NDArray[Any]) -> Complex:
+        """Of [x, x', inner states of the specimens], with d = rig T x."""
+        n, r = len(self.mass), self.time_ratio
+        moved = rig @ self.axes_of
+        stiffness = np.array([one.stiffness for one in self.specimens])
+        damping = np.array([one.damping / r for one in self.specimens])
+        held = self.stiffness + self.forces_of @ (stiffness[:, None] * moved)
+        slowed = self.damping + self.forces_of @ (damping[:, None] * moved)
+        size = 2 * n + sum(len(one.states) for one in self.specimens)
+        matrix = np.zeros((len(rig), size, size), complex)
+        matrix[:, :n, n : 2 * n] = np.eye(n)
+        matrix[:, n : 2 * n, :n] = -self._inverse @ held
+        matrix[:, n : 2 * n, n : 2 * n] = -self._inverse @ slowed
+        first = 2 * n
+        for axis, one in enumerate(self.specimens):
+            rows = slice(first, first + len(one.states))
+            matrix[:, rows, :n] = r * one.displacement_to_state[:, None] * moved[:, axis, None, :]
+            matrix[:, rows, n : 2 * n] = one.velocity_to_state[:, None] * moved[:, axis, None, :]
+            matrix[:, rows, rows] = r * one.states
+            force = np.outer(self.forces_of[:, axis], one.force_of_state)
+            matrix[:, n : 2 * n, rows] = -self._inverse @ force
+            first = rows.stop
+        return matrix
+
+
+def linear_loop(scenario: Scenario) -> LinearLoop:
+    """The loop of ``scenario`` at small motion. Raises ConfigError for a part whose response is not known."""
+    structure = scenario.build_structure()
+    if structure is None:
+        raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+    if getattr(scenario, "rig", None) is not None:
+        raise ConfigError("rig: a coupled rig has no response per axis; its stability is not judged here")
+    n_axes = len(scenario.axes)
+    setup = registry.class_of("setup", scenario.setup)(scenario.setup, len(structure.influence), n_axes)
+    axes_of, forces_of = _transformation(setup, len(structure.influence), n_axes)
+    compensator = scenario.build_compensator()
+    specimens = _specimens(scenario)
+    return LinearLoop(
+        structure.mass,
+        structure.damping,
+        structure.stiffness,
+        axes_of,
+        forces_of,
+        specimens,
+        _response(compensator, "compensator", "compensator", scenario.compensator),
+        _actuators(scenario),
+        scenario.dt,
+        scenario.port.transport_samples * scenario.dt,
+        float(scenario.time_ratio),
+        tuple(_assumptions(scenario, structure, compensator, specimens, forces_of, axes_of)),
+    )
+
+
+def _transformation(setup: Any, n_dof: int, n_axes: int) -> tuple[Array, Array]:
+    """T and T' of any setup, a unit of motion and of force at a time."""
+    nothing = np.zeros(n_dof)
+    axes = [setup.axes(Motion(unit, nothing, nothing)).displacement for unit in np.eye(n_dof)]
+    forces = [setup.forces(unit) for unit in np.eye(n_axes)]
+    return np.column_stack(axes), np.column_stack(forces)
+
+
+def _response(part: Any, family: str, path: str, params: Any) -> Response:
+    """That of ``part``, after a look at the components within it."""
+    names = registry.names(family)
+    known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
+    for place, inner in walk(params, path):
+        name = getattr(type(inner), "type_name", "")
+        mine = name in names and isinstance(inner, registry.load(family, name).Params)
+        if mine and name not in known:
+            raise ConfigError(
+                f"{place}.type = {name!r}: has no frequency response, so the "
+                f"stability cannot be judged before the test; known: {', '.join(known) or 'none'}"
+            )
+    found: Response = part.frequency_response
+    return found
+
+
+def _actuators(scenario: Scenario) -> tuple[Response, ...]:
+    """The actuators' responses; a specimen at small motion does not change them."""
+    found = []
+    for name, axis in scenario.axes.items():
+        specimen = registry.class_of("specimen", axis.specimen)(axis.specimen)
+        actuator = registry.class_of("actuator", axis.actuator)(axis.actuator, scenario.dt, specimen)
+        found.append(_response(actuator, "actuator", f"axes.{name}.actuator", axis.actuator))
+    return tuple(found)
+
+
+def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
+    found = []
+    for name, axis in scenario.axes.items():
+        try:
+            found.append(SmallSpecimen.of(registry.class_of("specimen", axis.specimen)(axis.specimen)))
+        except ValueError as error:
+            raise ConfigError(
+                f"axes.{name}.specimen.type = {type(axis.specimen).type_name!r}: is not linear at small motion "
+                f"({error}), so its stability cannot be judged before the test"
+            ) from None
+    return tuple(found)
+
+
+def _assumptions(
+    scenario: Scenario,
+    structure: Any,
+    compensator: Any,
+    specimens: Sequence[SmallSpecimen],
+    forces_of: Array,
+    axes_of: Array,
+) -> list[str]:
+    """What the analysis takes for granted here, in words."""
+    words = ["small motion: specimens and numerical substructure with their slopes at rest"]
+    words.append("integrator and ramp exact, sensors without error: limits of delay are those of continuous time")
+    if compensator.state_names:
+        words.append(f"{type(scenario.compensator).type_name}: judged with its initial parameters, not adapting")
+    tested = forces_of @ np.diag([specimen.stiffness for specimen in specimens]) @ axes_of
+    stated = structure.experimental_stiffness
+    if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
+        words.append("the specimens' stiffness counts; the structure's experimental stiffness is another one")
+    if structure.experimental_mass.any():
+        words.append("the mass under test is left out: the simulated specimens have no inertia")
+    return words

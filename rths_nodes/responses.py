@@ -1,0 +1,35 @@
+"""Frequency responses of what works on samples: for compensators and actuators that state theirs.
+
+``frequency_response(omega)`` of such a component takes angular frequencies of the rig, ``(n,)`` rad/s, and gives
+output over input, ``(n,)`` complex. Complex frequencies are meant, too (s = j omega): the response is the analytic
+function. A component that adapts gives the one of its first parameters; of a compensator that couples its axes it
+is ``(n, n_axes, n_axes)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Complex = NDArray[np.complex128]
+Frequencies = NDArray[Any]
+"""Real or complex, ``(n,)`` rad/s."""
+
+
+def taps(omega: Frequencies, weights: ArrayLike, ages: ArrayLike) -> Complex:
+    """Sum of past inputs: ``weights`` and their ``ages`` in s, ``(m,)`` each."""
+    return np.asarray(np.exp(-1j * np.multiply.outer(omega, np.asarray(ages, float))) @ np.asarray(weights, float))
+
+
+def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> Complex:
+    """Of x_k = Phi x_{k-1} + g_0 c_{k-1} + g_1 c_k, y_k = ``output`` [x_k, c_{k-1}, c_k], every ``dt`` (s).
+
+    ``rows`` [Phi, g_0, g_1] ``(m, m + 2)``, ``output`` ``(m + 2,)``.
+    """
+    step, out = np.asarray(rows, float), np.asarray(output, float)
+    m, z = len(step), np.exp(1j * np.asarray(omega) * dt)
+    driven = step[:, m] / z[:, None] + step[:, m + 1]
+    states = np.linalg.solve(np.eye(m) - step[:, :m] / z[:, None, None], driven[..., None])[..., 0]
+    return np.asarray(states @ out[:m] + out[m] / z + out[m + 1])

@@ -1,0 +1,15 @@
+"""Names of the channels between a rig and the controller of its auxiliary inputs."""
+
+from __future__ import annotations
+
+DAMPER_VOLTAGE = "damper_voltage [V]"
+"""Input: at the current driver of the damper."""
+DAMPER_DISPLACEMENT = "damper_displacement [m]"
+"""Measured: elongation of the damper."""
+DAMPER_FORCE = "damper_force [N]"
+"""Measured: positive against a positive velocity of its elongation."""
+
+
+def accelerations(count: int) -> tuple[str, ...]:
+    """Measured: acceleration of each degree of freedom of the specimen relative to the laboratory floor."""
+    return tuple(f"acceleration_{index + 1} [m/s^2]" for index in range(count))
