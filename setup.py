@@ -51,11 +51,12 @@ def build_environment(prefix: Path | None) -> dict[str, str]:
     return env
 
 
-def fingerprint(prefix: Path | None) -> str:
+def fingerprint(prefix: Path | None, env: dict[str, str]) -> str:
     """What a configured build folder depends on, besides the files that CMake watches itself."""
     packages = sorted(f"{d.name}=={d.version}" for d in distributions())
     script = Path(__file__).read_text(encoding="utf-8")
-    parts = [str(SOURCE), str(prefix), sys.executable, sys.version, script, *packages]
+    program = str(shutil.which("cmake", path=env.get("PATH")))  # an isolated build's own is gone the next time
+    parts = [str(SOURCE), str(prefix), sys.executable, sys.version, program, script, *packages]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -109,7 +110,7 @@ class BuildInterfaces(Command):
     def cmake(self, prefix: Path | None, folder: Path, stage: Path) -> None:
         """Configure (afresh when the environment has changed), build, and install into an empty stage."""
         env = build_environment(prefix)
-        stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix)
+        stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix, env)
         if not stamp.is_file() or stamp.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             options = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,29 @@ def simulate() -> Callable[..., tuple[Outcome, Run]]:
 _domains = itertools.count(os.getpid() * 7)
 
 
+def lock_of_free_domain() -> tuple[int, int]:
+    """The next ROS domain that no other suite on this machine uses, and its lock, an open file."""
+    for _ in range(100):
+        number = 1 + next(_domains) % 100
+        file = Path(tempfile.gettempdir(), f"rths_domain_{number}.lock")
+        try:
+            lock = os.open(file, os.O_RDONLY | os.O_CREAT, 0o666)
+        except PermissionError:  # another user's
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return number, lock
+    raise RuntimeError("no free ROS domain: a hundred tests are under way on this machine")
+
+
 @pytest.fixture(autouse=True)
-def domain(monkeypatch: pytest.MonkeyPatch) -> None:
+def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every test has a ROS domain of its own: two runs in one domain disturb each other silently."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(1 + next(_domains) % 100))
+    number, lock = lock_of_free_domain()
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    yield
+    os.close(lock)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rclpy.lifecycle import TransitionCallbackReturn
 from std_srvs.srv import Trigger
 
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
+from rths_nodes.ros import parameters
 from rths_nodes.ros.names import ACTUATOR, MONITOR, NODES, RECORDER
 from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
@@ -27,7 +29,7 @@ class ActuatorNode(Shell):
     role = ACTUATOR
     rig: Any = None  # until the node is configured
     pacer: Pacer | None = None
-    sections = ("axes", "port")
+    sections = ("axes", "rig", "port")
 
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
         return {"peer_timeout": (30.0, "time in which all peers must be ready, s")}
@@ -46,7 +48,7 @@ class ActuatorNode(Shell):
         self._free_until = LOCKSTEP_WINDOW - 1
         self._told: State | None = None
         self._asked_at = self._began_at = self._ended_at = 0
-        self._built_at = time.monotonic_ns()
+        self._active_from = 0
         self._started_ns = 0
         self._patience = round(scenario.port.longest_wait * 1e9)
 
@@ -63,11 +65,27 @@ class ActuatorNode(Shell):
         response.success, response.message = True, "the rig stops and holds"
         return response
 
+    def on_activate(self, state: Any) -> Any:
+        """From now on the peers are waited for."""
+        self._active_from = time.monotonic_ns()
+        return super().on_activate(state)
+
     def on_deactivate(self, state: Any) -> Any:
         """The rig goes safe."""
-        if self.running:
-            self.rig.hold("the actuator node was deactivated")
+        self.stop("the actuator node was deactivated")
         return super().on_deactivate(state)
+
+    def on_cleanup(self, state: Any) -> Any:
+        """Not while the rig moves: the topics are needed until it is at rest."""
+        if self.running:
+            self.get_logger().error("cleanup: refused, the rig is not at rest yet")
+            return TransitionCallbackReturn.FAILURE
+        return super().on_cleanup(state)
+
+    def stop(self, reason: str) -> None:
+        """The rig is at hand: no topic is needed."""
+        if self.running:
+            self.rig.hold(reason)
 
     # -- before the test ----------------------------------------------------------------------------------
 
@@ -92,13 +110,26 @@ class ActuatorNode(Shell):
         others = (peer for peer in self.peers if peer in NODES and peer != self.role)
         missing = [peer for peer in others if not self._statuses.get(peer, {}).get("ready")]
         if missing or not self._ready_told:
-            if time.monotonic_ns() - self._built_at > self.value("peer_timeout") * 1e9:
+            if time.monotonic_ns() - self._active_from > self.value("peer_timeout") * 1e9:
                 who = ", ".join(missing) or "the topics of this node"
                 self._give_up(f"not ready within {self.value('peer_timeout'):g} s: {who}", 1)
+            return
+        if conflict := self._conflict():
+            self._give_up(conflict, 2)
             return
         self.rig.machine.to(State.ARMED)
         self._tell_state()
         self._begin()
+
+    def _conflict(self) -> str:
+        """Where two nodes run with different values of a section, by parameters of their own; empty: nowhere."""
+        first: dict[str, tuple[str, Any]] = {}
+        for node, status in sorted(self._statuses.items()):
+            for section, values in parameters.told(status).items():
+                other, known = first.setdefault(section, (node, values))
+                if values != known:
+                    return f"{section}: {other} and {node} run with different values; use overrides, for all nodes"
+        return ""
 
     def _give_up(self, reason: str, exit_code: int) -> None:
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
@@ -121,6 +152,14 @@ class ActuatorNode(Shell):
     def participates(self) -> bool:
         """A deactivated actuator node still brings its rig to rest, and says so."""
         return self.active or self.running or (self.rig is not None and self.rig.ended)
+
+    @property
+    def ended(self) -> bool:
+        return self.rig is not None and bool(self.rig.ended)
+
+    @property
+    def under_way(self) -> bool:
+        return self.running or (self.active and not self.ended)
 
     @property
     def running(self) -> bool:
@@ -196,7 +235,7 @@ class ActuatorNode(Shell):
         sample = measured.sample + (self.pacer.missed if self.pacer else 0)
         stamp = self._started_ns + round(sample * self.scenario.dt * 1e9)
         self._asked_at = time.monotonic_ns()
-        self.publisher("measurement")(self.codec.pack_measurement(measured, stamp))
+        self.send("measurement", self.codec.pack_measurement(measured, stamp))
         self.publish_for_record("true_state", self.codec.pack_measurement(self.rig.port.truth(), stamp))
         if self.rig.machine.state != self._told:
             self._tell_state()
@@ -223,14 +262,18 @@ class ActuatorNode(Shell):
             self._ended_at = time.monotonic_ns()
             if self.rig.machine.state == State.TRIPPED:
                 self.exit_code, self.problem = self.exit_code or 3, self.rig.machine.reason
-            self.tell_summary(self.rig.sample, wire.numbers_of(self._timing(), "timing"))
+            self.last_words()
         for progress in self.heard("progress"):
             if progress["done"]:
                 self._finished.add(progress["node"])
-        waited = time.monotonic_ns() - self._ended_at
-        if self._finished >= set(self._progress) or waited > LINGER_NS or self.patience_over:
+        late = time.monotonic_ns() - self._ended_at > LINGER_NS
+        unneeded = self.patience_over and not self._began_at  # there is nothing to be heard of such a test
+        if self._finished >= set(self._progress) or late or self.hurried or unneeded:
             self.rig.port.close()
             self.done = True
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        return self.rig.sample, wire.numbers_of(self._timing(), "timing")
 
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -10,6 +11,9 @@ from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import CommandStage
+
+QUIET_NS = 3_000_000_000
+"""After the test: the Target of a dead integrator is not waited for longer than this."""
 
 
 class CompensatorNode(Shell):
@@ -24,6 +28,7 @@ class CompensatorNode(Shell):
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int]] = deque()
         self._period = round(scenario.dt * 1e9)
+        self._quiet_from = 0
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names
@@ -33,7 +38,9 @@ class CompensatorNode(Shell):
         while self._waiting and self._ready(self._waiting[0][0]):
             self._answer(*self._waiting.popleft())
             busy = True
-        if not busy:
+        if busy:
+            self._quiet_from = time.monotonic_ns()
+        else:
             self._finish()
         return busy
 
@@ -57,7 +64,7 @@ class CompensatorNode(Shell):
     def _answer(self, measured: Measurement, stamp: int) -> None:
         command = self.stage.next(measured)
         if command is not None:
-            self.publisher("command")(self.codec.pack_command(command, stamp + self._period))
+            self.send("command", self.codec.pack_command(command, stamp + self._period))
         if not measured.flags & FLAG_TRIPPED:
             values = self.stage.state()
             data = self.codec.pack_state(measured.sample, values, measured.flags, stamp)
@@ -65,8 +72,14 @@ class CompensatorNode(Shell):
         self._answered = measured.sample
 
     def _finish(self) -> None:
-        # a dead integrator leaves us with a Measurement whose Target never comes
-        if self.ended and not self.summary and (self._answered >= self.test["sample"] or self._waiting):
-            state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
-            self.tell_summary(self._answered, {f"compensator.{name}": value for name, value in state.items()})
+        if self.ended and not self.spoken and (self._answered >= self.test["sample"] or self._in_vain()):
+            self.last_words()
         self.leave()
+
+    def _in_vain(self) -> bool:
+        """True when a Measurement waits for a Target that will not come: the integrator is dead."""
+        return bool(self._waiting) and time.monotonic_ns() - self._quiet_from > QUIET_NS
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
+        return self._answered, {f"compensator.{name}": value for name, value in state.items()}

@@ -84,7 +84,7 @@ def _run(
     def idle() -> None:
         if progress:
             progress(rig.rig.sample)
-        if interrupted and interrupted():
+        if not result.interrupted and interrupted and interrupted():
             rig.interrupt()
             result.interrupted = True
 

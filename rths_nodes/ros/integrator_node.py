@@ -13,7 +13,7 @@ class IntegratorNode(Shell):
     """Hosts the numerical substructure."""
 
     role = INTEGRATOR
-    sections = ("ground_motion", "structure", "integrator", "setup")
+    sections = ("ground_motion", "structure", "integrator", "setup", "semi_active")
 
     def build(self, scenario: Scenario) -> None:
         self.stage = SubstructureStage(scenario)
@@ -30,10 +30,18 @@ class IntegratorNode(Shell):
             busy = True
             target = self.stage.next(measured)
             if target is not None:
-                self._publish(target, stamp + round(self.scenario.step * 1e9))
+                self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9))
         if not busy:
-            self.leave()
+            self._finish()
         return busy
 
     def _publish(self, target: Target, stamp: int) -> None:
-        self.publisher("target")(self.codec.pack_target(target, stamp))
+        self.send("target", self.codec.pack_target(target, stamp))
+
+    def _finish(self) -> None:
+        if self.ended and not self.spoken and self._expected > self.test["sample"]:
+            self.last_words()
+        self.leave()
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        return self._expected - 1, {}

@@ -14,7 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.ros.actuator_node import ActuatorNode
-from rths_nodes.ros.names import LOOP, RECORDER
+from rths_nodes.ros.names import LOOP
 from rths_nodes.ros.shell import Shell
 
 SERVE_EVERY_NS = 50_000_000
@@ -55,9 +55,10 @@ class LoopExecutor:
                 self._leave_with(self._rig)
 
     def _leave_with(self, rig: ActuatorNode) -> None:
-        """In one process nobody sees the actuator node leave: the others go when it is done."""
+        """In one process nobody sees the actuator node leave: the others say their last words when it is done."""
         for node in self.nodes:
-            node.done = node.done or node.role != RECORDER or not rig.rig.ended
+            node.left_alone = True
+            node.done = node.done or not rig.ended or not node.participates
 
     def close(self) -> None:
         """Stop serving."""

@@ -30,6 +30,7 @@ class MonitorNode(Shell):
 
     role = MONITOR
     sections = ("monitor",)
+    reads = ("structure",)  # its elastic energy is the scale of the energy error
 
     def build(self, scenario: Scenario) -> None:
         self.stage = MonitorStage(scenario)
@@ -95,6 +96,9 @@ class MonitorNode(Shell):
         if not self.ended:
             self._quiet_from = time.monotonic_ns()
         elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
-            self.tell_summary(self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics"))
+            self.last_words()
             self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
         self.leave()
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        return self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics")

@@ -73,7 +73,7 @@ TOPICS: dict[str, Topic] = {
         Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), True),
         Topic("node_status", _own("NodeStatus"), NODES, (ACTUATOR, RECORDER, CONSOLE), True),
         Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), (ACTUATOR, RECORDER), True),
-        Topic("summary", _own("Summary"), (COMPENSATOR, ACTUATOR, MONITOR), (RECORDER, CONSOLE), True),
+        Topic("summary", _own("Summary"), NODES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
         Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),

@@ -7,14 +7,16 @@ way. Matrices and lists of sections stay in the file.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
-from rths_nodes.params import Spec, as_data, join, spec_of, unknown
-from rths_nodes.scenario import Scenario, replace
+from rths_nodes.params import ConfigError, Spec, as_data, join, spec_of, unknown
+from rths_nodes.scenario import Scenario, parse, replace
 
 _LARGEST = 1.7e308
 _FOREIGN = ("qos_overrides.", "use_sim_time", "start_type_description_service")
@@ -24,6 +26,15 @@ def given(node: Node) -> dict[str, Any]:
     """The parameter overrides that the node was started with."""
     values = {name: parameter.value for name, parameter in node._parameter_overrides.items()}
     return {name: list(value) if hasattr(value, "tolist") else value for name, value in values.items()}
+
+
+def told(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections that a node runs with, by name, as it has told in its NodeStatus."""
+    with suppress(ConfigError):  # a foreign node may tell it in another form
+        found = parse(status["parameters"], status["node"])
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def declare(node: Node, name: str, value: Any, doc: str, spec: Spec | None = None) -> None:

@@ -5,21 +5,26 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import rths_nodes
 from rths_nodes import wire
 from rths_nodes.params import ConfigError
-from rths_nodes.ros import names
-from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros import names, parameters
+from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.results import doubts
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import State
-from rths_nodes.scenario import Scenario, dump
+from rths_nodes.scenario import Scenario, dump, from_text
 
 PROGRESS_SAMPLES = 64
-LAST_WORDS_NS = 2_000_000_000
-"""How long the recorder waits, after the test, for the summaries of the others."""
+LAST_WORDS_NS = 4_500_000_000
+"""How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
+stalled stream. The actuator node, without which all leave, lingers a little longer."""
+HURRY_NS = 100_000_000
+"""The same when it was asked to end: enough for what is under way."""
 
 _HEAD = struct.Struct("<4x3I")
 
@@ -41,7 +46,12 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 
 
 class RecorderNode(Shell):
-    """Hosts a recording; the writer is handed in, because ``ros/`` knows no file formats."""
+    """Hosts a recording; the writer is handed in, because ``ros/`` knows no file formats.
+
+    A recording proves that it is complete: the last words of each node (Summary) say how many messages of each
+    stream it has sent. They are waited for; what does not come is counted as a gap. Nodes that died without last
+    words are named as ``silent``.
+    """
 
     role = RECORDER
     sections = ("recording",)
@@ -71,15 +81,17 @@ class RecorderNode(Shell):
             "version": rths_nodes.__version__,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        topics = [(self._full[topic.name], topic) for topic in rows]
-        self.writer = self._open_writer(self.value("record"), topics, self.information)
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
-        self._next = {name: 1 if name == "command" else 0 for name in self._streams}
-        self.gaps = 0
+        self._next = {name: _first(name) for name in self._streams}
+        self._holes = dict.fromkeys(self._streams, 0)
+        self._sent: dict[str, int] = {}
+        self._sections: dict[str, dict[str, Any]] = {}
         self._told = 0
         self._heard_from: set[str] = set()
         self._ended_at = 0
+        topics = [(self._full[topic.name], topic) for topic in rows]
+        self.writer = self._open_writer(self.value("record"), topics, self.information)
         self.closed = False
 
     def look(self) -> None:
@@ -107,7 +119,14 @@ class RecorderNode(Shell):
             if topic != "test_state":
                 for values in self.heard(topic):
                     if topic == "summary":
-                        self._heard_from.add(values["node"])
+                        self._hear_summary(values)
+                    elif topic == "node_status" and values["scenario_hash"] == self.hash:
+                        self._sections[values["node"]] = parameters.told(values)
+
+    def _hear_summary(self, values: dict[str, Any]) -> None:
+        self._heard_from.add(values["node"])
+        counts = wire.nested(dict(zip(values["names"], values["values"], strict=False)), "sent")
+        self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}
 
     def work(self, limit: int = 1_000_000) -> bool:
         if self.closed:
@@ -135,42 +154,86 @@ class RecorderNode(Shell):
             sec, nanosec, number = _HEAD.unpack_from(data)
             write(full, data, sec * 1_000_000_000 + nanosec)
             if number != expected:
-                self.gaps += 1
+                self._holes[name] += 1
             expected = number + 1
             limit -= 1
         self._next[name] = expected
+        if limit < start:
+            self.be_patient()
         return limit < start
 
     def _finish(self, sample: int) -> None:
-        if not (self.ended or self.interrupted):
+        if not (self.ended or self.interrupted or self.left_alone):
             return
         self._record_rare()
-        self._ended_at = self._ended_at or time.monotonic_ns()
-        speakers = set(names.TOPICS["summary"].publishers) & set(self.peers)
-        # a test that was stopped before it began has no samples and no summaries
-        began = self.ended and (self.test["sample"] or sample >= 0)
-        heard = sample >= self.test.get("sample", 0) and self._heard_from >= speakers
-        complete = self.ended and (heard or not began)
-        late = time.monotonic_ns() - self._ended_at > LAST_WORDS_NS
-        gone = self.hurried or (self.interrupted and (self.patience_over or self.abandoned))
-        if not (complete or late or gone):
+        if not (self._complete() or self._waited_enough()):
             return
-        self._record_rare()
         self.writer.flush()
+        found = {"gaps": self.gaps, "silent": dict.fromkeys(sorted(self._silent()), 1)}
+        self.note = doubts(found)
+        self.tell_summary(sample, wire.numbers_of(found, "recording"))
         self.tell("progress", {"node": self.role, "sample": max(sample, 0), "done": True})
         self.done = True
 
+    def _complete(self) -> bool:
+        """True when everything is here that was sent in this test."""
+        if not self.ended:
+            return False
+        return not self._silent() and not any(map(self._tail_missing, self._streams))
+
+    def _silent(self) -> set[str]:
+        """The nodes whose last words are missing: what they have sent last is not known."""
+        known = self.ended and ACTUATOR in self._heard_from
+        if known and not self._sent.get("measurement", self.test["sample"]):
+            return set()  # stopped before it began: there are no samples, and nobody else has last words
+        return set(self.peers) & set(names.NODES) - {self.role} - self._heard_from
+
+    def _tail_missing(self, name: str) -> bool:
+        """True when more of a stream is known to be sent than has come."""
+        if name in self._sent:
+            return self._next[name] < _first(name) + self._sent[name]
+        # a foreign actuator node may not count
+        return name == "measurement" and self.ended and self._next[name] <= self.test["sample"] > 0
+
+    def _waited_enough(self) -> bool:
+        now = time.monotonic_ns()
+        if not self.ended:
+            return self.hurried or self.patience_over or self.abandoned
+        self._ended_at = self._ended_at or now
+        return now - self._ended_at > LAST_WORDS_NS or (self.hurried and now - self._hurried_at > HURRY_NS)
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """How often messages are missing in each stream, at its end included."""
+        return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
+
     def close(self) -> None:
         """Close the recording; after the last word, because indexing takes its time."""
-        if self.closed or not hasattr(self, "writer"):
+        if not hasattr(self, "writer") or self.closed:
             return
         self.closed = True
         state = State(self.test["state"]).name.lower() if self.ended else "failed"
         self.writer.close(
             {
+                "scenario": self._effective_scenario(),
                 "outcome": state,
                 "reason": self.test.get("reason", "") or self.problem,
                 "samples": str(self._next["measurement"]),
-                "gaps": str(self.gaps),
+                "gaps": str(sum(self.gaps.values())),
+                "silent": " ".join(sorted(self._silent())),
             }
         )
+
+    def _effective_scenario(self) -> str:
+        """The scenario with what the nodes were given as parameters of their own."""
+        data = self.scenario.data()
+        for sections in self._sections.values():
+            data |= {name: section for name, section in sections.items() if name in data}
+        with suppress(ConfigError):
+            return dump(from_text(dump(data), "node_status").data())
+        return self.information["scenario"]
+
+
+def _first(stream: str) -> int:
+    """The number of a stream's first message: the first Command is that of sample 1."""
+    return 1 if stream == "command" else 0

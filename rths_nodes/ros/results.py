@@ -41,7 +41,18 @@ class Result:
             self.exit_code = 1
         else:
             self.exit_code = max(codes, default=0) or (130 if self.interrupted else 0)
+        if words := doubts(self.section("recording")):
+            self.notes.append(words)
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
         return wire.nested(self.numbers, name)
+
+
+def doubts(recording: Mapping[str, Mapping[str, float]]) -> str:
+    """What the user is told of a recording with gaps (by topic) and silent nodes; empty when it is complete."""
+    gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
+    silent = recording.get("silent", {})
+    words = [f"gaps: {', '.join(gaps)}"] if gaps else []
+    words += [f"no last words of: {', '.join(silent)}"] if silent else []
+    return f"the recording may not be complete: {'; '.join(words)}" if words else ""

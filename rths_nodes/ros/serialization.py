@@ -29,7 +29,7 @@ def check(codec: Codec) -> None:
         return np.array([next(numbers) for _ in range(count)])
 
     stamp = 3 * _SECOND + 7
-    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc]
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
     state = some(n_state).tolist()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rclpy.duration import Duration
@@ -33,6 +34,15 @@ STATUS_PERIOD_NS = 2_000_000
 BURST = 32
 """Messages that are sent together when only the recorder wants them."""
 
+PATIENCE_NS = 500_000_000
+"""An interrupted node waits this long, from the last Measurement on, to hear that the test has ended."""
+
+SAME_REQUEST_NS = 1_000_000_000
+"""Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
+
+FLUSH_S = 0.5
+"""Time for what was sent to arrive, before its publishers go."""
+
 
 class Refused(ConfigError):
     """A node that could not be configured; the message is for people."""
@@ -47,6 +57,8 @@ class Shell(LifecycleNode):
 
     role: str
     sections: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    """Sections of another node that the stage needs, too: they must be the same there."""
 
     def __init__(self, context: Any = None, values: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         overrides = [Parameter(name, value=value) for name, value in (values or {}).items()]
@@ -56,17 +68,19 @@ class Shell(LifecycleNode):
         self._group = ByHand()
         self.done = False
         self.exit_code = 0
-        self.problem = ""
+        self.problem = self.note = ""
         self.active = False
-        self.interrupted = self.hurried = False
+        self.interrupted = self.left_alone = False
         self.summary: dict[str, float] = {}
+        self.sent: dict[str, int] = {}
+        self._counted: dict[str, int] = {}
         self._lockstep = True
         self.malformed = 0
         self._burst: list[tuple[str, bytes]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
         self._next_look = 0
-        self._stopped_at = 0
+        self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
 
@@ -100,6 +114,7 @@ class Shell(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Check the scenario, build the stage, open the endpoints."""
+        self.problem, self.exit_code = "", 0  # of an earlier attempt
         return self._guard(self._configure)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -119,9 +134,13 @@ class Shell(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Leave."""
-        self.active = False
-        self.done = True
+        """Leave; a test under way is stopped first, and heard to its end."""
+        if self.under_way:
+            self.stop(f"the {self.role} node was shut down")
+            self.interrupt()
+        else:
+            self.active = False
+            self.done = True
         return TransitionCallbackReturn.SUCCESS
 
     def _guard(self, action: Callable[[], None]) -> TransitionCallbackReturn:
@@ -130,6 +149,8 @@ class Shell(LifecycleNode):
             action()
         except ConfigError as error:
             self.problem, self.exit_code = str(error), 2
+            if not self.autostart:  # otherwise who started the node tells it
+                self.get_logger().error(self.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:
             self._surprise(error)
@@ -199,6 +220,7 @@ class Shell(LifecycleNode):
         serialization.check(self.codec)
 
     def _open_endpoints(self) -> None:
+        self.sent = {topic.name: 0 for topic in names.published_by(self.role)}
         best_effort = self.value("reliability") == "best_effort"
         for topic in names.published_by(self.role):
             qos = quality(topic, 1 if topic.latched else topic.depth, best_effort)
@@ -219,10 +241,10 @@ class Shell(LifecycleNode):
 
     # -- messages -----------------------------------------------------------------------------------------
 
-    def publisher(self, topic: str) -> Callable[[bytes], None]:
-        """The publish function of a topic, for bytes."""
-        publish: Callable[[bytes], None] = self._publishers_by_name[topic].publish
-        return publish
+    def send(self, topic: str, data: bytes) -> None:
+        """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
+        self._publishers_by_name[topic].publish(data)
+        self.sent[topic] += 1
 
     def publish_for_record(self, topic: str, data: bytes) -> None:
         """Publish what only the recorder wants: at once in real time, in bursts in lockstep.
@@ -234,18 +256,18 @@ class Shell(LifecycleNode):
             if len(self._burst) >= BURST:
                 self.publish_burst()
         else:
-            self.publisher(topic)(data)
+            self.send(topic, data)
 
     def publish_burst(self) -> None:
         """Send what ``publish_for_record`` has kept back."""
         for topic, data in self._burst:
-            self.publisher(topic)(data)
+            self.send(topic, data)
         self._burst.clear()
 
     def tell(self, topic: str, values: Mapping[str, Any]) -> None:
         """Publish a message at a low rate from plain values; ``stamp`` is now where it has one."""
         message = names.TOPICS[topic].message
-        self.publisher(topic)(wire.encode(message, {"stamp": time.time_ns()} | dict(values)))
+        self.send(topic, wire.encode(message, {"stamp": time.time_ns()} | dict(values)))
 
     def heard(self, topic: str) -> list[dict[str, Any]]:
         """All messages that wait in the inbox of ``topic``, as plain values."""
@@ -272,6 +294,7 @@ class Shell(LifecycleNode):
         while (found := self.receive("measurement", self.codec.unpack_measurement)) is not None:
             sample = found[0].sample
             if sample == expected:
+                self.be_patient()
                 return found
             if sample > expected:
                 raise ValueError(f"Measurement {sample} came where {expected} was expected")
@@ -301,7 +324,7 @@ class Shell(LifecycleNode):
                 "ready": self._ready_told,
                 "problem": self.problem,
                 "scenario_hash": self.hash,
-                "parameters": scenarios.dump({name: data[name] for name in self.sections}),
+                "parameters": scenarios.dump({name: data[name] for name in (*self.sections, *self.reads)}),
                 "state_names": self.state_names(),
                 "version": rths_nodes.__version__,
             },
@@ -340,44 +363,86 @@ class Shell(LifecycleNode):
         return bool(self.test) and self.test["state"] in ENDED
 
     @property
+    def under_way(self) -> bool:
+        """True while the rig may move."""
+        return bool(self.test) and self.test["state"] in (State.ARMED, State.RUNNING, State.STOPPING)
+
+    @property
     def abandoned(self) -> bool:
         """True when the test is over, or was given up, and the actuator node has left."""
+        if self.left_alone:
+            return True
         if not (self.ended or self.interrupted):
             return False
         return bool(self.inboxes["test_state"].subscription.get_publisher_count() == 0)
 
     def leave(self) -> None:
         """Be done once the test is over and everybody has heard what we had to say."""
-        if self.abandoned or self.patience_over:
+        if self.abandoned or self.hurried or (self.patience_over and not self.ended):
+            if not self.spoken:
+                self.last_words()
             self.done = True
 
     # -- end ----------------------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
         """A signal asks to stop: the actuator stops the test in order, the others wait for that, but not long."""
+        now = time.monotonic_ns()
+        again = self.interrupted
+        if again and now - self._interrupted_at < SAME_REQUEST_NS:
+            return
+        if again or self.ended:  # somebody will not come any more
+            self._hurried_at = self._hurried_at or now
         self.interrupted = True
-        self.hurried = self.hurried or self.ended  # asked after the end: somebody will not come any more
-        self._stopped_at = self._stopped_at or time.monotonic_ns()
+        self._interrupted_at = self._patient_from = now
+
+    @property
+    def hurried(self) -> bool:
+        """True when the node was asked again, or after the end of the test, to stop."""
+        return bool(self._hurried_at)
+
+    def be_patient(self) -> None:
+        """The rig still speaks: the end of the test is worth waiting for."""
+        if self.interrupted:
+            self._patient_from = time.monotonic_ns()
 
     @property
     def patience_over(self) -> bool:
         """True when an interrupted node has waited long enough for the end of the test."""
-        return bool(self._stopped_at) and time.monotonic_ns() - self._stopped_at > 500_000_000
+        return self.interrupted and time.monotonic_ns() - self._patient_from > PATIENCE_NS
+
+    def final_numbers(self) -> tuple[int, dict[str, float]]:
+        """The last sample that was worked in, and the numbers of the Summary."""
+        return 0, {}
+
+    def last_words(self) -> None:
+        """Tell the final numbers."""
+        self.tell_summary(*self.final_numbers())
+
+    @property
+    def spoken(self) -> bool:
+        """True when the last words are said and nothing was sent since."""
+        return bool(self.summary) and self._counted == self._stream_counts()
+
+    def _stream_counts(self) -> dict[str, int]:
+        return {name: count for name, count in self.sent.items() if names.TOPICS[name].stream}
 
     def tell_summary(self, sample: int, values: Mapping[str, float]) -> None:
-        """Publish and keep the final numbers of this node."""
+        """Publish and keep the final numbers of this node, and how many messages of each stream it has sent."""
         self.publish_burst()
-        self.summary = dict(values)
-        numbers = [float(value) for value in values.values()]
+        self._counted = self._stream_counts()
+        self.summary = dict(values) | wire.numbers_of(self._counted, "sent")
+        numbers = [float(value) for value in self.summary.values()]
         self.tell(
-            "summary", {"node": self.role, "sample": max(sample, 0), "names": list(values), "values": numbers}
+            "summary",
+            {"node": self.role, "sample": max(sample, 0), "names": list(self.summary), "values": numbers},
         )
 
     def flush_publishers(self) -> None:
-        """Give the last words time to arrive before the node leaves."""
-        for name in ("summary", "progress", "test_state", "trip", "node_status"):
-            if name in self._publishers_by_name:
-                self._publishers_by_name[name].wait_for_all_acked(Duration(seconds=0.2))
+        """Give what was sent time to arrive before the node leaves."""
+        end = time.monotonic() + FLUSH_S
+        for publisher in self._publishers_by_name.values():
+            publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
 
     def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
@@ -392,7 +457,14 @@ class Shell(LifecycleNode):
         self.exit_code = self.exit_code or 1
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.problem)
+        if "summary" in self._publishers_by_name and not self.spoken:
+            with suppress(Exception):  # the stage may be broken: only the counts
+                self.tell_summary(0, {})
         self.done = True
+
+    def stop(self, reason: str) -> None:
+        """Stop a test under way because this node leaves it."""
+        self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
         """Ask the actuator to trip."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
-from rths_nodes.ros.launching import die_with_parent
+from rths_nodes.ros.launching import TELLS, die_with_parent
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.pacing import real_time, share_processors
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
@@ -46,6 +47,8 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
         except (KeyboardInterrupt, ExternalShutdownException):
             return 0
         finally:
+            for number in (signal.SIGINT, signal.SIGTERM):  # a late one must not spoil the exit code
+                signal.signal(number, signal.SIG_IGN)
             node.destroy_node()
 
 
@@ -70,9 +73,17 @@ def _run(node: Shell, context: Any) -> int:
     if isinstance(node, RecorderNode):
         node.safely(node.close)
     node.flush_publishers()
-    if node.problem and node.exit_code not in (0, 3):
-        print(f"rths: {node.role}: {node.problem}", file=sys.stderr)
+    _tell(node)
     return node.exit_code
+
+
+def _tell(node: Shell) -> None:
+    """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
+    told = TELLS in os.environ
+    if node.problem and (node.exit_code in (1, 2) or (node.exit_code == 3 and not told)):
+        print(f"rths: {node.role}: {node.problem}", file=sys.stderr)
+    if node.note and not told:
+        print(f"rths: {node.role}: {node.note}", file=sys.stderr)
 
 
 def _prepare(node: Shell, stack: ExitStack) -> None:

@@ -17,10 +17,10 @@ pytest.importorskip("launch_testing", reason="ROS 2's launch is not installed he
 pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 
 import numpy as np
+from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
 
 import rths_nodes
-from launch import LaunchDescription
 from rths_nodes.record import bag
 from rths_nodes.resources import resource
 from rths_nodes.ros import names
@@ -180,6 +180,7 @@ def test_a_trip_is_told_and_recorded(launch, tmp_path):
     assert run.end() == 1, run.output
     assert run.clean() == set(NODES) - {ACTUATOR}
     assert "the test was tripped" in run.output
+    assert "axes.story_1.limits.stroke" in run.output
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("tripped", "0")
     assert "stroke" in about["reason"]

@@ -1,0 +1,89 @@
+"""Nodes whose inboxes are filled by hand: what arrives, and when, is the test's choice."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rths_nodes import wire
+from rths_nodes.ros import names
+from rths_nodes.safety import State
+
+
+class Tray:
+    """Stands for an Inbox."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[bytes] = deque()
+
+    def put(self, data: bytes) -> None:
+        self._waiting.append(data)
+
+    def take(self) -> bytes | None:
+        return self._waiting.popleft() if self._waiting else None
+
+
+class NullWriter:
+    """A recording that keeps only what it is told at its end."""
+
+    information: dict[str, str]
+
+    def __init__(self, *_: Any) -> None:
+        self.written: list[str] = []
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        self.written.append(topic)
+
+    def flush_if_due(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def close(self, information: dict[str, str]) -> None:
+        self.information = information
+
+
+@contextmanager
+def node_by_hand(role: str, **values: Any) -> Iterator[Any]:
+    """The node ``role``, active, with a Tray for each of its inboxes."""
+    from rths_nodes.ros import composed  # not where ROS 2 is missing
+
+    own = {"record": "nowhere"} if role == names.RECORDER else {}
+    with composed.ros_context() as context:
+        node = composed.make_node(role, NullWriter, context, {"scenario": "chen_ricles_2010"} | own | values)
+        node.start()
+        subscriptions, node.inboxes = node.inboxes, {name: Tray() for name in node.inboxes}
+        try:
+            yield node
+        finally:
+            node.inboxes = subscriptions
+            node.destroy_node()
+
+
+def put(node: Any, topic: str, /, **values: Any) -> None:
+    """A message at a low rate."""
+    node.inboxes[topic].put(wire.encode(names.TOPICS[topic].message, values))
+
+
+def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
+    """A TestState, heard at once."""
+    put(node, "test_state", state=int(state), sample=sample, reason=reason)
+    node._next_look = 0
+    node._ready_told = True  # there are no endpoints to be matched
+    node.look()
+
+
+def put_summary(node: Any, speaker: str, /, **sent: int) -> None:
+    """The last words of ``speaker``, with the numbers of messages that it has sent."""
+    numbers = wire.numbers_of(sent, "sent")
+    put(node, "summary", node=speaker, names=list(numbers), values=list(numbers.values()))
+
+
+@pytest.fixture(scope="session")
+def by_hand() -> SimpleNamespace:
+    """Nodes by hand, and what is put into their inboxes."""
+    return SimpleNamespace(node=node_by_hand, put=put, put_state=put_state, put_summary=put_summary)

@@ -1,0 +1,208 @@
+"""Nodes that are configured, shut down or interrupted at an awkward moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rclpy.lifecycle import TransitionCallbackReturn
+
+import rths_nodes
+from rths_nodes import hosts
+from rths_nodes.components import FLAG_TRIPPED, Measurement
+from rths_nodes.ros import actuator_node, compensator_node, composed, launching, single
+from rths_nodes.safety import State
+from rths_nodes.stages import SubstructureStage
+
+
+def run_with(action, tmp_path, **options):
+    """Nodes in one process; ``action(nodes by role)`` is called at sample 100 of the test."""
+    descriptions = launching.describe("chen_ricles_2010", record=str(tmp_path / "run"), **options)
+    with composed.ros_context() as context:
+        nodes = {
+            d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
+        }
+        for node in nodes.values():
+            node.start()
+        called = []
+
+        def idle() -> None:
+            if nodes["actuator"].rig.sample > 100 and not called:
+                called.append(action(nodes))
+
+        executor = composed.LoopExecutor(list(nodes.values()), context, idle)
+        executor.run()
+        executor.close()
+        nodes["recorder"].close()
+        assert called == [TransitionCallbackReturn.SUCCESS]
+        machine = nodes["actuator"].rig.machine
+        for node in nodes.values():
+            node.destroy_node()
+    return machine, rths_nodes.read(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("role", "state"),
+    [
+        ("integrator", "TRIPPED"),
+        ("compensator", "TRIPPED"),
+        ("actuator", "HELD"),
+        ("monitor", "TRIPPED"),
+        ("recorder", "TRIPPED"),
+    ],
+)
+def test_a_node_that_is_shut_down_under_way_stops_the_test(role, state, tmp_path):
+    machine, run = run_with(lambda nodes: nodes[role].trigger_shutdown(), tmp_path)
+    assert machine.state.name == state
+    assert f"the {role} node was shut down" in machine.reason
+    assert run.information["gaps"] == "0"
+    assert run.flags[-1] & FLAG_TRIPPED, "the safe stop is in the recording"
+
+
+def test_a_rig_that_moves_is_not_cleaned_up(tmp_path):
+    def action(nodes):
+        nodes["actuator"].trigger_deactivate()
+        assert nodes["actuator"].running
+        assert nodes["actuator"].trigger_cleanup() == TransitionCallbackReturn.FAILURE
+        return TransitionCallbackReturn.SUCCESS
+
+    machine, _ = run_with(action, tmp_path)
+    assert machine.state.name == "HELD"
+
+
+def test_peers_are_waited_for_from_the_activation_on(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(actuator_node, "time", SimpleNamespace(monotonic_ns=lambda: now * 1e9))
+    with composed.ros_context() as context:
+        node = composed.make_node("actuator", hosts.open_writer, context, {"scenario": "chen_ricles_2010"})
+        node.trigger_configure()
+        now = 100.0
+        node.trigger_activate()
+        now = 129.0
+        node._prepare()
+        assert not node.done
+        now = 131.0
+        node._prepare()
+        assert node.done
+        assert "not ready within 30 s" in node.problem
+        node.destroy_node()
+
+
+def test_a_section_that_two_nodes_need_is_not_changed_in_one_of_them():
+    descriptions = launching.describe("chen_ricles_2010")
+    for description in descriptions:
+        if description.role == "integrator":
+            description.parameters["structure.damping_ratio"] = 0.05
+    result = composed.run(descriptions, hosts.open_writer)
+    assert (result.outcome, result.exit_code) == ("refused", 2)
+    assert "structure: integrator and monitor run with different values" in result.reason
+
+
+def test_an_operator_is_told_why_a_node_is_not_configured(capfd):
+    with composed.ros_context() as context:
+        values = {"scenario": "chen_ricles_2010", "autostart": False, "compensator.alpha_es": 0.5}
+        node = composed.make_node("compensator", hosts.open_writer, context, values)
+        assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
+        node.destroy_node()
+    assert "compensator.alpha_es = 0.5 samples: must be >= 1" in capfd.readouterr().err
+
+
+def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path, capfd):
+    (tmp_path / "file").touch()
+    words = ["-p", "scenario:=chen_ricles_2010", "-p", f"record:={tmp_path}/file/run"]
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert single.run("recorder", ["--ros-args", *words], hosts.open_writer) == 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    errors = capfd.readouterr().err
+    assert "cannot record there" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
+    class Node:
+        def destroy_node(self) -> None:
+            for number in before:
+                os.kill(os.getpid(), number)
+            handlers.extend(signal.getsignal(number) for number in before)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers: list[object] = []
+    monkeypatch.setattr(single, "ros_context", lambda _: nullcontext())
+    monkeypatch.setattr(single, "make_node", lambda *_: Node())
+    monkeypatch.setattr(single, "_run", lambda *_: 0)
+    try:
+        assert single.run("monitor", [], hosts.open_writer) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    # beyond this the interpreter restores every handler of Python's, which ends the process; not an ignored signal
+    assert handlers == [signal.SIG_IGN, signal.SIG_IGN]
+
+
+@pytest.mark.parametrize(
+    ("code", "told_by_runner", "words"),
+    [(0, False, False), (1, True, True), (2, True, True), (3, True, False), (3, False, True)],
+)
+def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypatch, capsys):
+    class Node:
+        role, problem, note, exit_code = "actuator", "story_1: too far", "", code
+
+    if told_by_runner:
+        monkeypatch.setenv(launching.TELLS, "1")
+    else:
+        monkeypatch.delenv(launching.TELLS, raising=False)
+    single._tell(Node())
+    assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
+
+
+def stopped_before_its_target(by_hand, node):
+    """A compensator with Measurement 0, whose Target 1 has not come, and the first sample of a safe stop."""
+    substructure = SubstructureStage(node.scenario)
+    zero = np.zeros(1)
+    first, second = Measurement(0, zero, zero, zero), Measurement(1, zero, zero, zero, flags=FLAG_TRIPPED)
+    node.inboxes["target"].put(node.codec.pack_target(substructure.first(), 0))
+    node.inboxes["measurement"].put(node.codec.pack_measurement(first, 0))
+    node.inboxes["measurement"].put(node.codec.pack_measurement(second, 0))
+    while node.work():
+        pass
+    by_hand.put_state(node, State.TRIPPED, 1)
+    return node.codec.pack_target(substructure.next(first), 0)
+
+
+def work(node):
+    while node.work():
+        pass
+    return node.summary.get("sent.command"), node.summary.get("sent.compensator_state")
+
+
+@pytest.fixture
+def compensator(by_hand):
+    with by_hand.node("compensator") as node:
+        yield node
+
+
+def test_a_late_target_is_answered_before_the_last_words(by_hand, compensator, monkeypatch):
+    monkeypatch.setattr(type(compensator), "abandoned", False)
+    late = stopped_before_its_target(by_hand, compensator)
+    assert work(compensator) == (None, None)
+    compensator.inboxes["target"].put(late)
+    assert work(compensator) == (1, 1)
+
+
+def test_what_is_sent_after_the_last_words_is_told_again(by_hand, compensator, monkeypatch):
+    monkeypatch.setattr(type(compensator), "abandoned", False)
+    monkeypatch.setattr(compensator_node, "QUIET_NS", -1)
+    late = stopped_before_its_target(by_hand, compensator)
+    assert work(compensator) == (0, 0)
+    compensator.inboxes["target"].put(late)
+    assert work(compensator) == (1, 1)

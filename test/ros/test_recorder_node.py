@@ -1,0 +1,234 @@
+"""The recorder node: a recording is complete, or says what is missing, however the test ends."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+import yaml
+
+import rths_nodes
+from rths_nodes import hosts, scenario, wire
+from rths_nodes.record import bag
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rths_nodes.ros import composed, launching, recorder_node
+from rths_nodes.ros.results import Result
+from rths_nodes.safety import State
+
+ENDS = (State.FINISHED, State.TRIPPED, State.HELD)
+SENT = {  # of a test of three driven samples and one of a safe stop: first number and how many
+    "measurement": (0, 5),
+    "true_state": (0, 5),
+    "target": (0, 2),
+    "command": (1, 3),
+    "compensator_state": (0, 4),
+}
+WORDS = {
+    "integrator": ("target",),
+    "compensator": ("command", "compensator_state"),
+    "actuator": ("measurement", "true_state"),
+    "monitor": (),
+}
+
+
+@pytest.fixture
+def recorder(by_hand):
+    with by_hand.node("recorder") as node:
+        yield node
+
+
+def send(node, topic, *numbers):
+    for number in numbers:
+        node.inboxes[topic].put(struct.pack("<4s3I", wire.ENCAPSULATION, 1, 0, number))
+
+
+def send_all(node, but=()):
+    """Every message of the test, except the last ones of the streams ``but``."""
+    for topic, (first, count) in SENT.items():
+        send(node, topic, *range(first, first + count - (topic in but)))
+
+
+def say_all(by_hand, node, but=()):
+    for speaker, topics in WORDS.items():
+        if speaker not in but:
+            by_hand.put_summary(node, speaker, **{topic: SENT[topic][1] for topic in topics})
+
+
+def work(node):
+    while node.work():
+        pass
+    return node.done
+
+
+def closed(node):
+    node.close()
+    return node.writer.information
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name.lower())
+@pytest.mark.parametrize("late", SENT)
+def test_the_last_message_of_every_stream_is_waited_for(by_hand, recorder, end, late):
+    send_all(recorder, but=(late,))
+    by_hand.put_state(recorder, end, 4)
+    say_all(by_hand, recorder)
+    assert not work(recorder)
+    send(recorder, late, sum(SENT[late]) - 1)
+    assert work(recorder)
+    about = closed(recorder)
+    assert (about["outcome"], about["gaps"], about["samples"]) == (end.name.lower(), "0", "5")
+    assert recorder.note == ""
+
+
+@pytest.mark.parametrize("silent", WORDS)
+def test_the_last_words_of_every_node_are_waited_for(by_hand, recorder, silent):
+    send_all(recorder)
+    by_hand.put_state(recorder, State.FINISHED, 4)
+    say_all(by_hand, recorder, but=(silent,))
+    assert not work(recorder)
+    by_hand.put_summary(recorder, silent, **{topic: SENT[topic][1] for topic in WORDS[silent]})
+    assert work(recorder)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name.lower())
+def test_an_end_that_never_comes_is_counted_and_told(by_hand, recorder, end, monkeypatch):
+    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    send_all(recorder, but=("target", "command"))
+    by_hand.put_state(recorder, end, 4)
+    say_all(by_hand, recorder)
+    assert work(recorder)
+    assert closed(recorder)["gaps"] == "2"
+    assert recorder.note == "the recording may not be complete: gaps: 1 in target, 1 in command"
+    result = Result()
+    result.add(recorder.summary)
+    result.judge([0])
+    assert result.notes == [recorder.note]
+
+
+def test_a_node_that_died_without_last_words_is_named(by_hand, recorder, monkeypatch):
+    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    send_all(recorder)
+    by_hand.put_state(recorder, State.TRIPPED, 4)
+    say_all(by_hand, recorder, but=("integrator",))
+    assert work(recorder)
+    assert recorder.note == "the recording may not be complete: no last words of: integrator"
+    about = closed(recorder)
+    assert (about["gaps"], about["silent"]) == ("0", "integrator")
+
+
+def test_a_hole_and_a_missing_end_are_two_gaps(by_hand, recorder, monkeypatch):
+    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    send(recorder, "measurement", 0, 2, 3)
+    by_hand.put_state(recorder, State.FINISHED, 4)
+    by_hand.put_summary(recorder, "actuator", measurement=5, true_state=0)
+    assert work(recorder)
+    assert recorder.gaps["measurement"] == 2
+
+
+def test_the_end_of_an_actuator_that_does_not_count_is_that_of_the_test(by_hand, recorder):
+    send_all(recorder, but=("measurement",))
+    by_hand.put_state(recorder, State.FINISHED, 4)
+    say_all(by_hand, recorder, but=("actuator",))
+    by_hand.put_summary(recorder, "actuator")
+    assert not work(recorder)
+    assert recorder.gaps["measurement"] == 1
+    send(recorder, "measurement", 4)
+    assert work(recorder)
+    assert closed(recorder)["gaps"] == "0"
+
+
+def test_who_has_sent_more_since_tells_it_again(by_hand, recorder):
+    send_all(recorder)
+    by_hand.put_state(recorder, State.TRIPPED, 4)
+    say_all(by_hand, recorder)
+    by_hand.put_summary(recorder, "compensator", command=4, compensator_state=4)
+    assert not work(recorder)
+    send(recorder, "command", 4)
+    assert work(recorder)
+
+
+def test_a_test_that_never_began_has_nothing_to_wait_for(by_hand, recorder):
+    by_hand.put_state(recorder, State.HELD, 0)
+    assert not work(recorder)
+    by_hand.put_summary(recorder, "actuator", measurement=0, true_state=0)
+    assert work(recorder)
+    assert closed(recorder)["gaps"] == "0"
+
+
+def test_who_is_asked_after_the_end_waits_no_longer(by_hand, recorder, monkeypatch):
+    monkeypatch.setattr(recorder_node, "HURRY_NS", -1)
+    send_all(recorder, but=("true_state",))
+    by_hand.put_state(recorder, State.FINISHED, 4)
+    say_all(by_hand, recorder)
+    assert not work(recorder)
+    recorder.interrupt()
+    assert work(recorder)
+    assert closed(recorder)["gaps"] == "1"
+
+
+def test_two_signals_of_one_ctrl_c_are_one_request(by_hand, recorder):
+    recorder.interrupt()
+    send_all(recorder, but=("true_state",))
+    by_hand.put_state(recorder, State.HELD, 4)
+    recorder.interrupt()
+    assert not recorder.hurried
+    assert not work(recorder)
+
+
+def test_the_scenario_in_the_recording_is_what_the_nodes_ran_with(by_hand, recorder):
+    def status(node, sections, hash_):
+        by_hand.put(recorder, "node_status", node=node, scenario_hash=hash_, parameters=sections)
+
+    status("compensator", "compensator: {type: none}", recorder.hash)
+    status("monitor", "monitor: {type: nonsense", recorder.hash)
+    status("integrator", "integrator: {type: central_difference}", "of another run")
+    work(recorder)
+    recorder._record_rare()
+    data = yaml.safe_load(closed(recorder)["scenario"])
+    expected = scenario.load("chen_ricles_2010", ["compensator.type=none"]).data()
+    assert data == expected
+
+
+def test_a_node_with_a_compensator_of_its_own_leaves_a_recording_that_can_be_read(tmp_path):
+    descriptions = launching.describe("chen_ricles_2010", ["duration=1"], record=str(tmp_path / "run"))
+    for description in descriptions:
+        if description.role == "compensator":
+            description.parameters["compensator.type"] = "none"  # which has no state
+    assert composed.run(descriptions, hosts.open_writer).exit_code == 0
+    run = rths_nodes.read(tmp_path / "run")
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=1", "compensator.type=none"])
+    assert run.scenario.data() == reference.scenario.data()
+    assert run.compensator_names == ()
+    assert (run.displacement == reference.displacement).all()
+
+
+@pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.parametrize("end", ["finished", "tripped", "held"])
+def test_what_was_sent_is_what_was_recorded(host, end, tmp_path):
+    limit = ["axes.story_1.limits.force=1.0e5"] if end == "tripped" else []
+    heard = []
+    report = hosts.run(
+        "chen_ricles_2010",
+        ["duration=10" if end == "held" else "duration=3", *limit],
+        host=host,
+        record=tmp_path / "run",
+        progress=lambda sample, samples: heard.append(sample),
+        interrupted=lambda: end == "held" and bool(heard) and heard[-1] > 200,
+    )
+    assert report.outcome == end
+    assert report.notes == []
+    recording = bag.read(tmp_path / "run")
+    assert (recording.information["gaps"], recording.information["silent"]) == ("0", "")
+    sent = {}
+    for topic, data, _ in recording.messages():
+        if topic == "/rths/summary":
+            summary = wire.decode("Summary", data)
+            numbers = dict(zip(summary["names"], summary["values"], strict=True))
+            sent |= wire.nested(numbers, "sent")
+    assert set(sent) == set(SENT)
+    assert sent == {topic: recording.counts[f"/rths/{topic}"] for topic in SENT}
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=10"]).displacement
+    run = rths_nodes.read(tmp_path / "run")
+    driven = int((run.flags & 8 == 0).sum())
+    assert (run.displacement[:driven] == reference[:driven]).all()
