@@ -16,7 +16,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test lint colcon pip-check set-up clean
+.PHONY: help demo test soak lint colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-colcon,$(AMENT_PREFIX_PATH))
@@ -135,6 +135,7 @@ help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
+	  'make soak       the long tests: many seeds, long runs (many minutes)' \
 	  'make lint       ruff and mypy' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
@@ -154,6 +155,11 @@ test:
 	$(LIBRARY)
 	set_up test
 	exec $$python -m pytest $(PYTEST_ARGS)
+
+soak:
+	$(LIBRARY)
+	set_up test
+	exec $$python -m pytest -m soak $(PYTEST_ARGS)
 
 lint:
 	$(LIBRARY)

@@ -140,11 +140,16 @@ def gains(loop: LinearLoop, grid: Array) -> list[Crossing]:
 
 def ratios(loop: LinearLoop, grid: Array) -> list[Crossing]:
     """Factors on all natural frequencies at which a motion behind the rig's response has no damping."""
+    least = MARGINAL * loop.scale
+
+    def damping(motions: Complex) -> Array:
+        """One, not at a limit, for what does not oscillate: the memory of a specimen, say."""
+        return np.where(motions.imag > least, -motions.real, 1.0)
+
     crossings = []
-    found = _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), lambda values: values.real, grid)
-    for omega, motion, slope in found:
+    for omega, motion, slope in _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), damping, grid):
         rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # changes its sign by rounding only
-        if motion.imag > MARGINAL * loop.scale and not rounding:
+        if abs(motion.real) < MARGINAL * motion.imag and not rounding:
             ratio = omega / motion.imag
             growing = (slope / (1.0 + 1j * slope * ratio)).real > 0.0
             crossings.append(Crossing(ratio, motion.imag / HZ, growing))

@@ -257,7 +257,7 @@ def test_runge_kutta_is_of_fourth_order_under_a_constant_load(swing: Callable[..
 
 
 def decay_per_step(history: np.ndarray, dt: float) -> float:
-    """Factor by which a swing round zero changes in one step, from its energy-like invariant over time."""
+    """Factor by which a swing round zero changes in one step, from its first and last peaks."""
     peaks = np.abs(history)
     tenth = len(peaks) // 10
     first, last = peaks[:tenth].max(), peaks[-tenth:].max()

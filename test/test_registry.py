@@ -40,7 +40,7 @@ class Twice:
 
 
 def test_names_are_sorted_and_load() -> None:
-    assert registry.names("ramp") == ["linear", "quadratic"]
+    assert registry.names("ramp") == ["hermite", "linear", "predictor_corrector", "quadratic"]
     loaded = registry.load("ramp", "quadratic")
     assert loaded.__name__ == "QuadraticRamp"
     assert registry.class_of("ramp", loaded.Params()) is loaded

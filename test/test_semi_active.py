@@ -1,4 +1,4 @@
-"""Semi-active control: optimal gains by a second route, the voltage rule, and the response of the published frame."""
+"""Semi-active control: optimal gains by a second route, the estimate, the voltage rule."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_regulator_has_the_stable_half_of_the_hamiltonian(make: Make, frame:
 
 
 def test_weights_on_a_floor_that_feels_the_damper_directly(make: Make, frame: Any) -> None:
-    """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term goes away, and the Hamiltonian is the usual."""
+    """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term goes away."""
     weight = 1e-8
     data = {"force_weight": weight, "weights": [1.0, 0.0, 0.0]}
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, **data)

@@ -14,4 +14,5 @@ TABLE = {
     "chain": "rths_nodes.compensators.chain:Chain",
     "discrete_model": "rths_nodes.compensators.discrete_model:DiscreteModel",
     "adaptive": "rths_nodes.compensators.adaptive:Adaptive",
+    "model_based": "rths_nodes.compensators.model_based:ModelBased",
 }

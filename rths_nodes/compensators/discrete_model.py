@@ -46,7 +46,10 @@ PER_MM2 = 1e6
 """1/mm^2 in 1/m^2."""
 
 BURSTING_PER_MM2 = 100.0
-"""First covariance from which the published law is known to burst within the loop at motions of millimetres."""
+"""First covariance from which the published law bursts within the loop, at motions of millimetres.
+
+On the paper's frame under a sine the largest errors are 12, 23, 92 and 549 % for 1, 10, 100 and 1000 1/mm^2.
+"""
 
 PEAK_TO_RMS = 4.0
 """Peaks of a Gaussian noise within a second or so, over its rms."""

@@ -9,7 +9,7 @@ from rths_nodes.hysteresis import bouc_wen_slope
 from rths_nodes.params import ConfigError, number, params
 
 LONGEST_STEP = 1.0 / 8000.0
-"""s: Runge-Kutta steps of the hysteretic variable, good up to 0.24 m/s; at 1/2000 s it diverges beyond 0.06 m/s."""
+"""s: Runge-Kutta steps of the states, stable up to 0.24 m/s; at 1/2000 s they diverge beyond 0.06 m/s."""
 RUNGE_KUTTA_LIMIT = 2.785
 """Largest decay rate times step of a stable explicit RK4."""
 STEPS_IN_A_SAMPLE = 4
@@ -64,7 +64,7 @@ class MagnetorheologicalDamper:
                 )
 
         def fastest(self, step: float) -> float:
-            """Slip velocity (m/s) up to which RK4 steps of this length (s) are stable: z decays with n A v / z_max."""
+            """Slip velocity v (m/s) up to which RK4 steps (s) are stable: z decays with n A v / z_max."""
             largest: float = (self.slope / (self.beta + self.gamma)) ** (1.0 / self.exponent)
             return RUNGE_KUTTA_LIMIT * largest / (self.exponent * self.slope * step)
 
