@@ -232,10 +232,10 @@ def linear_loop(scenario: Scenario) -> LinearLoop:
 
 
 def _transformation(setup: Any, n_dof: int, n_axes: int) -> tuple[Array, Array]:
-    """T and T' of any setup, a unit of motion and of force at a time."""
+    """T and T' of any setup, a unit of velocity and of force at a time: for small motions around the start."""
     nothing = np.zeros(n_dof)
-    axes = [setup.axes(Motion(unit, nothing, nothing)).displacement for unit in np.eye(n_dof)]
-    forces = [setup.forces(unit) for unit in np.eye(n_axes)]
+    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity for unit in np.eye(n_dof)]
+    forces = [setup.forces(unit, nothing) for unit in np.eye(n_axes)]
     return np.column_stack(axes), np.column_stack(forces)
 
 
@@ -287,10 +287,11 @@ def _assumptions(
     axes_of: Array,
 ) -> list[str]:
     """What the analysis takes for granted here, in words."""
-    words = ["small motion: specimens and numerical substructure with their slopes at rest"]
+    words = ["small motion: specimens, numerical substructure and setup with their slopes at rest"]
     words.append("integrator and ramp exact, sensors without error: limits of delay are those of continuous time")
     if compensator.state_names:
-        words.append(f"{type(scenario.compensator).type_name}: judged with its initial parameters, not adapting")
+        name = type(scenario.compensator).type_name
+        words.append(f"{name}: judged with its initial parameters, what it learns or feeds back left out")
     tested = forces_of @ np.diag([specimen.stiffness for specimen in specimens]) @ axes_of
     stated = structure.experimental_stiffness
     if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):

@@ -35,6 +35,13 @@ class MonitorParams:
     energy_error_percent: float | None = number(
         "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
     )
+    reference_energy: float | None = number(
+        "added to the input energy, which is near zero at first, by the running energy monitor; if left out, the "
+        "strain energy of the structure at first yield",
+        "J",
+        None,
+        at_least=0.0,
+    )
     tracking_indicator_rate: float | None = number(
         "largest magnitude of the slope of the tracking indicator over a block; not limited if left out",
         "m^2/s",

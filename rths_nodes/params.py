@@ -1,8 +1,8 @@
 """Parameters: declared once, beside the algorithm that uses them, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
-:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`,
-:func:`sections` and :func:`mapping`. From that declaration come the strict YAML check (:func:`build`), the ROS parameter with its
+:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`, :func:`sections`
+and :func:`mapping`. From that declaration come the strict YAML check (:func:`build`), the ROS parameter with its
 range, ``rths params`` and the generated parameter page (:func:`table`).
 
 Everything that is wrong with an input raises :class:`ConfigError`: one message with path, value, unit, bound
@@ -153,6 +153,7 @@ def join(path: str, key: object) -> str:
 
 def show(value: Any, unit: str = "") -> str:
     """A value as it is shown in a message: short, with its unit."""
+    unit = "" if unit == "1" else unit  # a number without a dimension
     shown = repr(value) if not isinstance(value, float) else f"{value:g}"
     if len(shown) > 60:
         shown = shown[:57] + "..."
@@ -169,7 +170,8 @@ def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigE
 
 def checked_number(spec: Spec, value: Any, path: str) -> float:
     """``value`` as a finite float within the bounds of ``spec``, or :class:`ConfigError`."""
-    wanted = f"a number{' in ' + spec.unit if spec.unit else ''}"
+    unit = "" if spec.unit == "1" else spec.unit
+    wanted = f"a number{' in ' + unit if unit else ''}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{path} = {show(value)}: must be {wanted}")
     try:
@@ -182,7 +184,7 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
         raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
     if not spec.admits(result):
         raise ConfigError(
-            f"{path} = {show(result, spec.unit)}: must be {spec.bound}{' ' + spec.unit if spec.unit else ''}"
+            f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}"
         )
     return result
 

@@ -33,3 +33,12 @@ def held(omega: Frequencies, rows: ArrayLike, output: ArrayLike, dt: float) -> C
     driven = step[:, m] / z[:, None] + step[:, m + 1]
     states = np.linalg.solve(np.eye(m) - step[:, :m] / z[:, None, None], driven[..., None])[..., 0]
     return np.asarray(states @ out[:m] + out[m] / z + out[m + 1])
+
+
+def in_series(first: Complex, second: Complex) -> Complex:
+    """``second`` behind ``first``; either may couple the axes."""
+    if first.ndim == 1 and second.ndim == 1:
+        return first * second
+    if second.ndim == 1:
+        return second[:, None, None] * first
+    return np.asarray(first[:, None, None] * second if first.ndim == 1 else second @ first)

@@ -216,6 +216,13 @@ class Scenario:
             return None
         return registry.class_of("structure", self.structure)(self.structure)
 
+    def reference_energy(self, structure: Any) -> float:
+        """What the running energy monitor adds to the input energy, J."""
+        given = self.monitor.reference_energy
+        if given is not None:
+            return given
+        return 0.0 if structure is None else float(structure.elastic_energy)
+
     def dof_names(self) -> tuple[str, ...]:
         """Names of the degrees of freedom; those of the axes where there is no structure."""
         if self.structure is None:
@@ -317,6 +324,8 @@ _Loader.add_implicit_resolver(
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":  # <<: *anchor, whose keys may be overridden
+            continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} must be text")

@@ -97,10 +97,11 @@ class Judgement:
     """What can be said before the test.
 
     ``growing``: number of growing roots, a pair of conjugate ones counts twice; ``motions``: those of them that
-    were found, without their conjugates, rad/s, the worst first; ``delay``: of the rig for slow motions without
-    its compensator, s. The limits are the nearest ones, those of a stable loop beyond its present state, those of
-    an unstable one before it; None where there is none: ``further_delay`` (s), ``frequency_factor``, ``gain``
-    (factor on the tested forces). Below ``least_gain`` a stable loop grows, too (conditional stability).
+    were found, without their conjugates, rad/s, the worst first; ``delay``: of the rig's slowest axis without its
+    compensator, for slow motions, s. The limits are the nearest ones, those of a stable loop beyond its present
+    state, those of an unstable one before it; None where there is none: ``further_delay`` (s, all axes alike),
+    ``frequency_factor``, ``gain`` (factor on the tested forces). Below ``least_gain`` a stable loop grows, too
+    (conditional stability).
     """
 
     loop: LinearLoop
@@ -164,7 +165,10 @@ class Judgement:
         words = []
         if further and delay is not None:
             times = f", {delay / self.delay:.3g} times the rig's {1e3 * self.delay:.4g} ms" if self.delay else ""
-            words.append(f"critical delay {1e3 * delay:.4g} ms{times} (motion of {further.frequency:.4g} Hz)")
+            alike = " of the slowest axis, all changed alike" if len(self.axes) > 1 else ""
+            words.append(
+                f"critical delay {1e3 * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
+            )
         if factor and self.critical_frequency is not None:
             words.append(
                 f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "

@@ -494,3 +494,25 @@ def test_estimate_refuses(output: Callable[..., str], refusal: Callable[..., str
     assert "--axis: unknown axis 'axis_2'" in refusal("estimate", "rec", "--axis", "axis_2")
     assert "--from 5 s --to 0.200195 s: 0 samples" in refusal("estimate", "rec", "--from", "5")
     assert "nowhere" in refusal("estimate", "nowhere")
+
+
+DELAY_COMPENSATION = [
+    ("compensator.second.order=5", "compensator.second.order = 5: must be >= 0 and <= 4"),
+    ("compensator.second.spacing=0", "compensator.second.spacing = 0 samples: must be >= 1"),
+    ("compensator.first.forgetting=0", "compensator.first.forgetting = 0: must be > 0 and <= 1$"),
+    ("compensator.first.forgetting=1.1", "compensator.first.forgetting = 1.1: must be > 0 and <= 1$"),
+    ("compensator.second.delay=0.5", "compensator.*delay = 0.5 s: must be <= 0.0273"),
+    (
+        "compensator={type: adaptive_time_series, delay: 0.01, window: 60}",
+        "compensator.window = 60 s: must be <= duration = 31 s",
+    ),
+    ("integrator.type=central_difference substeps=100", r"central_difference: .* must be < .* s \(stability limit"),
+    ("setup.matrix=[[1.0, 0.0]]", r"setup.matrix: 1 rows of 2 numbers; must be 1 rows \(axes\) of 3"),
+    ("structure.masses=[2e4, 2e4]", "structure.stiffnesses = .*: must be 2 numbers"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), DELAY_COMPENSATION, ids=[words for words, _ in DELAY_COMPENSATION])
+def test_wrong_delay_compensation_is_refused(refusal: Callable[..., str], words: str, message: str) -> None:
+    parts = words.split(" ") if " substeps" in words else [words]
+    assert re.search(message, refusal("check", "tadc_el_centro", *settings(*parts)))

@@ -14,7 +14,7 @@ from rths_nodes import comparison
 from rths_nodes.comparison import Result, Variant, compare, variants
 from rths_nodes.params import ConfigError, build
 from rths_nodes.record import analysis
-from rths_nodes.scenario import Scenario, load
+from rths_nodes.scenario import Scenario, load, shipped
 
 PAPER = "chen_ricles_2010"
 SHORT = ["duration=1.0"]
@@ -65,6 +65,14 @@ def test_all_cases_are_compared_by_default() -> None:
     scenario = with_cases(a={}, b={"set": {"compensator.type": "none"}})
     assert [variant.name for variant in variants(scenario)] == ["a", "b"]
     assert [variant.name for variant in variants(scenario, cases=["b"])] == ["b"]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_cases_of_the_shipped_scenarios_can_be_compared(name: str) -> None:
+    """They build, and what was published of them has a name here."""
+    scenario = load(name)
+    found = variants(scenario) if scenario.cases else []
+    assert [variant.name for variant in found] == list(scenario.cases)
 
 
 def test_equal_labels_are_told_apart() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes import hosts, scenario, wire
+from rths_nodes import hosts, registry, scenario, wire
 from rths_nodes.record import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -58,6 +58,55 @@ def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
             assert same(reference, rths_nodes.read(report.recording)) == [], f"{host}, run {again}"
             assert report.metrics == reference.metrics or np.isnan(report.metrics["hsem_percent"])
             assert report.metrics["axes"] == reference.metrics["axes"]
+
+
+DELAY = {"delay": 0.0137}
+SECTIONS = {  # what a compensator needs beside its defaults
+    "adaptive": {"compensator": {"type": "inverse", "alpha": 15.0}, "indicator": "energy", "k_p_per_joule": 0.01},
+    "adaptive_time_series": DELAY | {"window": 0.5, "trigger_amplitude": 1e-4},
+    "chain": {"first": {"type": "discrete_model"}, "second": {"type": "polynomial"} | DELAY},
+    "derivative_feedforward": DELAY,
+    "linear_acceleration": DELAY,
+    "polynomial": DELAY,
+    "model_based": {"known": {"mass": [[100.0]], "damping": [[50.0]], "stiffness": [[1e6]]}},
+}
+LEARNING = (  # soft start, noise and transport, all samples different
+    "duration=0.6",
+    "soft_start={amplitude: 0.001, rise_time: 0.1, duration: 0.4, fall_time: 0.1, rest_time: 0.1}",
+    "axes.damper.limits.force=1e6",
+    "axes.damper.limits.velocity=100",
+)
+
+
+def with_compensator(data):
+    """The sweep with a compensator given as data."""
+    loaded = scenario.load("tadc_sweep")
+    return scenario.override(scenario.replace(loaded, [(["compensator"], data)]), LEARNING)
+
+
+def one_after_another(names):
+    """All of them in one chain."""
+    first, *rest = [{"type": name} | SECTIONS.get(name, {}) for name in names]
+    return {"type": "chain", "first": first, "second": one_after_another(names[1:])} if rest else first
+
+
+@pytest.mark.parametrize("name", registry.names("compensator"))
+def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path):
+    loaded = with_compensator({"type": name} | SECTIONS.get(name, {}))
+    reference = hosts.run(loaded)
+    assert reference.outcome == "finished", reference.reason
+    report = hosts.run(loaded, host="composed", record=tmp_path / "run", keep=False)
+    assert report.exit_code == 0, report.reason
+    assert same(reference.read(), rths_nodes.read(report.recording)) == []
+
+
+def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path):
+    mild = ("none", "discrete_model", "adaptive_time_series", "linear_acceleration", "adaptive", "polynomial")
+    loaded = with_compensator(one_after_another(mild))
+    reference = hosts.run(loaded)
+    report = hosts.run(loaded, host="processes", record=tmp_path / "run", keep=False)
+    assert report.outcome == reference.outcome, report.reason
+    assert same(reference.read(), rths_nodes.read(report.recording)) == []
 
 
 @pytest.mark.parametrize("host", ["composed", "processes"])

@@ -26,7 +26,10 @@ def forces(specimen: Any) -> np.ndarray:
 @pytest.mark.parametrize(("first", "second"), [(SPRING, ELASTOMER), (ELASTOMER, DAMPER), (DAMPER, SPRING)])
 def test_the_force_is_the_sum(make: Callable[..., Any], first: dict[str, Any], second: dict[str, Any]) -> None:
     both = make("specimen", "parallel", first=first, second=second)
-    alone = [make("specimen", data["type"], **{k: v for k, v in data.items() if k != "type"}) for data in (first, second)]
+    alone = [
+        make("specimen", data["type"], **{k: v for k, v in data.items() if k != "type"})
+        for data in (first, second)
+    ]
     np.testing.assert_allclose(forces(both), forces(alone[0]) + forces(alone[1]), rtol=1e-12, atol=1e-6)
 
 

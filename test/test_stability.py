@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from rths_nodes.linear_loop import LinearLoop, Response, SmallSpecimen, linear_l
 from rths_nodes.loop import Outcome
 from rths_nodes.params import ConfigError, build
 from rths_nodes.record.run import Run
-from rths_nodes.responses import taps
+from rths_nodes.responses import in_series, taps
 from rths_nodes.stability import Judgement, apparent_spring, judge, judge_loop
 from rths_nodes.stability_limits import HZ, growing_motions
 
@@ -276,7 +277,7 @@ def test_a_scenario_is_judged_like_its_closed_form() -> None:
 
 def test_the_transport_of_the_port_is_delay() -> None:
     whole = one_story(0.03, "{type: none}", 0.02)
-    samples = ("axes.story.actuator.delay=0.015", "port.transport_samples=20")
+    samples = ("axes.story.actuator.delay=0.015", "port.transport_samples=10")
     split = judge(scenario.override(whole, samples))
     assert split.delay == pytest.approx(DELAY)
     assert split.critical_delay == pytest.approx(judge(whole).critical_delay, rel=1e-9)
@@ -465,6 +466,8 @@ ACTUATORS = {
     "amplitude_dependent": {"hold": "ramp"},
 }
 DT, OMEGA = 1e-3, 2.0 * math.pi * 7.0
+COUPLED = {"model_based"}
+"""Compensators that couple their axes: tested with their models."""
 SETTLED = 3000
 """Samples until a transient is forgotten."""
 
@@ -511,7 +514,30 @@ def test_an_actuator_answers_a_sine_as_its_response_says(name: str, make: Callab
 def test_every_response_is_tested(family: str) -> None:
     tested = COMPENSATORS if family == "compensator" else ACTUATORS
     known = {name for name in registry.names(family) if hasattr(registry.load(family, name), "frequency_response")}
-    assert known == set(tested)
+    assert known - COUPLED == set(tested)
+
+
+def test_responses_in_series_that_couple_the_axes() -> None:
+    """The second one stands on the left, and a response that is the same for all axes is a factor."""
+    one, other = np.array([[[1.0, 2.0], [0.0, 1j]]]), np.array([[[0.0, 1.0], [1.0, 3.0]]], complex)
+    np.testing.assert_array_equal(in_series(one, other), other @ one)
+    both = np.array([2j])
+    for found, single in ((in_series(one, both), one), (in_series(both, one), one)):
+        np.testing.assert_array_equal(found, 2j * single)
+    np.testing.assert_array_equal(in_series(both, both), [-4.0])
+
+
+def test_a_compensator_may_couple_the_axes() -> None:
+    """One that sends each target to the other axis undoes axes that are wired the wrong way round."""
+    tested = [SmallSpecimen.spring(50.0), SmallSpecimen.spring(300.0)]
+    right = frame([late(0.001)] * 2, tested, np.eye(2))
+    swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+    crossed = replace(right, compensator=lambda omega: np.ones((len(omega), 1, 1)) * swap)
+    unswapped = replace(crossed, forces_of=swap, specimens=(tested[1], tested[0]))
+    s = 1j * np.array([3.0, 20.0])
+    wanted, *found = (loop.characteristic(s) * loop.scale**4 for loop in (right, unswapped, crossed))
+    np.testing.assert_allclose(found[0], wanted)
+    assert not np.allclose(found[1], wanted)
 
 
 @pytest.mark.parametrize("name", scenario.shipped())

@@ -108,5 +108,7 @@ def test_the_literal_start_within_the_loop_bursts_and_a_check_says_so() -> None:
     report = hosts.run(loaded)
     errors = np.abs(report.read().target - report.read().true_displacement)
     assert report.outcome == "tripped" or errors.max() > 0.02
-    shipped = [words for name in ("sweep", "sine", "el_centro") for words in scenario.load(f"tadc_{name}").cautions()]
+    shipped = [
+        words for name in ("sweep", "sine", "el_centro") for words in scenario.load(f"tadc_{name}").cautions()
+    ]
     assert not any("burst" in words for words in shipped)

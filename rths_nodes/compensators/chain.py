@@ -16,7 +16,7 @@ import numpy as np
 from rths_nodes import registry
 from rths_nodes.components import Array, Motion
 from rths_nodes.params import component, params
-from rths_nodes.responses import Complex, Frequencies
+from rths_nodes.responses import Complex, Frequencies, in_series
 
 
 class Chain:
@@ -66,7 +66,7 @@ class Chain:
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), the derivatives between the two taken as exact."""
         first, second = (stage.frequency_response(omega) for stage in (self._first, self._second))
-        return np.asarray(first * second)
+        return in_series(first, second)
 
     def state(self) -> list[float]:
         return list(chain(self._first.state(), self._second.state()))

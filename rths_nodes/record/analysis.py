@@ -32,7 +32,8 @@ class Histories:
 
     ``samples (n,)`` their numbers, ``time (n,)`` s; ``control_error`` (target minus measured, m) and
     ``tracking_indicator`` (m^2) ``(n, n_axes)``; ``energy_error (n,)`` J and its running form
-    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first yield.
+    ``energy_error_percent (n,)``; ``input_energy (n_steps,)`` J; ``elastic_energy`` J: at first
+    yield, or what the scenario names in its place.
     """
 
     samples: Indices
@@ -67,7 +68,7 @@ def histories(run: Run) -> Histories:
     """The running indices of a test."""
     samples = counted(run)
     structure = run.scenario.build_structure()
-    elastic = 0.0 if structure is None else float(structure.elastic_energy)
+    elastic = run.scenario.reference_energy(structure)
     target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
     n, n_axes = target.shape
     indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
@@ -172,7 +173,8 @@ def experimental_force(run: Run) -> Array:
     rows = run.force[:: scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
-    return np.array([setup.forces(row).copy() for row in rows[:length]]).reshape(length, n_dof)
+    steps = zip(rows[:length], run.dof_displacement, strict=False)
+    return np.array([setup.forces(*step).copy() for step in steps]).reshape(length, n_dof)
 
 
 def energies(run: Run, running: Histories) -> dict[str, Array]:

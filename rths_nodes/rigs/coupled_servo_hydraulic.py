@@ -64,7 +64,19 @@ class CoupledServoHydraulic:
                 raise ConfigError(f"{path}.damper_location = {shown}: must be {n} numbers, one for each axis")
 
         def cautions(self, scenario: Any) -> list[str]:
-            """Warns of sub-steps that are too long for the damper at the velocities that the limits admit."""
+            """Warns of a held command, and of sub-steps that are too long for the damper."""
+            return self._ripple() + self._divergence(scenario)
+
+        def _ripple(self) -> list[str]:
+            if self.hold == "ramp":
+                return []
+            return [
+                "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as damping "
+                "that is not there: the response may be tens of per cent wrong while tracking looks perfect"
+            ]
+
+        def _divergence(self, scenario: Any) -> list[str]:
+            """At the velocities that the limits admit."""
             if not hasattr(self.damper, "fastest"):
                 return []
             step = scenario.dt / substeps_of(scenario.dt, self.longest_substep)

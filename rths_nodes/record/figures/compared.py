@@ -21,11 +21,11 @@ from rths_nodes.record.figures.style import BAND, BAND_WIDTH, FAINT, LINES, STYL
 from rths_nodes.record.report_words import MM
 from rths_nodes.record.run import Run
 
-WIDTH, LEFT, RIGHT, GAP = 9.6, 0.72, 0.18, 0.16
+WIDTH, LEFT, RIGHT, GAP = 9.6, 0.82, 0.18, 0.16
 """Width of the figure, its margins and the gap between two panels over one time axis, inches."""
 BELOW = 0.5
 """Room for numbers and label of a time axis, inches."""
-LABEL = 0.47
+LABEL = 0.58
 """From the vertical axis to its label, inches: the labels stand below one another."""
 ACROSS = 4
 """Synchronisation plots in a row."""
@@ -116,23 +116,22 @@ class _Page:
 
 def _displacements(page: _Page, shown: Sequence[_Curves]) -> None:
     """The whole test on the left, the time of the largest errors on the right."""
-    whole, close = page.row(1.7, (2.1, 1.0), 0.45)
-    for curves in shown[:1]:
-        for panel in (whole, close):
-            _lines(panel, curves, curves.target, BAND, BAND_WIDTH)
-    for curves in _worst_first(shown):
-        for panel in (whole, close):
-            _lines(panel, curves, curves.moved, curves.colour, 0.8)
-    if shown:
-        worst = _worst_first(shown)[0]
-        zoom = analysis.strongest(worst.time, worst.error, ZOOM)
-        whole.set_xlim(0.0, max(curves.time[-1] for curves in shown))
-        close.set_xlim(*zoom)
-        whole.axvspan(*zoom, facecolor="none", edgecolor=FAINT, lw=0.8)
-    whole.set_ylabel("displacement (mm)")
-    for panel in (whole, close):
+    panels = page.row(1.7, (2.1, 1.0), 0.45)
+    panels[0].set_ylabel("displacement (mm)")
+    for panel in panels:
         panel.set_xlabel("time (s)")
     page.down(BELOW)
+    if not shown:
+        return
+    worst = _worst_first(shown)[0]
+    end = max(curves.time[-1] for curves in shown)
+    zoom = analysis.strongest(worst.time, worst.error, ZOOM)
+    for panel, (first, last) in zip(panels, ((0.0, end), zoom), strict=True):
+        panel.set_xlim(first, last)
+        _lines(panel, shown[0], shown[0].target, BAND, BAND_WIDTH, (first, last))
+        for curves in _worst_first(shown):
+            _lines(panel, curves, curves.moved, curves.colour, 0.8, (first, last))
+    panels[0].axvspan(*zoom, facecolor="none", edgecolor=FAINT, lw=0.8)
 
 
 def _worst_first(shown: Sequence[_Curves]) -> list[_Curves]:
@@ -199,7 +198,15 @@ def _parameters(page: _Page, shown: Sequence[_Curves], quantities: Sequence[str]
             page.down(GAP)
 
 
-def _lines(panel: Any, curves: _Curves, values: Array, colour: str, lw: float) -> None:
-    """One history per column, with the line style of its axis."""
-    for axis, column in enumerate(values.T):
-        plot(panel, curves.time, column, COLUMNS, color=colour, lw=lw, ls=LINES[axis % len(LINES)])
+def _lines(
+    panel: Any,
+    curves: _Curves,
+    values: Array,
+    colour: str,
+    lw: float,
+    span: tuple[float, float] = (0.0, math.inf),
+) -> None:
+    """One history per column, with the line style of its axis; only what lies in ``span`` (s)."""
+    inside = (curves.time >= span[0]) & (curves.time <= span[1])
+    for axis, column in enumerate(values[inside].T):
+        plot(panel, curves.time[inside], column, COLUMNS, color=colour, lw=lw, ls=LINES[axis % len(LINES)])

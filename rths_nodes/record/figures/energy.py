@@ -10,7 +10,17 @@ import numpy as np
 from rths_nodes.components import Array
 from rths_nodes.record import analysis
 from rths_nodes.record.analysis import largest
-from rths_nodes.record.figures.sheet import Drawing, View, at_zero, curves, plot, plots, sheet, time_sheet
+from rths_nodes.record.figures.sheet import (
+    BOTTOM,
+    Drawing,
+    View,
+    at_zero,
+    curves,
+    plot,
+    plots,
+    sheet,
+    time_sheet,
+)
 from rths_nodes.record.figures.style import FAINT, INK, LINES, PALETTE, Entry, styled
 from rths_nodes.record.report_words import KN, MM, quantity
 
@@ -123,7 +133,7 @@ def synchronisation(view: View) -> Drawing:
     target, measured = run.target[running.samples] * MM, run.displacement[running.samples] * MM
     n = len(view.axes)
     heights = [2.7 if n == 1 else 2.2] * n
-    figure, panels = sheet(heights, view.legend, widths=(1.0, 1.0), between=0.24)
+    figure, panels = sheet(heights, view.legend, widths=(1.0, 1.0), between=0.24, gap=BOTTOM)
     for axis, ((left, right), entry) in enumerate(zip(panels, view.axes, strict=True)):
         column = slice(axis, axis + 1)
         curves(right, target[:, column], running.control_error[:, column] * MM, [entry], 0.7)
@@ -132,8 +142,8 @@ def synchronisation(view: View) -> Drawing:
         name = f"{entry[0]}\n" if n > 1 else ""
         left.set_ylabel(f"{name}measured (mm)")
         right.set_ylabel("target − measured (mm)")
-    for panel in panels[-1]:
-        panel.set_xlabel("target (mm)")
+        for panel in (left, right):
+            panel.set_xlabel("target (mm)")
     caption = (
         "Left: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small an amplitude "
         "turns it. Right: the same with that line taken off and magnified."

@@ -69,6 +69,7 @@ def sheet(
     shades: Sequence[Entry] = (),
     between: float = 0.2,
     titled: bool = False,
+    gap: float = GAP,
 ) -> tuple[Figure, Any]:
     """A figure with one row of panels per height (inches) and one legend on top, of lines and shades."""
     handles: list[Any] = [
@@ -80,7 +81,7 @@ def sheet(
     longest = max((len(label) for label in labels), default=0)
     across = max(1, min(len(labels), int((WIDTH - 0.6) / (0.068 * longest + 0.45))))
     top = 0.17 * math.ceil(len(labels) / across) + (0.3 if titled else 0.12)
-    inside = sum(heights) + GAP * (len(heights) - 1)
+    inside = sum(heights) + gap * (len(heights) - 1)
     height = top + inside + BOTTOM
     figure = Figure(figsize=(WIDTH, height))
     grid = {
@@ -88,7 +89,7 @@ def sheet(
         "right": 1.0 - RIGHT / WIDTH,
         "bottom": BOTTOM / height,
         "top": 1.0 - top / height,
-        "hspace": GAP / (sum(heights) / len(heights)),
+        "hspace": gap / (sum(heights) / len(heights)),
         "wspace": between,
         "height_ratios": heights,
         "width_ratios": widths,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from rths_nodes.stability_limits import HZ, Crossing, follow
 
 SIZE = (9.0, 5.9)
 """Inches."""
+COLUMNS = 130
+"""Letters in a line of the title."""
 POINTS = 400
 STEPS = 120
 """Values of a margin at which the motions are followed."""
@@ -45,7 +48,8 @@ def draw(judgement: Judgement, title: str) -> Figure:
     figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
     panels = figure.subplots(2, 2)
     name, _, reason = judgement.verdict().partition(": ")
-    figure.suptitle(f"{title}: {name}\n{reason}", x=0.01, ha="left", fontsize=8.5, color=INK)
+    words = "\n".join([f"{title}: {name}", *textwrap.wrap(reason, COLUMNS)])
+    figure.suptitle(words, x=0.01, ha="left", fontsize=8.5, color=INK)
     _apparent(panels[0], judgement)
     _over_delay(panels[1, 0], judgement)
     _over_frequency(panels[1, 1], judgement)
