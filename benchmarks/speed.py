@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
-from rths_nodes import hosts
+from rths_nodes import floor, hosts
 
 RATE = 1024.0
 SERVO_HYDRAULIC = "axes.story_1.actuator.type=servo_hydraulic"
@@ -24,32 +22,6 @@ TARGETS = {
     "composed, recording": (8000.0, [], {"host": "composed", "record": True}),
     "processes, recording": (2000.0, [], {"host": "processes", "record": True}),
 }
-
-
-def floor_python(count: int = 1_000_000) -> float:
-    """Steps per second of a bare oscillator in plain Python."""
-    x, v, started = 1.0, 0.0, time.perf_counter()
-    for _ in range(count):
-        v -= 0.01 * x
-        x += 0.01 * v
-    return count / (time.perf_counter() - started)
-
-
-def floor_ping_pong(count: int = 20_000) -> float:
-    """Round trips per second between two processes over pipes: two hops, the least that a sample needs."""
-    here, there = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        for _ in range(count):
-            os.write(there[1], os.read(here[0], 1))
-        os._exit(0)
-    started = time.perf_counter()
-    for _ in range(count):
-        os.write(here[1], b"x")
-        os.read(there[0], 1)
-    seconds = time.perf_counter() - started
-    os.waitpid(child, 0)
-    return count / seconds
 
 
 def measure(overrides: list[str], options: dict[str, object]) -> float:
@@ -68,7 +40,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    result = {"plain Python loop, steps/s": floor_python(), "pipe ping-pong, round trips/s": floor_ping_pong()}
+    result = {
+        "plain Python loop, steps/s": 1.0 / floor.python_step(1_000_000),
+        "pipe ping-pong, round trips/s": 1.0 / floor.ping_pong(20_000, in_real_time=False)["median_s"],
+    }
     for name, value in result.items():
         print(f"floor: {name:38} {value:10.0f}")
     print(f"{'host':24} {'samples/s':>10} {'x real time':>12} {'wanted':>8}")

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import rths_nodes
-from rths_nodes import hosts, registry
+from rths_nodes import cli_identify, hosts, registry
 from rths_nodes import scenario as scenarios
+from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
+from rths_nodes.timing import trimmed
 
 REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
 
@@ -84,6 +86,7 @@ def _run(options: argparse.Namespace) -> int:
             loaded,
             host=options.host,
             pace=options.pace,
+            actuator_nodes=options.actuator_nodes,
             record=record,
             keep=bool(options.report) and record is None,
             progress=progress,
@@ -152,11 +155,14 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _json(report: hosts.Report) -> dict[str, Any]:
-    timing = {name: value for name, value in report.timing.items() if not name.endswith("_histogram")}
+    timing = {
+        name: trimmed(value) if name.endswith("_histogram") else value for name, value in report.timing.items()
+    }
     return {
         "scenario": report.scenario.name,
         "host": report.host,
         "pace": report.pace,
+        "actuator_nodes": report.actuator_nodes,
         "outcome": report.outcome,
         "reason": report.reason,
         "samples": report.samples,
@@ -442,6 +448,10 @@ def _assigned(value: Any) -> str:
     return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"
 
 
+def _identify(options: argparse.Namespace) -> int:
+    return cli_identify.identify(_loaded(options), options, _progress)
+
+
 def _recover(options: argparse.Namespace) -> int:
     from rths_nodes.record.bag import recover
 
@@ -556,9 +566,10 @@ def _check(options: argparse.Namespace) -> int:
     loop = Loop(loaded)
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
+    slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
     print(
-        f"  {loaded.steps} steps of {loaded.samples_per_step} samples at {loaded.servo_rate:g} Hz: {samples} samples, "
-        f"{samples * loaded.dt:.6g} s" + (f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else "")
+        f"  {loaded.steps} steps of {loaded.samples_per_step} samples at {loaded.servo_rate:g} Hz: "
+        f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
     )
     print(f"  {len(loaded.dof_names())} degree(s) of freedom, axes: {', '.join(loaded.axes)}")
     peak = abs(loop.substructure.external_force).max()
@@ -569,6 +580,17 @@ def _check(options: argparse.Namespace) -> int:
         print(f"  cases: {', '.join(loaded.cases)}")
     for words in loaded.cautions():
         print(f"  caution: {words}")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rths_nodes import doctor, floor, machine
+
+    doctor.check(options.rate, options.seconds)
+    facts = machine.facts(floor.PRIORITY)
+    paced, lateness = floor.paced(options.rate, options.seconds)
+    diagnosis = doctor.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
+    print(json.dumps(_finite(diagnosis.data()), indent=2) if options.json else doctor.text(diagnosis))
     return 0
 
 
@@ -597,6 +619,12 @@ def _parser() -> argparse.ArgumentParser:
     add_scenario(run)
     run.add_argument("--host", choices=hosts.HOSTS, default="embedded", help="default: %(default)s")
     run.add_argument("--pace", choices=hosts.PACES, default="lockstep", help="default: %(default)s")
+    run.add_argument(
+        "--actuator-nodes",
+        choices=ACTUATOR_NODES,
+        default="one",
+        help="one actuator node, or one more per axis for axes that are not coupled; default: %(default)s",
+    )
     where = run.add_mutually_exclusive_group()
     where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")
     where.add_argument("--no-record", action="store_true", help="do not record")
@@ -633,6 +661,10 @@ def _parser() -> argparse.ArgumentParser:
     estimated.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
     estimated.add_argument("--json", action="store_true", help="print one JSON object")
 
+    identified = add("identify", _identify, "identify the loading system of a rig, and write a model file")
+    add_scenario(identified)
+    cli_identify.add_arguments(identified)
+
     stability = add("stability", _stability, "judge whether the loop of a test is stable, without running it")
     add_scenario(stability)
     stability.add_argument("--figure", metavar="FILE", help="draw stiffness, damping, margins (.png, .svg, .pdf)")
@@ -651,6 +683,12 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument("family", nargs="?", choices=["scenario", *registry.FAMILIES], metavar="FAMILY")
     params = add("params", _params, "show the parameters of a component, or all of them as Markdown")
     params.add_argument("component", nargs="?")
+    doctor = add("doctor", _doctor, "tell what this machine grants to real time, and for which rates it is good")
+    doctor.add_argument("--seconds", type=float, default=5.0, help="of a bare paced loop; default: %(default)g")
+    doctor.add_argument(
+        "--rate", type=float, default=1024.0, metavar="HZ", help="of that loop; default: %(default)g"
+    )
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
     check = add("check", _check, "check a scenario without running it")
     add_scenario(check)
     return parser

@@ -171,7 +171,7 @@ class Ramp(Protocol):
 
 
 class Setup(Protocol):
-    """Degrees of freedom <-> actuator axes, by virtual work."""
+    """Degrees of freedom <-> actuator axes, by virtual work; not a number beyond the reach of the rig."""
 
     Params: ClassVar[type]
 
@@ -179,7 +179,12 @@ class Setup(Protocol):
 
     def axes(self, motion: Motion) -> Motion: ...
 
-    def forces(self, axis_forces: Array) -> Array: ...
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
+
+        The pose is that of the Target of the same step: the object that moved the axes there may be another one.
+        """
+        ...
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""

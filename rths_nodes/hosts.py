@@ -19,6 +19,7 @@ from typing import Any
 import rths_nodes
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
+from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError
 from rths_nodes.record import bag
@@ -51,6 +52,7 @@ class Report:
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
+    actuator_nodes: str = "one"
 
     def read(self) -> Run:
         """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
@@ -85,6 +87,7 @@ def run(
     *,
     host: str = "embedded",
     pace: str = "lockstep",
+    actuator_nodes: str = "one",
     record: str | os.PathLike[str] | None = None,
     keep: bool = True,
     progress: Callable[[int, int], None] | None = None,
@@ -92,13 +95,14 @@ def run(
 ) -> Report:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one) on ``host``.
 
-    ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of an embedded
+    ``actuator_nodes`` is ``one`` for the whole rig, or ``per_axis``: each axis has a node of its own, gathered by
+    the actuator node. ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of an embedded
     run in memory. ``progress`` gets sample and samples; ``interrupted`` tells that the operator wants to stop.
     Raises ConfigError for anything that must not run.
     """
     loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
     loaded = scenarios.override(loaded, overrides)
-    _check(host, pace)
+    _check(host, pace, actuator_nodes)
     loaded.codec()
     loop = Loop(loaded)  # builds every component: what is wrong is refused here, before any node starts
     directory = Path(record).absolute() if record is not None else None
@@ -109,7 +113,7 @@ def run(
     if host == "embedded":
         report = _embedded(loop, directory, keep, told, interrupted)
     else:
-        report = _nodes(loaded, host, pace, directory, told, interrupted)
+        report = _nodes(loaded, host, pace, actuator_nodes, directory, told, interrupted)
     report.wall_s = time.monotonic() - started
     return report
 
@@ -122,12 +126,20 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _check(host: str, pace: str) -> None:
-    for name, value, known in (("host", host, HOSTS), ("pace", pace, PACES)):
+def _check(host: str, pace: str, actuator_nodes: str) -> None:
+    for name, value, known in (
+        ("host", host, HOSTS),
+        ("pace", pace, PACES),
+        ("actuator_nodes", actuator_nodes, ACTUATOR_NODES),
+    ):
         if value not in known:
             raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(known)}")
     if host == "embedded" and pace == "realtime":
         raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
+    if host == "embedded" and actuator_nodes != "one":
+        raise ConfigError(
+            f"actuator_nodes = {actuator_nodes!r}: the host embedded has no nodes; use composed or processes"
+        )
 
 
 def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[str, str]:
@@ -190,6 +202,7 @@ def _nodes(
     scenario: Scenario,
     host: str,
     pace: str,
+    actuator_nodes: str,
     directory: Path | None,
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
@@ -197,6 +210,7 @@ def _nodes(
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     from rths_nodes.ros import launching
 
+    axes = launching.axes_with_nodes(scenario, actuator_nodes)
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         file = Path(folder) / f"{scenario.name}.yaml"
         file.write_text(scenarios.dump(scenario.data()))
@@ -207,6 +221,7 @@ def _nodes(
             record=str(directory or ""),
             host=host,
             console=host == "processes",
+            axes=axes,
         )
         result = _run_nodes(descriptions, host, progress, interrupted)
     return Report(
@@ -223,6 +238,7 @@ def _nodes(
         timing=result.section("timing"),
         recording=directory,
         notes=result.notes,
+        actuator_nodes=actuator_nodes,
     )
 
 

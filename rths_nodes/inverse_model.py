@@ -76,7 +76,7 @@ def diagonal(coefficients: Array) -> Array:
 def degrees(coefficients: Array) -> NDArray[np.intp]:
     """Highest derivative that each command needs, ``(n,)``: the degree of each row of G_FF."""
     used = np.abs(coefficients).max(axis=2) > 0.0
-    return np.asarray(len(used) - 1 - np.argmax(used[::-1], axis=0))
+    return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
 
 
 def leading(coefficients: Array) -> Array:

@@ -1,7 +1,7 @@
 """Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
 A ramp hands on displacement, velocity and acceleration that belong together: those of its own curve, not the
-integrator's.
+integrator's; the curve of ``hermite`` has the integrator's at every target.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rths_nodes.params import integer, number, params
 TABLE = {
     "linear": "rths_nodes.ramps:LinearRamp",
     "quadratic": "rths_nodes.ramps:QuadraticRamp",
+    "hermite": "rths_nodes.ramps:HermiteRamp",
     "predictor_corrector": "rths_nodes.ramps:PredictorCorrectorRamp",
 }
 
@@ -78,6 +79,55 @@ class QuadraticRamp:
         velocity = self._slope + time * self._acceleration
         displacement = self._from + time * (self._slope + 0.5 * time * self._acceleration)
         return Motion(displacement, velocity, self._acceleration)
+
+
+class HermiteRamp:
+    """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
+
+    The integrator's own motion: for compensators that use derivatives of the target. With one sub-step it hands on
+    the targets as they are; with more, velocity and acceleration run on smoothly from step to step.
+    """
+
+    @params
+    class Params:
+        pass
+
+    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
+        step = dt * substeps
+        tables = hermite_weights(np.arange(1, substeps + 1) / substeps)
+        scale = np.array([1.0, step, step**2, 1.0, step, step**2])
+        weights = [table * scale / step**order for order, table in enumerate(tables)]
+        self._weights = np.array(weights).transpose(1, 0, 2).copy()
+        self._ends = np.zeros((6, n_dof))
+
+    def start(self, target: Target) -> None:
+        """Stand at Target 0."""
+        self._ends[3:] = target.displacement, target.velocity, target.acceleration
+
+    def follow(self, target: Target) -> None:
+        self._ends[:3] = self._ends[3:]
+        self._ends[3:] = target.displacement, target.velocity, target.acceleration
+
+    def step(self, substep: int) -> Motion:
+        displacement, velocity, acceleration = self._weights[substep - 1] @ self._ends
+        return Motion(displacement, velocity, acceleration)
+
+
+def hermite_weights(times: Array) -> Array:
+    """Weights of value, first and second derivative at 0 and at 1, in this order, for the curve at ``times``.
+
+    For value, first and second derivative there, ``(3, len(times), 6)``.
+    """
+    powers = np.arange(6)
+    factorials = np.array([1.0, 1.0, 2.0])
+    at_one = np.array([[1.0] * 6, powers, powers * (powers - 1)])
+    conditions = np.vstack([np.diag(factorials) @ np.eye(3, 6), at_one])
+    coefficients = np.linalg.inv(conditions)
+    value = np.vander(times, 6, increasing=True)
+    first, second = np.zeros_like(value), np.zeros_like(value)
+    first[:, 1:] = value[:, :-1] * powers[1:]
+    second[:, 1:] = first[:, :-1] * powers[1:]
+    return np.array([value, first, second]) @ coefficients
 
 
 class PredictorCorrectorRamp:

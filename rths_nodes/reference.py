@@ -115,7 +115,7 @@ class _Whole:
         places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
         found = [(specimen.force(s, d, w), specimen.rate(s, d, w)) for specimen, s, d, w in places]
         forces = np.array([force for force, _ in found])
-        load = load - self._structure.damping @ v - trial_force(self._structure, x) - self._setup.forces(forces)
+        load = load - self._structure.damping @ v - trial_force(self._structure, x) - self._setup.forces(forces, x)
         return self._inverse @ load, [rate for _, rate in found], forces
 
     def _step(

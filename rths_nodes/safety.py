@@ -40,7 +40,7 @@ _SUCCESSORS = {
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.FINISHED),
     State.STOPPING: (State.HELD, State.TRIPPED),
-    State.FINISHED: (State.IDLE,),
+    State.FINISHED: (State.IDLE, State.TRIPPED),
     State.HELD: (State.IDLE,),
     State.TRIPPED: (State.IDLE,),
 }
@@ -89,7 +89,8 @@ class Limits:
 class LimitCheck:
     """Checks commands before they are sent and measurements when they come, against the limits of all axes."""
 
-    def __init__(self, limits: dict[str, Limits], dt: float) -> None:
+    def __init__(self, limits: dict[str, Limits], dt: float, auxiliary_inputs: Sequence[str] = ()) -> None:
+        self._inputs = tuple(auxiliary_inputs)
         self._axes = [
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
             for name, lim in limits.items()
@@ -97,8 +98,11 @@ class LimitCheck:
 
     def command(self, command: Command, previous: Array) -> str:
         """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, (n_axes,) m."""
-        for axis, now, before in zip(self._axes, command.command.tolist(), previous.tolist(), strict=True):
-            name, stroke, step, _, _, rate = axis
+        rows = zip(self._axes, command.target.tolist(), command.command.tolist(), previous.tolist(), strict=True)
+        for (name, stroke, step, _, _, rate), target, now, before in rows:
+            if not math.isfinite(target):
+                why = "the response has run away, or lies beyond the reach of the setup"
+                return f"axes.{name}: target = {target}: must be finite: {why}"
             if not math.isfinite(now):
                 return f"axes.{name}: command = {now}: must be finite"
             if abs(now) > stroke:
@@ -107,6 +111,15 @@ class LimitCheck:
                 velocity = (now - before) * rate
                 bound = f"must be within +- {step * rate:g} m/s"
                 return f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: {bound}"
+        return self._auxiliary("command", command.auxiliary, self._inputs) if self._inputs else ""
+
+    @staticmethod
+    def _auxiliary(what: str, values: Array, names: Sequence[str]) -> str:
+        """Which of the auxiliary ``values`` is not a number; empty: none."""
+        for index, value in enumerate(values.tolist()):
+            if not math.isfinite(value):
+                name = names[index] if index < len(names) else f"auxiliary[{index}]"
+                return f"{what} {name} = {value}: must be finite"
         return ""
 
     def measurement(self, measured: Measurement, target: Array) -> str:

@@ -21,6 +21,7 @@ from rths_nodes.transition import transition
 TABLE = {
     "clipped_optimal": "rths_nodes.semi_active:ClippedOptimal",
     "passive": "rths_nodes.semi_active:Passive",
+    "random_switching": "rths_nodes.random_switching:RandomSwitching",
 }
 
 

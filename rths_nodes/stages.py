@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rths_nodes import registry
+from rths_nodes.bridges import CommandBridge, Fading, MotionBridge
 from rths_nodes.components import (
     EMPTY,
     FLAG_BRIDGED,
@@ -62,7 +64,11 @@ class SubstructureStage:
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         """The Targets of the soft start; the last is the start of the test."""
         assert scenario.soft_start is not None
-        unit = self.setup.degrees_of_freedom(np.ones(len(scenario.axes)))
+        # a setup need not be linear: the whole amplitude is what must be right
+        amplitude = scenario.soft_start.amplitude
+        unit = self.setup.degrees_of_freedom(np.full(len(scenario.axes), amplitude)) / amplitude
+        if not np.isfinite(unit).all():
+            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
@@ -82,7 +88,7 @@ class SubstructureStage:
         if self._index <= self._before:
             return self._soft_start[self._index]
         step = self._index - self._before - 1
-        self.integrator.step(self.setup.forces(measured.force))
+        self.integrator.step(self.setup.forces(measured.force, self.integrator.displacement))
         if self._controller is not None:
             self._auxiliary = self._controller.step(measured, self._ground_acceleration[step])
         return self._target(self.external_force[step])
@@ -99,7 +105,11 @@ class SubstructureStage:
 
 
 class CommandStage:
-    """From Targets at the integration step to compensated Commands at the servo rate."""
+    """From Targets at the integration step to compensated Commands at the servo rate.
+
+    A host that cannot wait asks :meth:`ready` and calls :meth:`bridge` in place of :meth:`next` where it is not.
+    ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets that came again.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
@@ -109,6 +119,10 @@ class CommandStage:
         self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, self.substeps, n_dof)
         self.compensator = scenario.build_compensator()
         self.state_names = scenario.state_names()
+        self.bridged = self.dropped = 0
+        self._longest = scenario.bridge.longest(scenario.dt)
+        self._in_a_row = 0
+        self._bridge = MotionBridge(self.setup, scenario.dt, self.substeps, _fading(scenario))
         self._targets: deque[Target] = deque()
         self._next_step = 0
         self._flags = 0
@@ -116,13 +130,17 @@ class CommandStage:
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
 
     def target(self, target: Target) -> None:
-        """Receive the next Target. Raises ValueError when its number is not the next."""
+        """Receive the next Target. Raises ValueError when one before it is missing."""
+        if target.step < self._next_step:
+            self.dropped += 1
+            return
         if target.step != self._next_step:
             raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
         self._next_step += 1
         if target.step == 0:
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
+            self._bridge.follow(target)
         else:
             self._targets.append(target)
 
@@ -139,20 +157,45 @@ class CommandStage:
             return None
         sample = measured.sample + 1
         if sample <= self.samples:
-            substep = (sample - 1) % self.substeps + 1
-            if substep == 1:
-                target = self._targets.popleft()
-                self._flags, self._auxiliary = target.flags, target.auxiliary
-                self.ramp.follow(target)
-            self._motion = self.setup.axes(self.ramp.step(substep))
+            self._follow(-(-sample // self.substeps))
+            motion = self.setup.axes(self.ramp.step((sample - 1) % self.substeps + 1))
+            self._motion = self._bridge.rejoin(motion, sample)
+            self._in_a_row = 0
+        return self._command(sample, measured, 0)
+
+    def bridge(self, measured: Measurement) -> Command | None:
+        """As :meth:`next`, where the Target is late: the motion goes on from the last one, flagged.
+
+        None also when ``bridge.max_bridge`` is over: the rig, which counts on its own, then trips.
+        """
+        sample = measured.sample + 1
+        if measured.flags & FLAG_TRIPPED or sample > self.samples:
+            return self.next(measured)
+        if not self._next_step or self._in_a_row == self._longest:
+            return None
+        self._follow(-(-sample // self.substeps))
+        self._motion = self._bridge.motion(sample)
+        self._in_a_row += 1
+        self.bridged += 1
+        return self._command(sample, measured, FLAG_BRIDGED)
+
+    def _follow(self, step: int) -> None:
+        """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
+        while self._targets and self._targets[0].step <= step:
+            target = self._targets.popleft()
+            self._flags, self._auxiliary = target.flags, target.auxiliary
+            self._bridge.follow(target)
+            self.ramp.follow(target)
+
+    def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
         motion = self._motion
-        motion.flagged = bool(measured.flags & FLAG_BRIDGED or self._flags & FLAG_RESTING)
+        motion.flagged = bool((measured.flags | flags) & FLAG_BRIDGED or self._flags & FLAG_RESTING)
         motion.preparing = bool(self._flags & FLAG_SOFT_START)
         motion.force = measured.force
         command = self.compensator.step(motion, measured.displacement)
         if sample > self.samples:
             return None
-        return Command(sample, motion.displacement, command, self._auxiliary, self._flags)
+        return Command(sample, motion.displacement, command, self._auxiliary, self._flags | flags)
 
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""
@@ -160,8 +203,18 @@ class CommandStage:
         return values
 
 
+def _fading(scenario: Scenario) -> Fading:
+    """Of the difference that a bridge leaves, within the velocity limits of the axes."""
+    fastest = np.array([limits.velocity for limits in scenario.limits.values()])
+    return Fading(scenario.bridge.rejoin_samples, scenario.dt, fastest)
+
+
 class RigStage:
-    """The rig behind its port, with limits, the state of the test and the safe stop."""
+    """The rig behind its port, with limits, the state of the test and the safe stop.
+
+    ``bridged`` counts the samples that were driven without the Target or the Command that belongs to them,
+    ``late_commands`` the Commands that came too late to be sent.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self.port = scenario.build_port()
@@ -169,7 +222,13 @@ class RigStage:
         self.samples = scenario.samples
         self._limits = scenario.limits
         self._dt = scenario.dt
-        self._check = LimitCheck(scenario.limits, scenario.dt)
+        self._check = LimitCheck(scenario.limits, scenario.dt, self.port.auxiliary_inputs)
+        self._fading = _fading(scenario)
+        self._max_bridge = scenario.bridge.max_bridge
+        self._longest = scenario.bridge.longest(scenario.dt)
+        self.bridged = self.late_commands = 0
+        self._in_a_row = 0
+        self._missing = ""
         self._stop: SafeStop | None = None
         self._end = State.TRIPPED
         self._trip_at: tuple[int, str] | None = None
@@ -212,6 +271,7 @@ class RigStage:
         self.machine.to(State.RUNNING)
         measured: Measurement = self.port.read()
         self._sent = self._sent_before = measured.command
+        self._bridge = CommandBridge(self._fading, self._dt, measured.command, self._passive)
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
@@ -221,13 +281,30 @@ class RigStage:
 
     def hold(self, reason: str) -> None:
         """Stop at the operator's wish: the same safe stop, another end."""
-        if self._trip_at is None:
+        if self._trip_at is None and not self.ended:
             self._end = State.HELD
             self.trip(reason)
 
-    def tick(self, command: Command | None) -> Measurement:
-        """One sample: the command if it may be sent, otherwise the safe policy; then measure."""
+    def settle(self) -> None:
+        """After all was judged: a trip that was asked for too late to stop for still makes a tripped test.
+
+        So a limit of the monitor that was broken in the last samples is not passed over.
+        """
+        if self.machine.state is State.FINISHED and self._trip_at is not None:
+            self.machine.to(State.TRIPPED, f"sample {self.sample}: {self._trip_at[1]}")
+
+    def late_command(self, command: Command) -> None:
+        """A Command whose sample is over: it is not sent, but counted, and the bridge goes on from it."""
+        self.late_commands += 1
+        self._bridge.heard(command)
+
+    def tick(self, command: Command | None, late: bool = False) -> Measurement:
+        """One sample: the command if it may be sent, otherwise the safe policy; then measure.
+
+        Without a command the rig trips; unless it is only ``late``, which is bridged.
+        """
         sample = self.port.wait_tick()
+        command, bridged = self._driven(command, late, sample)
         if self._stop is None:
             reason = self._reason(command)
             if reason:
@@ -242,6 +319,7 @@ class RigStage:
         measured: Measurement = self.port.read()
         self.sample = sample
         if self._stop is None and command is not None:
+            measured.flags |= bridged
             reason = self._check.measurement(measured, command.target)
             if reason:
                 self._begin_stop(reason, sample)
@@ -253,9 +331,31 @@ class RigStage:
             self.machine.to(State.FINISHED)
         return measured
 
+    def _driven(self, command: Command | None, late: bool, sample: int) -> tuple[Command | None, int]:
+        """What drives the rig, and FLAG_BRIDGED where that is not what the compensator has made of a Target."""
+        if self._stop is not None or (command is None and not late):
+            return command, 0
+        if command is None:
+            self._missing = "Command"
+            command = self._bridge.command(sample)
+        else:
+            if command.flags & FLAG_BRIDGED:
+                self._missing = "Target"
+            self._bridge.heard(command)
+            command = self._bridge.rejoin(command)
+        bridged = command.flags & FLAG_BRIDGED
+        self._in_a_row = self._in_a_row + 1 if bridged else 0
+        if self._in_a_row <= self._longest:
+            self.bridged += bool(bridged)
+        return command, bridged or FLAG_BRIDGED * self._bridge.rejoining
+
     def _reason(self, command: Command | None) -> str:
         if self._trip_at and self.trip_due:
             return self._trip_at[1]
+        if self._in_a_row > self._longest:
+            late = self._in_a_row * self._dt
+            bound = f"must be <= {1e3 * self._max_bridge:g} ms"
+            return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
         if command is None:
             return "no command came"
         return self._check.command(command, self._sent)
@@ -277,14 +377,16 @@ class MonitorStage:
             tuple(scenario.axes),
             len(scenario.dof_names()),
             scenario.dt,
-            0.0 if structure is None else structure.elastic_energy,
+            scenario.reference_energy(structure),
         )
         self._steps = scenario.steps
         self._targets: deque[Target] = deque()
         self._commands: deque[Command] = deque()
         self._measured: deque[Measurement] = deque()
         self._last_step = -1
+        self._last_command = 0
         self._last_driven = 0
+        self._aim = np.zeros((2, len(scenario.axes)))
 
     @property
     def sample(self) -> int:
@@ -297,8 +399,10 @@ class MonitorStage:
         self._targets.append(target)
 
     def command(self, command: Command) -> None:
-        """Receive the next Command."""
-        self._commands.append(command)
+        """Receive the next Command; what comes again is dropped."""
+        if command.sample > self._last_command:
+            self._last_command = command.sample
+            self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
         """Receive the next Measurement."""
@@ -315,7 +419,18 @@ class MonitorStage:
                 self.monitor.skip(sample)
                 continue
             self._last_driven = sample
-            self.monitor.step(self._commands.popleft() if sample else None, measured)
+            self.monitor.step(self._command_of(measured) if sample else None, measured)
+
+    def _command_of(self, measured: Measurement) -> Command:
+        """The Command of this sample; where a later one tells that it was lost, its target goes on straight."""
+        if self._commands[0].sample <= measured.sample:
+            command = self._commands.popleft()
+        else:
+            aim = 2.0 * self._aim[1] - self._aim[0]
+            flags = self._commands[0].flags | FLAG_BRIDGED
+            command = Command(measured.sample, aim, measured.command, flags=flags)
+        self._aim[0], self._aim[1] = self._aim[1], command.target
+        return command
 
     def _complete(self, measured: Measurement) -> bool:
         """True when the Command and the Target that belong to ``measured`` are here.

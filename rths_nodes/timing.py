@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,37 @@ def histogram(seconds: Array) -> dict[str, list[float]]:
     return {"edges_s": edges.tolist(), "counts": counts.astype(float).tolist()}
 
 
-def timing(running_s: float, loop: Array, lateness: Array, missed: int, bridged: int) -> dict[str, Any]:
-    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s.
+def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """A histogram without its empty bins at both ends, and with whole counts: for JSON."""
+    used = np.flatnonzero(bins["counts"])
+    if not len(used):
+        return {"edges_s": [], "counts": []}
+    first, last = int(used[0]), int(used[-1]) + 1
+    return {
+        "edges_s": [float(f"{edge:.4g}") for edge in bins["edges_s"][first : last + 1]],
+        "counts": [round(count) for count in bins["counts"][first:last]],
+    }
 
-    ``running_s`` is the time from the first sample to the last.
+
+def periods(lateness: Array, period: float) -> Array:
+    """Times ``(n - 1,)`` s between ticks that are late by ``lateness`` ``(n,)`` s and slip by whole periods."""
+    slipped = np.floor(lateness[:-1] / period)
+    found: Array = (1.0 + slipped) * period + np.diff(lateness)
+    return found
+
+
+def timing(
+    running_s: float, loop: Array, lateness: Array, missed: int, bridged: int, period: float | None = None
+) -> dict[str, Any]:
+    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
+
+    ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced.
     """
     report: dict[str, Any] = {"running_s": running_s, "missed": missed, "bridged": bridged}
-    for name, seconds in (("loop", loop), ("lateness", lateness)):
+    clocks = {"loop": loop, "lateness": lateness}
+    if period is not None:
+        clocks["period"] = periods(lateness, period)
+    for name, seconds in clocks.items():
         report[name] = statistics(seconds)
         if len(seconds):
             report[f"{name}_histogram"] = histogram(seconds)

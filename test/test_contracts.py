@@ -33,6 +33,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("restoring_force", "bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
     ("specimen", "parallel"): {"first": {"type": "kelvin_voigt"}, "second": {"type": "softening_elastomeric"}},
     ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
+    ("setup", "rigid_coupler"): {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
     ("actuator", "transfer_function"): {"numerator": [1e4], "denominator": [1.0, 120.0, 1e4]},
     ("rig", "coupled_servo_hydraulic"): {
@@ -45,6 +46,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},
     ("compensator", "adaptive_time_series"): {"delay": 0.02},
+    ("compensator", "model_based"): {"known": {"mass": [[9.0, 0.0], [0.0, 9.0]], "damping": [[9.0, 0.0], [0.0, 9.0]], "stiffness": [[9e3, -4e3], [-4e3, 4e3]]}},
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""
@@ -183,7 +185,7 @@ def drive_setup(cls: Any, params: Any) -> Drive:
             motion = setup.axes(Motion(np.array([a, b]), v, v))
             f = np.array([3.0 * b, a])
             # virtual work is the same on both sides
-            assert setup.forces(f) @ v == pytest.approx(f @ motion.velocity)
+            assert setup.forces(f, np.array([a, b])) @ v == pytest.approx(f @ motion.velocity)
             assert motion.displacement.shape == motion.velocity.shape == motion.acceleration.shape == (2,)
             yield motion.displacement
 
@@ -407,7 +409,7 @@ FIELDS: list[tuple[str, Spec]] = [
     for field in attrs.fields(registry.load(family, name).Params)
 ]
 
-SYMBOLS = {"m", "s", "N", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}
+SYMBOLS = {"m", "s", "N", "J", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}
 SYMBOLS |= {"mm^2", "m^2", "m^3", "s^2", "s^4", "N^2"}
 PLAIN = ("alpha", "beta", "gamma", "exponent", "scale", "version", "seed")
 """Names of numbers without a dimension, beside ratios."""

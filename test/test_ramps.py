@@ -44,6 +44,30 @@ def test_the_parabola_is_exact_on_a_quadratic(make: Callable[..., Any]) -> None:
         np.testing.assert_allclose(a, a0, atol=1e-9)
 
 
+def test_the_curve_with_all_ends_is_exact_on_the_fifth_degree_and_runs_on_smoothly(
+    make: Callable[..., Any],
+) -> None:
+    polynomial = np.polynomial.Polynomial([0.01, 0.3, -5.0, 40.0, -200.0, 700.0])
+    at = [polynomial, polynomial.deriv(), polynomial.deriv(2)]
+    ramp = make("ramp", "hermite", DT, SUBSTEPS, 1)
+    for t, motion in drive(ramp, lambda t: (at[0](t), at[1](t), at[2](t)), 5):
+        for found, wanted in zip(motion, at, strict=True):
+            assert found[0] == pytest.approx(wanted(t), rel=1e-9)
+
+
+def test_the_curve_with_all_ends_hands_on_targets_that_do_not_fit_together(make: Callable[..., Any]) -> None:
+    """With one sub-step, and at the end of every step, it is the integrator's own motion."""
+    ramp = make("ramp", "hermite", STEP, 1, 2)
+    rng = np.random.default_rng(1)
+    targets = [target(i, *rng.standard_normal((3, 2))) for i in range(4)]
+    ramp.start(targets[0])
+    for each in targets[1:]:
+        ramp.follow(each)
+        now = ramp.step(1)
+        for found, wanted in ((now.velocity, each.velocity), (now.acceleration, each.acceleration)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
 def test_the_linear_ramp_is_a_straight_line_with_its_own_slope(make: Callable[..., Any]) -> None:
     ramp = make("ramp", "linear", DT, SUBSTEPS, 1)
     # the integrator's velocity and acceleration are not the ramp's

@@ -53,6 +53,12 @@ def test_a_command_that_must_not_be_sent(value: float, previous: float, reason: 
     assert LimitCheck(limits(), DT).command(command(value), np.array([previous, 0.0])) == reason
 
 
+def test_a_target_that_is_not_a_number_is_named_as_the_reason() -> None:
+    lost = Command(1, np.array([0.0, math.nan]), np.zeros(2))  # whatever a compensator makes of it
+    reason = LimitCheck(limits(), DT).command(lost, np.zeros(2))
+    assert reason.startswith("axes.b: target = nan: must be finite: the response has run away")
+
+
 def test_every_axis_is_checked() -> None:
     assert (
         LimitCheck(limits(), DT)

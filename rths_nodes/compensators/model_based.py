@@ -88,8 +88,13 @@ class ModelBased:
             """Parameter -> seconds of history that it needs."""
             return {"lead": self.lead}
 
+        def fits(self, scenario: Any) -> None:
+            """Raises ConfigError for a model file of another rig."""
+            if self.model:
+                load(self.model, tuple(scenario.axes))
+
         def cautions(self, scenario: Any) -> list[str]:
-            """Warns of a ramp without the target's derivatives, and of a model of another rig."""
+            """Warns of a ramp without the target's derivatives, and of a model taken under other conditions."""
             found = acceleration_cautions(self, scenario)
             if self.model:
                 found += load(self.model).cautions(tuple(scenario.axes), scenario.servo_rate)

@@ -82,6 +82,7 @@ def _facts(run: Run) -> dict[str, str]:
         "Run": known.get("run_id", "–"),
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),
+        "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
         "rths_nodes": known.get("version", "–"),
         "Excitation": _excitation(run),
         "Seed": str(scenario.seed),

@@ -1,8 +1,12 @@
-"""The actuator node: Commands in, Measurements out. It owns the rig, the tick and the state of the test."""
+"""The actuator node: Commands in, Measurements out. It owns the rig, the tick and the state of the test.
+
+When the axes have a node each (``axis_node.py``), it gathers them: there is still one node that leads the test.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -10,32 +14,62 @@ from std_srvs.srv import Trigger
 
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
-from rths_nodes.ros import parameters
-from rths_nodes.ros.names import ACTUATOR, MONITOR, NODES, RECORDER
+from rths_nodes.gathering import GatheringStage
+from rths_nodes.params import ConfigError
+from rths_nodes.ros import names, parameters
+from rths_nodes.ros.names import ACTUATOR, AXIS_TOPICS, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW, State
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import RigStage
 from rths_nodes.timing import Durations, timing
+from rths_nodes.wire import Codec
 
 LINGER_NS = 5_000_000_000
 """How long the node waits, after the test, for the monitor and the recorder to say that they have everything."""
 
 
+LOST_NS = 250_000_000
+"""A trip is known, and an axis still silent after this time: it is the one that has died."""
+
+GONE_NS = 20_000_000
+"""So long a Measurement is waited for before it is asked whether the node of the axis is still there."""
+
+TRUTH_NS = 200_000_000
+"""How long the node waits, after the test, for the true states of the axes."""
+
+
 class ActuatorNode(Shell):
-    """Hosts the rig; the authority on the state of the test."""
+    """Hosts the rig, or gathers its axes; the authority on the state of the test.
+
+    ``wait_for_axes`` is called while a Measurement of an axis is missing: it waits a little, or works for it.
+    """
 
     role = ACTUATOR
     rig: Any = None  # until the node is configured
     pacer: Pacer | None = None
-    sections = ("axes", "rig", "port")
+    wait_for_axes: Callable[[], None] = staticmethod(lambda: time.sleep(0.0002))
+
+    @property
+    def sections(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("rig", "port") if self.axes else ("axes", "rig", "port")
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that have nodes of their own; none when this node has them all."""
+        return tuple(filter(None, map(names.axis_of, self.peers)))
+
+    @property
+    def axis_inboxes(self) -> list[str]:
+        """The inboxes of the axes' Measurements."""
+        return [f"{axis}/measurement" for axis in self.axes]
 
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
         return {"peer_timeout": (30.0, "time in which all peers must be ready, s")}
 
     def build(self, scenario: Scenario) -> None:
-        self.rig = RigStage(scenario)
+        self.rig = GatheringStage(scenario, self) if self.axes else RigStage(scenario)
         self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
         self.rig.port.pacer = self.pacer
         self.rig.connect()
@@ -51,9 +85,22 @@ class ActuatorNode(Shell):
         self._active_from = 0
         self._started_ns = 0
         self._patience = round(scenario.port.longest_wait * 1e9)
+        self._axis_codec = Codec(0, 1, 0)
+        self._sent_at = 0
+
+    def _check_scenario(self, loaded: Scenario) -> None:
+        if self.axes and set(self.axes) != set(loaded.axes):
+            known = ", ".join(map(names.axis_node, loaded.axes))
+            raise ConfigError(f"peers: {', '.join(self.axes)} have axis nodes: must be all or none of {known}")
 
     def _open_endpoints(self) -> None:
         super()._open_endpoints()
+        for axis in self.axes:
+            for topic in names.published_by(self.role, AXIS_TOPICS):
+                self._publish_on(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", 1)
+            for topic in names.heard_by(self.role, AXIS_TOPICS):
+                speakers = 0 if topic.name == "true_state" else 1  # a real axis has none
+                self._listen_to(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", speakers)
         self._stop_service = self.create_service(Trigger, "~/stop", self._on_stop)
 
     def _close_endpoints(self) -> None:
@@ -107,7 +154,7 @@ class ActuatorNode(Shell):
                     2,
                 )
                 return
-        others = (peer for peer in self.peers if peer in NODES and peer != self.role)
+        others = (peer for peer in self.peers if peer not in (self.role, CONSOLE))
         missing = [peer for peer in others if not self._statuses.get(peer, {}).get("ready")]
         if missing or not self._ready_told:
             if time.monotonic_ns() - self._active_from > self.value("peer_timeout") * 1e9:
@@ -138,9 +185,9 @@ class ActuatorNode(Shell):
         self.done = True
 
     def _begin(self) -> None:
+        self._started_ns = time.time_ns()
         measured = self.rig.first()
         self._began_at = time.monotonic_ns()
-        self._started_ns = time.time_ns()
         self._tell_state()
         if self.pacer:
             self.pacer.start()
@@ -202,9 +249,7 @@ class ActuatorNode(Shell):
 
     def _may_tick(self) -> bool:
         """True when there is a command, or none is needed any more, and nobody is too far behind."""
-        if "trip" in self.inboxes:
-            for trip in self.heard("trip"):
-                self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
+        self._hear_trips()
         if self.interrupted:
             self.rig.hold("interrupted")
         if self.rig.stopping or self.rig.trip_due:
@@ -215,6 +260,11 @@ class ActuatorNode(Shell):
                 self.rig.trip(f"no Command {self.rig.sample + 1} for {waited * 1e-9:.2g} s")
             return False
         return not self.lockstep or self._observers_follow()
+
+    def _hear_trips(self) -> None:
+        if "trip" in self.inboxes:
+            for trip in self.heard("trip"):
+                self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
 
     def _observers_follow(self) -> bool:
         # a known trip bounds the run by itself, and the monitor says nothing beyond the breach
@@ -232,13 +282,55 @@ class ActuatorNode(Shell):
         self._publish(measured)
 
     def _publish(self, measured: Measurement) -> None:
-        sample = measured.sample + (self.pacer.missed if self.pacer else 0)
-        stamp = self._started_ns + round(sample * self.scenario.dt * 1e9)
+        stamp = self._stamp(measured.sample)
         self._asked_at = time.monotonic_ns()
         self.send("measurement", self.codec.pack_measurement(measured, stamp))
-        self.publish_for_record("true_state", self.codec.pack_measurement(self.rig.port.truth(), stamp))
+        if self.axes:
+            self._publish_gathered_truth()
+        else:
+            self.publish_for_record("true_state", self.codec.pack_measurement(self.rig.port.truth(), stamp))
         if self.rig.machine.state != self._told:
             self._tell_state()
+
+    def _stamp(self, sample: int) -> int:
+        """Nominal time of a sample, ns."""
+        late = self.pacer.missed if self.pacer else 0
+        return self._started_ns + round((sample + late) * self.scenario.dt * 1e9)
+
+    # -- axes with a node each (the Links of a GatheringPort) ---------------------------------------------
+
+    def send_command(self, axis: str, command: Command) -> None:
+        """Hand a Command to the node of ``axis``."""
+        self.send(f"{axis}/command", self._axis_codec.pack_command(command, self._stamp(command.sample)))
+        self._sent_at = time.monotonic_ns()
+
+    def measurement_of(self, axis: str) -> Measurement | None:
+        """The next Measurement of ``axis``."""
+        found = self.receive(f"{axis}/measurement", self._axis_codec.unpack_measurement)
+        return found and found[0]
+
+    def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
+        """The next true state of ``axis``, and its stamp."""
+        return self.receive(f"{axis}/true_state", self._axis_codec.unpack_measurement)
+
+    def wait_for(self, axes: Sequence[str], sample: int) -> str:
+        """Wait a little for Measurement ``sample`` of ``axes``; why they are lost, empty when they are not."""
+        self.wait_for_axes()
+        waited = time.monotonic_ns() - self._sent_at
+        if waited < GONE_NS:
+            return ""
+        self._hear_trips()
+        who = f"no Measurement {sample} of {', '.join(map(names.axis_node, axes))}"
+        if any(not self.inboxes[f"{axis}/measurement"].subscription.get_publisher_count() for axis in axes):
+            return f"{who}: it has left"
+        if waited > self._patience or (self.rig.trip_known and waited > LOST_NS):
+            return f"{who} for {waited * 1e-9:.2g} s"
+        return ""
+
+    def _publish_gathered_truth(self) -> None:
+        while (found := self.rig.port.true_state()) is not None:
+            true, stamp = found
+            self.publish_for_record("true_state", self.codec.pack_measurement(true, stamp))
 
     def _tell_state(self) -> None:
         machine = self.rig.machine
@@ -262,6 +354,9 @@ class ActuatorNode(Shell):
             self._ended_at = time.monotonic_ns()
             if self.rig.machine.state == State.TRIPPED:
                 self.exit_code, self.problem = self.exit_code or 3, self.rig.machine.reason
+        if not self.spoken:
+            if self._truth_missing():
+                return
             self.last_words()
         for progress in self.heard("progress"):
             if progress["done"]:
@@ -271,6 +366,13 @@ class ActuatorNode(Shell):
         if self._finished >= set(self._progress) or late or self.hurried or unneeded:
             self.rig.port.close()
             self.done = True
+
+    def _truth_missing(self) -> bool:
+        """True while true states of the axes are still under way."""
+        if not self.axes or not self._began_at:
+            return False
+        self._publish_gathered_truth()
+        return not self.rig.port.true_state_complete and time.monotonic_ns() - self._ended_at < TRUTH_NS
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         return self.rig.sample, wire.numbers_of(self._timing(), "timing")

@@ -11,6 +11,7 @@ from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.ros.actuator_node import ActuatorNode
+from rths_nodes.ros.axis_node import AxisNode
 from rths_nodes.ros.compensator_node import CompensatorNode
 from rths_nodes.ros.integrator_node import IntegratorNode
 from rths_nodes.ros.launching import NodeDescription
@@ -23,7 +24,7 @@ from rths_nodes.ros.results import Result
 from rths_nodes.ros.shell import Shell
 
 KINDS: dict[str, type[Shell]] = {
-    kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, MonitorNode)
+    kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, AxisNode, MonitorNode)
 }
 
 

@@ -41,11 +41,13 @@ class Inbox:
         return None if found is None else found[0]
 
 
-def open_inbox(node: Any, topic: names.Topic, group: ByHand, depth: int, best_effort: bool = False) -> Inbox:
-    """A subscription of ``node`` to ``topic``, to be emptied by hand."""
+def open_inbox(
+    node: Any, topic: names.Topic, group: ByHand, depth: int, best_effort: bool = False, name: str = ""
+) -> Inbox:
+    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand."""
     qos = quality(topic, depth, best_effort)
     kind = message_class(topic.type)
-    return Inbox(node.create_subscription(kind, topic.name, _ignore, qos, callback_group=group, raw=True))
+    return Inbox(node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True))
 
 
 def quality(topic: names.Topic, depth: int, best_effort: bool = False) -> QoSProfile:

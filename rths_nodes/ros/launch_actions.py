@@ -30,6 +30,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes import scenario as scenarios
+from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import launching, names
@@ -48,6 +49,12 @@ ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
         (),
     ),
     "pace": ("lockstep", "as fast as the machine allows, or by the clock", PACES),
+    "actuator_nodes": (
+        "one",
+        "one actuator node for the whole rig, or one more for each axis, in a namespace of its own (not for a rig "
+        "that couples its axes)",
+        ACTUATOR_NODES,
+    ),
     "record": (
         "own",
         "own: our recorder, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all topics of "
@@ -71,9 +78,12 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
     )
 
 
-def arguments() -> list[DeclareLaunchArgument]:
-    """All launch arguments of a test."""
-    return [declare(name, *row) for name, row in ARGUMENTS.items()]
+def arguments(**defaults: str) -> list[DeclareLaunchArgument]:
+    """All launch arguments of a test; ``defaults`` take the place of the usual ones."""
+    return [
+        declare(name, defaults.get(name, default), description, choices)
+        for name, (default, description, choices) in ARGUMENTS.items()
+    ]
 
 
 def when_known(make: Callable[[Any], list[Any]]) -> OpaqueFunction:
@@ -117,8 +127,11 @@ class LaunchedTest:
         self.namespace = make_namespace_absolute(
             prefix_namespace(context.launch_configurations.get("ros_namespace"), self._namespace)
         )
+        self.axes = launching.axes_with_nodes(scenario, chosen["actuator_nodes"])
+        """The axes that have a node of their own."""
+        self._peers: dict[Any, str] = {}
         self._descriptions = {
-            description.role: description
+            description.peer: description
             for description in launching.describe(
                 scenario=chosen["scenario"],
                 overrides=overrides,
@@ -126,21 +139,27 @@ class LaunchedTest:
                 run_id=self.run_id,
                 record=str(self.directory) if self._record == "own" else "",
                 namespace=self._namespace.strip("/"),
+                axes=self.axes,
             )
         }
 
-    def node(self, role: str) -> Node:
-        """The node ``role``."""
-        description = self._descriptions[role]
+    def axis(self, name: str) -> Node:
+        """The node of the axis ``name``, in its namespace."""
+        return self.node(names.axis_node(name))
+
+    def node(self, peer: str) -> Node:
+        """The node that the others call ``peer``: its role, for the node of an axis ``<axis>/axis``."""
+        description = self._descriptions[peer]
+        role = description.role
         parameters = description.parameters | self._common
         # A type for each: launch would read text like 7e3 as a number otherwise.
         typed = {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
         patience = {"sigterm_timeout": str(launching.INDEXING_S)} if role == RECORDER else {}
-        return Node(
+        node = Node(
             package="rths_nodes",
             executable=description.executable,
             name=role,
-            namespace=self._namespace,
+            namespace="/".join(filter(None, (self._namespace, description.axis))),
             parameters=[typed],
             remappings=list(description.remappings),
             ros_arguments=["--log-level", self._log_level],
@@ -148,6 +167,8 @@ class LaunchedTest:
             output="both",
             **patience,
         )
+        self._peers[node] = peer
+        return node
 
     def recorders(self) -> list[ExecuteProcess]:
         """What records: our recorder, a rosbag2 process, or nothing."""
@@ -175,7 +196,8 @@ class LaunchedTest:
             running.remove(event.action)
             if context.is_shutdown:
                 return []
-            reason = launching.death(event.process_name.rpartition("-")[0], event.returncode)
+            name = self._peers.get(event.action, event.process_name.rpartition("-")[0])
+            reason = launching.death(name, event.returncode)
             if event.returncode == TRIPPED:
                 trips.append(reason)
             elif event.returncode != 0:

@@ -20,8 +20,11 @@ from typing import Any
 
 import yaml
 
+from rths_nodes.gathering import ACTUATOR_NODES, check_layout
+from rths_nodes.params import ConfigError
 from rths_nodes.ros import names
 from rths_nodes.ros.names import RECORDER
+from rths_nodes.scenario import Scenario
 
 INDEXING_S = 600.0
 """How long a recorder may take to index what it has written."""
@@ -42,10 +45,18 @@ class NodeDescription:
     namespace: str = names.NAMESPACE
     remappings: tuple[tuple[str, str], ...] = ()
 
+    axis: str = ""
+    """The axis of an axis node, which lives in a namespace of that name."""
+
     @property
     def executable(self) -> str:
         """Name under ``lib/rths_nodes``, for `ros2 run` and launch."""
         return self.role
+
+    @property
+    def peer(self) -> str:
+        """What the others call it."""
+        return names.axis_node(self.axis) if self.axis else self.role
 
 
 def describe(
@@ -58,13 +69,15 @@ def describe(
     reliability: str = "reliable",
     host: str = "processes",
     console: bool = False,
+    axes: Sequence[str] = (),
 ) -> list[NodeDescription]:
-    """The nodes of a rig with one actuator node; without ``record`` there is no recorder.
+    """The nodes of a rig; without ``record`` there is no recorder.
 
-    With ``console`` the test does not begin before the runner's console listens.
+    ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
+    begin before the runner's console listens.
     """
     roles = [role for role in names.NODES if role != RECORDER or record]
-    peers = [*roles, names.CONSOLE] if console else roles
+    peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
     common: dict[str, Any] = {
         "scenario": scenario,
         "overrides": list(overrides) or [""],
@@ -74,7 +87,22 @@ def describe(
         "reliability": reliability,
     }
     own = {RECORDER: {"record": record, "host": host}}
-    return [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]
+    of_rig = [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]
+    of_axes = [NodeDescription(names.AXIS, dict(common), f"{namespace}/{axis}", axis=axis) for axis in axes]
+    return of_rig + of_axes
+
+
+def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
+    """The axes that have a node of their own: all or none.
+
+    Raises ConfigError for a layout that nobody knows, or that this rig cannot have.
+    """
+    if actuator_nodes not in ACTUATOR_NODES:
+        raise ConfigError(f"actuator_nodes = {actuator_nodes!r}: must be one of {', '.join(ACTUATOR_NODES)}")
+    if actuator_nodes == ACTUATOR_NODES[0]:
+        return ()
+    check_layout(scenario)
+    return tuple(scenario.axes)
 
 
 def death(name: str, code: int) -> str:
@@ -99,6 +127,7 @@ class Process:
     """A node process under way."""
 
     role: str
+    """Its name among the peers."""
     popen: subprocess.Popen[bytes]
 
     @property
@@ -130,11 +159,11 @@ class Processes:
             ]
             # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
             popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
-            self.running.append(Process(description.role, popen))
+            self.running.append(Process(description.peer, popen))
         return self
 
     def _arguments(self, description: NodeDescription) -> list[str]:
-        file = Path(self._folder.name) / f"{description.role}.yaml"
+        file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
         remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
         return [

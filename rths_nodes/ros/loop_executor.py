@@ -14,7 +14,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.ros.actuator_node import ActuatorNode
-from rths_nodes.ros.names import LOOP
+from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.shell import Shell
 
 SERVE_EVERY_NS = 50_000_000
@@ -37,15 +37,29 @@ class LoopExecutor:
         self._idle = idle
         ring = {node.role: node for node in nodes if node.role in LOOP}
         # the measurement goes to the integrator first: its target is needed by the compensator
-        self._ring = [ring[role] for role in LOOP if role in ring]
-        self._observers = [node for node in nodes if node.role not in LOOP]
+        self._axes = [node for node in nodes if node.role == AXIS]
+        self._ring = [*(ring[role] for role in LOOP if role in ring), *self._axes]
+        self._observers = [node for node in nodes if node not in self._ring]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         self._services = SingleThreadedExecutor(context=context)
         for node in nodes:
             self._services.add_node(node)
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
+        if self._rig is not None:
+            self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
         self._next_service = 0
         self._turns = self._idle_turns = 0
+
+    def _axis_waiter(self, rig: ActuatorNode, context: Any) -> Callable[[], None]:
+        """How the actuator node, in a process of its own, waits for the nodes of its axes."""
+        waiter = Waiter([rig], context, lambda: rig.axis_inboxes)
+        return lambda: waiter.wait(IDLE_S)
+
+    def _work_for_axes(self) -> None:
+        """In one process the axes answer while the actuator node waits for them."""
+        axes = [node for node in self._axes if node.participates and not node.done]
+        if not any([node.safely(node.work) for node in axes]):
+            time.sleep(0.0005)
 
     def run(self) -> None:
         """Until every node is done."""
@@ -124,14 +138,18 @@ class Waiter:
 
     STREAMS = ("target", "command", "measurement")
 
-    def __init__(self, nodes: Sequence[Shell], context: Any) -> None:
+    def __init__(
+        self, nodes: Sequence[Shell], context: Any, streams: Callable[[], Sequence[str]] = lambda: Waiter.STREAMS
+    ) -> None:
         self._nodes = nodes
         self._context = context
+        self._streams = streams
         self._inboxes: list[Any] = []
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
-        inboxes = [node.inboxes[name] for node in self._nodes for name in self.STREAMS if name in node.inboxes]
+        streams = self._streams()
+        inboxes = [node.inboxes[name] for node in self._nodes for name in streams if name in node.inboxes]
         if inboxes != self._inboxes:  # a node was configured, or cleaned up
             self._inboxes = inboxes
             self._set = _rclpy.WaitSet(len(inboxes), 0, 0, 0, 0, 0, self._context.handle)

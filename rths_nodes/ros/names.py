@@ -6,7 +6,7 @@ Plain data: wiring, recordings and documentation are made from it without import
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "integrator",
@@ -15,8 +15,11 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "monitor",
     "recorder",
 )
+AXIS = "axis"
+"""One axis of a rig whose axes have a node each, in a namespace of its own below that of the rig."""
 CONSOLE = "console"
 """The ear of `rths run --host processes`: it only listens, and may ask for a trip."""
+ROLES = (*NODES, AXIS)
 PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
 NAMESPACE = "rths"
@@ -53,7 +56,7 @@ def _own(message: str) -> str:
 
 # Publishers keep 2000: their depth decides whether an outside recording is complete (depth 1 lost 0.1-6 %).
 # Loop subscriptions keep 64, because every sample is taken, in order; monitor and recorder drain at their pace.
-_PATIENT = dict.fromkeys((MONITOR, RECORDER), 2000) | dict.fromkeys(LOOP, 64)
+_PATIENT = dict.fromkeys((MONITOR, RECORDER), 2000) | dict.fromkeys((*LOOP, AXIS), 64)
 
 
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
@@ -70,28 +73,56 @@ TOPICS: dict[str, Topic] = {
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
         Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: who comes late still learns where the test stands.
-        Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), True),
-        Topic("node_status", _own("NodeStatus"), NODES, (ACTUATOR, RECORDER, CONSOLE), True),
-        Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE), (ACTUATOR, RECORDER), True),
-        Topic("summary", _own("Summary"), NODES, (RECORDER, CONSOLE), True),
+        Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
+        Topic("node_status", _own("NodeStatus"), ROLES, (ACTUATOR, RECORDER, CONSOLE), True),
+        Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), (ACTUATOR, RECORDER), True),
+        Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
         Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
     )
 }
 
+# Below the namespace of an axis that has a node of its own: what the actuator node and that node say to each other.
+# Not recorded: the actuator node gathers them into those of the rig, which are.
+AXIS_TOPICS: dict[str, Topic] = {
+    topic.name: replace(topic, recorded=False)
+    for topic in (
+        _stream("command", "Command", ACTUATOR, AXIS),
+        _stream("measurement", "Measurement", AXIS, ACTUATOR),
+        _stream("true_state", "Measurement", AXIS, ACTUATOR),
+    )
+}
 
-def published_by(node: str) -> list[Topic]:
+
+def axis_node(axis: str) -> str:
+    """The peer that is the node of ``axis``: its name below the namespace of the rig."""
+    return f"{axis}/{AXIS}"
+
+
+def axis_of(peer: str) -> str:
+    """The inverse of :func:`axis_node`; empty for another peer."""
+    axis, _, role = peer.partition("/")
+    return axis if role == AXIS else ""
+
+
+def role_of(peer: str) -> str:
+    """What kind of node a peer is."""
+    return peer.rpartition("/")[2]
+
+
+def published_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     """The topics of ``node``."""
-    return [topic for topic in TOPICS.values() if node in topic.publishers]
+    return [topic for topic in table.values() if node in topic.publishers]
 
 
-def heard_by(node: str) -> list[Topic]:
+def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     """The topics that ``node`` listens to."""
-    return [topic for topic in TOPICS.values() if node in topic.subscribers]
+    return [topic for topic in table.values() if node in topic.subscribers]
 
 
 def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> int:
-    """How many endpoints ``node`` must find on ``topic`` when ``nodes`` take part."""
+    """How many endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
     others = topic.subscribers if publishing else topic.publishers
-    return sum(other in nodes for other in others if other != node or not publishing)
+    present = [role_of(peer) for peer in nodes]
+    return sum(present.count(other) for other in others if other != node or not publishing)

@@ -74,15 +74,23 @@ def effective(node: Node, scenario: Scenario, sections: tuple[str, ...]) -> Scen
     """
     pairs = []
     for name, value in given(node).items():
-        if name.split(".")[0] in sections:
+        if any(name.startswith(f"{section}.") for section in sections):
             pairs.append((name.split("."), value))
         elif not node.has_parameter(name) and not name.startswith(_FOREIGN):
             known = [*(f"{section}..." for section in sections), *node._parameters]
             raise unknown(name, f"parameter of {node.get_name()}", name, known)
     built = replace(scenario, pairs)
     for name in sections:
-        _declare_section(node, getattr(built, name), name)
+        _declare_section(node, section(built, name), name)
     return built
+
+
+def section(scenario: Scenario, path: str) -> Any:
+    """What stands at the dotted ``path`` of a scenario: ``structure``, ``axes.story_1``."""
+    place: Any = scenario
+    for name in path.split("."):
+        place = place[name] if isinstance(place, Mapping) else getattr(place, name)
+    return place
 
 
 def _declare_section(node: Node, built: Any, path: str) -> None:

@@ -13,7 +13,7 @@ import rths_nodes
 from rths_nodes import wire
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names, parameters
-from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.results import doubts
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import State
@@ -78,6 +78,7 @@ class RecorderNode(Shell):
             "run_id": self.value("run_id"),
             "host": self.value("host"),
             "pace": self.value("pace"),
+            "actuator_nodes": "per_axis" if any(map(names.axis_of, self.peers)) else "one",
             "version": rths_nodes.__version__,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -186,7 +187,7 @@ class RecorderNode(Shell):
         known = self.ended and ACTUATOR in self._heard_from
         if known and not self._sent.get("measurement", self.test["sample"]):
             return set()  # stopped before it began: there are no samples, and nobody else has last words
-        return set(self.peers) & set(names.NODES) - {self.role} - self._heard_from
+        return set(self.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
         """True when more of a stream is known to be sent than has come."""
@@ -228,7 +229,13 @@ class RecorderNode(Shell):
         """The scenario with what the nodes were given as parameters of their own."""
         data = self.scenario.data()
         for sections in self._sections.values():
-            data |= {name: section for name, section in sections.items() if name in data}
+            for path, section in sections.items():
+                *outer, name = path.split(".")
+                place = data
+                for key in outer:
+                    place = place.get(key, {})
+                if name in place:
+                    place[name] = section
         with suppress(ConfigError):
             return dump(from_text(dump(data), "node_status").data())
         return self.information["scenario"]

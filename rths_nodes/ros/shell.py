@@ -20,7 +20,7 @@ from rclpy.parameter import Parameter
 import rths_nodes
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
-from rths_nodes.params import ConfigError
+from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import names, parameters, serialization
 from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
@@ -57,6 +57,7 @@ class Shell(LifecycleNode):
 
     role: str
     sections: tuple[str, ...] = ()
+    """Sections of the scenario that this node owns, dotted where they are parts: ``axes.story_1``."""
     reads: tuple[str, ...] = ()
     """Sections of another node that the stage needs, too: they must be the same there."""
 
@@ -83,6 +84,14 @@ class Shell(LifecycleNode):
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
+        self._rows: dict[str, names.Topic] = {}
+        self._listeners: dict[str, int] = {}
+        self._speakers: dict[str, int] = {}
+
+    @property
+    def identity(self) -> str:
+        """The name of this node among the peers."""
+        return self.role
 
     # -- configuration ------------------------------------------------------------------------------------
 
@@ -136,7 +145,7 @@ class Shell(LifecycleNode):
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Leave; a test under way is stopped first, and heard to its end."""
         if self.under_way:
-            self.stop(f"the {self.role} node was shut down")
+            self.stop(f"the {self.identity} node was shut down")
             self.interrupt()
         else:
             self.active = False
@@ -181,6 +190,7 @@ class Shell(LifecycleNode):
         if not self.value("scenario"):
             raise ConfigError(f"scenario: missing; known: {', '.join(scenarios.shipped())}, or a path")
         loaded = scenarios.load(self.value("scenario"), overrides)
+        self._check_scenario(loaded)
         self._lockstep = self.value("pace") == "lockstep"
         self.scenario = parameters.effective(self, loaded, self.sections)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
@@ -193,12 +203,15 @@ class Shell(LifecycleNode):
         """Further parameters of the node: default and meaning by name."""
         return {}
 
+    def _check_scenario(self, loaded: Scenario) -> None:
+        """Refuse, with ConfigError, a scenario in which this node has no part."""
+
     def _check_choices(self) -> None:
         for name, known in (("pace", PACES), ("reliability", ("reliable", "best_effort"))):
             if self.value(name) not in known:
                 raise ConfigError(f"{name} = {self.value(name)!r}: must be one of {', '.join(known)}")
         for peer in self.value("peers"):
-            if peer not in names.PEERS:
+            if peer not in names.PEERS and not names.axis_of(peer):
                 raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
 
     def value(self, name: str) -> Any:
@@ -220,16 +233,33 @@ class Shell(LifecycleNode):
         serialization.check(self.codec)
 
     def _open_endpoints(self) -> None:
-        self.sent = {topic.name: 0 for topic in names.published_by(self.role)}
-        best_effort = self.value("reliability") == "best_effort"
+        self.sent = {}
         for topic in names.published_by(self.role):
-            qos = quality(topic, 1 if topic.latched else topic.depth, best_effort)
-            self._publishers_by_name[topic.name] = self.create_publisher(
-                message_class(topic.type), topic.name, qos
-            )
+            listeners = names.partners(topic, self.role, self.peers, publishing=True)
+            self._publish_on(topic.name, topic, self.rig_topic(topic.name), listeners)
         for topic in names.heard_by(self.role):
-            depth = LATCHED_DEPTH if topic.latched else topic.subscriber_depth(self.role)
-            self.inboxes[topic.name] = open_inbox(self, topic, self._group, depth, best_effort)
+            speakers = names.partners(topic, self.role, self.peers, publishing=False)
+            self._listen_to(topic.name, topic, self.rig_topic(topic.name), speakers)
+
+    def rig_topic(self, name: str) -> str:
+        """Where a topic of the rig is, as this node names it."""
+        return name
+
+    def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: int) -> None:
+        """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
+        qos = quality(topic, 1 if topic.latched else topic.depth, self._best_effort)
+        self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
+        self._rows[key], self._listeners[key], self.sent[key] = topic, listeners, 0
+
+    def _listen_to(self, key: str, topic: names.Topic, name: str, speakers: int) -> None:
+        """An inbox of the row ``topic`` on ``name``, which ``speakers`` must have found before the test."""
+        depth = LATCHED_DEPTH if topic.latched else topic.subscriber_depth(self.role)
+        self.inboxes[key] = open_inbox(self, topic, self._group, depth, self._best_effort, name)
+        self._speakers[key] = speakers
+
+    @property
+    def _best_effort(self) -> bool:
+        return bool(self.value("reliability") == "best_effort")
 
     def _close_endpoints(self) -> None:
         for publisher in self._publishers_by_name.values():
@@ -305,26 +335,24 @@ class Shell(LifecycleNode):
     def endpoints_matched(self) -> bool:
         """True when every endpoint has found its partners among the peers."""
         for name, publisher in self._publishers_by_name.items():
-            wanted = names.partners(names.TOPICS[name], self.role, self.peers, publishing=True)
-            if publisher.get_subscription_count() < wanted:
+            if publisher.get_subscription_count() < self._listeners[name]:
                 return False
         for name, inbox in self.inboxes.items():
-            wanted = names.partners(names.TOPICS[name], self.role, self.peers, publishing=False)
-            if inbox.subscription.get_publisher_count() < wanted:
+            if inbox.subscription.get_publisher_count() < self._speakers[name]:
                 return False
         return True
 
     def tell_status(self) -> None:
         """Publish NodeStatus: who we are, with what, and whether we are ready."""
-        data = self.scenario.data()
+        sections = {name: parameters.section(self.scenario, name) for name in (*self.sections, *self.reads)}
         self.tell(
             "node_status",
             {
-                "node": self.role,
+                "node": self.identity,
                 "ready": self._ready_told,
                 "problem": self.problem,
                 "scenario_hash": self.hash,
-                "parameters": scenarios.dump({name: data[name] for name in (*self.sections, *self.reads)}),
+                "parameters": scenarios.dump({name: as_data(section) for name, section in sections.items()}),
                 "state_names": self.state_names(),
                 "version": rths_nodes.__version__,
             },
@@ -425,7 +453,7 @@ class Shell(LifecycleNode):
         return bool(self.summary) and self._counted == self._stream_counts()
 
     def _stream_counts(self) -> dict[str, int]:
-        return {name: count for name, count in self.sent.items() if names.TOPICS[name].stream}
+        return {name: count for name, count in self.sent.items() if self._rows[name].stream}
 
     def tell_summary(self, sample: int, values: Mapping[str, float]) -> None:
         """Publish and keep the final numbers of this node, and how many messages of each stream it has sent."""
@@ -435,7 +463,7 @@ class Shell(LifecycleNode):
         numbers = [float(value) for value in self.summary.values()]
         self.tell(
             "summary",
-            {"node": self.role, "sample": max(sample, 0), "names": list(self.summary), "values": numbers},
+            {"node": self.identity, "sample": max(sample, 0), "names": list(self.summary), "values": numbers},
         )
 
     def flush_publishers(self) -> None:
@@ -453,7 +481,7 @@ class Shell(LifecycleNode):
             return False
 
     def _surprise(self, error: Exception) -> None:
-        self.problem = f"{self.role}: {type(error).__name__}: {error}"
+        self.problem = f"{self.identity}: {type(error).__name__}: {error}"
         self.exit_code = self.exit_code or 1
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.problem)
@@ -469,4 +497,4 @@ class Shell(LifecycleNode):
     def go_safe(self, reason: str) -> None:
         """Ask the actuator to trip."""
         if "trip" in self._publishers_by_name:
-            self.tell("trip", {"source": self.role, "reason": reason})
+            self.tell("trip", {"source": self.identity, "reason": reason})

@@ -23,8 +23,8 @@ from rths_nodes.ros.shell import Shell
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     """Run the node ``role`` with ROS ``arguments`` until the test is over; its exit code."""
-    if role not in names.NODES or remove_ros_args(list(arguments)):
-        print(f"rths: usage: {role} --ros-args ...; nodes: {', '.join(names.NODES)}", file=sys.stderr)
+    if role not in names.ROLES or remove_ros_args(list(arguments)):
+        print(f"rths: usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}", file=sys.stderr)
         return 2
     nodes: list[Shell] = []
     stop: list[int] = []
@@ -81,16 +81,16 @@ def _tell(node: Shell) -> None:
     """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
     told = TELLS in os.environ
     if node.problem and (node.exit_code in (1, 2) or (node.exit_code == 3 and not told)):
-        print(f"rths: {node.role}: {node.problem}", file=sys.stderr)
+        print(f"rths: {node.identity}: {node.problem}", file=sys.stderr)
     if node.note and not told:
-        print(f"rths: {node.role}: {node.note}", file=sys.stderr)
+        print(f"rths: {node.identity}: {node.note}", file=sys.stderr)
 
 
 def _prepare(node: Shell, stack: ExitStack) -> None:
     """Real-time scheduling of the loop's processes, until ``stack`` is unwound."""
     if node.lockstep:
         return
-    in_loop = node.role in names.LOOP
+    in_loop = node.role in (*names.LOOP, names.AXIS)
     share_processors(in_loop)
     for words in stack.enter_context(real_time(in_loop)):
         node.get_logger().info(words)

@@ -1,4 +1,4 @@
-"""Setups: degrees of freedom of the numerical substructure <-> actuator axes, by virtual work."""
+"""The setup whose axes move by fixed linear combinations of the degrees of freedom."""
 
 from __future__ import annotations
 
@@ -6,31 +6,6 @@ import numpy as np
 
 from rths_nodes.components import Array, Motion
 from rths_nodes.params import ConfigError, matrix, params
-
-TABLE = {"identity": "rths_nodes.setups:Identity", "matrix": "rths_nodes.setups:Matrix"}
-
-
-class Identity:
-    """Axis a moves with degree of freedom a."""
-
-    @params
-    class Params:
-        pass
-
-    def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
-        if n_dof != n_axes:
-            raise ConfigError(
-                f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
-            )
-
-    def axes(self, motion: Motion) -> Motion:
-        return motion
-
-    def forces(self, axis_forces: Array) -> Array:
-        return axis_forces
-
-    def degrees_of_freedom(self, displacement: Array) -> Array:
-        return displacement
 
 
 class Matrix:
@@ -42,7 +17,9 @@ class Matrix:
 
     @params
     class Params:
-        matrix: tuple[tuple[float, ...], ...] = matrix("T, one row per axis, one column per degree of freedom", "m/m")
+        matrix: tuple[tuple[float, ...], ...] = matrix(
+            "T, one row per axis, one column per degree of freedom", "m/m"
+        )
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         self._matrix = np.array(params.matrix)
@@ -61,7 +38,7 @@ class Matrix:
         t = self._matrix
         return Motion(t @ motion.displacement, t @ motion.velocity, t @ motion.acceleration)
 
-    def forces(self, axis_forces: Array) -> Array:
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
         return self._transposed @ axis_forces
 
     def degrees_of_freedom(self, displacement: Array) -> Array:

@@ -1,0 +1,217 @@
+"""Real time beside the floors of the machine: python benchmarks/latency.py [--quick]
+
+Runs a shear frame with one actuator axis on each story in real time, for each host, servo rate and number of
+axes, with and without monitor and recorder. Before and after each run a bare paced loop at the same rate, and a
+ping-pong between two processes, are measured: every figure is also given as a ratio to them. Figures and the facts
+about the machine go to OUT/latency.json, a drawing to OUT/latency.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import figure
+
+import rths_nodes
+from rths_nodes import floor, hosts, machine
+from rths_nodes import scenario as scenarios
+from rths_nodes.ros import launching
+from rths_nodes.ros.names import MONITOR, RECORDER
+from rths_nodes.timing import trimmed
+
+STEP_S = 0.01
+"""Integration step at every rate, nearly: whole samples."""
+DELAY_S = 0.027
+"""Delay of the actuators, s: alpha = 29 at 1024 Hz."""
+SCALE = 0.02
+"""Of the ground motion: small, so that no limit is reached with any number of stories."""
+ABSENT = {"none": (MONITOR, RECORDER), "monitor": (RECORDER,), "recorder": (MONITOR,), "both": ()}
+"""The nodes that are left out, by which of monitor and recorder take part."""
+PLUS = 0.01
+"""Share of ticks that may be missed beyond three times the floor."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One run."""
+
+    host: str
+    rate: float
+    axes: int
+    observers: str
+
+
+def frame(rate: float, axes: int, seconds: float) -> scenarios.Scenario:
+    """A frame with as many stories as axes, its members and actuators those of `chen_ricles_2010`."""
+    data = scenarios.load("chen_ricles_2010").data()
+    axis = data["axes"]["story_1"]
+    alpha = 1.0 + DELAY_S * rate
+    axis["actuator"]["alpha"] = data["compensator"]["alpha_es"] = alpha
+    data["ground_motion"]["scale"] = SCALE
+    mass, stiffness = data["structure"]["mass"], data["structure"]["restoring_force"]["stiffness"]
+    data |= {
+        "name": f"frame_{axes}",
+        "servo_rate": rate,
+        "substeps": max(1, round(STEP_S * rate)),
+        "duration": seconds,
+        "structure": {"type": "shear_frame", "masses": [mass] * axes, "stiffnesses": [stiffness] * axes},
+        "integrator": {"type": "explicit_newmark"},
+        "axes": {f"story_{number}": axis for number in range(1, axes + 1)},
+        "cases": {},
+    }
+    return scenarios.from_text(scenarios.dump(data), "benchmark")
+
+
+def nodes(configuration: Configuration, file: Path, run_id: str, record: str) -> list[launching.NodeDescription]:
+    """The nodes of a run, without those that are to be absent."""
+    host, absent = configuration.host, ABSENT[configuration.observers]
+    described = launching.describe(
+        str(file), pace="realtime", run_id=run_id, record=record, host=host, console=host == "processes"
+    )
+    peers = [peer for peer in described[0].parameters["peers"] if peer not in absent]
+    present = [node for node in described if node.role not in absent]
+    return [replace(node, parameters=node.parameters | {"peers": peers}) for node in present]
+
+
+def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
+    """The timing of a run, and the gaps in its recording."""
+    scenario = frame(configuration.rate, configuration.axes, seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "frame.yaml"
+        file.write_text(scenarios.dump(scenario.data()))
+        descriptions = nodes(configuration, file, scenario.run_id(), f"{folder}/run")
+        if configuration.host == "processes":
+            from rths_nodes.ros import console
+
+            result = console.run(descriptions)
+        else:
+            from rths_nodes.ros import composed
+
+            result = composed.run(descriptions, hosts.open_writer)
+    if result.exit_code:
+        raise SystemExit(f"{configuration}: {result.outcome}: {result.reason}")
+    timing = result.section("timing")
+    for name in [name for name in timing if name.endswith("_histogram")]:
+        timing[name] = trimmed(timing[name])
+    gaps = result.section("recording").get("gaps", {})
+    return {"samples": result.sample, "timing": timing, "gaps": int(sum(gaps.values())), "notes": result.notes}
+
+
+def floors(rate: float, seconds: float) -> dict[str, Any]:
+    """What the machine does by itself, now."""
+    figures, _ = floor.paced(rate, seconds)
+    figures["lateness_histogram"] = trimmed(figures["lateness_histogram"])
+    return {"paced": figures, "ping_pong": floor.ping_pong()}
+
+
+def judged(configuration: Configuration, found: dict[str, Any], around: list[dict[str, Any]]) -> dict[str, Any]:
+    """A run beside the floors before and after it."""
+    timing = found["timing"]
+    slots = found["samples"] + timing["missed"]
+    missed = timing["missed"] / slots
+    bare = sum(each["paced"]["missed_share"] for each in around) / len(around)
+    late = sum(each["paced"]["lateness"]["p99_s"] for each in around) / len(around)
+    trip = sum(each["ping_pong"]["median_s"] for each in around) / len(around)
+    return {
+        **asdict(configuration),
+        **found,
+        "floors": around,
+        "missed_share": missed,
+        "floor_missed_share": bare,
+        "ratios": {
+            "missed": missed / bare if bare else math.nan,
+            "lateness_p99": timing["lateness"]["p99_s"] / late,
+            "loop_median_to_ping_pong": timing["loop"]["median_s"] / trip,
+        },
+        "met": missed <= 3.0 * bare + PLUS,
+    }
+
+
+HEAD = (
+    f"{'host':10}{'Hz':>6}{'axes':>5} {'observers':10}{'missed %':>9}{'floor %':>9}{'ratio':>7}"
+    f"{'late p99':>10}{'x floor':>8}{'loop':>7}{'p99':>7}{'p99.9':>7}{'x trip':>7}{'gaps':>6}"
+)
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table; times in microseconds."""
+    late, loop, ratios = row["timing"]["lateness"], row["timing"]["loop"], row["ratios"]
+    ratio = f"{ratios['missed']:7.1f}" if math.isfinite(ratios["missed"]) else f"{'-':>7}"
+    return (
+        f"{row['host']:10}{row['rate']:6g}{row['axes']:5d} {row['observers']:10}{100 * row['missed_share']:9.3f}"
+        f"{100 * row['floor_missed_share']:9.3f}{ratio}{1e6 * late['p99_s']:10.1f}{ratios['lateness_p99']:8.1f}"
+        f"{1e6 * loop['median_s']:7.0f}{1e6 * loop['p99_s']:7.0f}{1e6 * loop['p999_s']:7.0f}"
+        f"{ratios['loop_median_to_ping_pong']:7.1f}{row['gaps']:6d}{'' if row['met'] else '  NOT MET'}"
+    )
+
+
+def measure(configurations: list[Configuration], seconds: float, floor_seconds: float) -> list[dict[str, Any]]:
+    """All runs, each between two floors; runs at the same rate share the one between them."""
+    rows = []
+    for rate, group in itertools.groupby(configurations, key=lambda each: each.rate):
+        before = floors(rate, floor_seconds)
+        for configuration in group:
+            found = run(configuration, seconds)
+            after = floors(rate, floor_seconds)
+            rows.append(judged(configuration, found, [before, after]))
+            print(line(rows[-1]), flush=True)
+            before = after
+    return rows
+
+
+def finite(entry: Any) -> Any:
+    """JSON has no nan: null."""
+    if isinstance(entry, dict):
+        return {key: finite(value) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [finite(value) for value in entry]
+    return None if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one axis at 1024 Hz, short")
+    parser.add_argument("--hosts", nargs="+", choices=("composed", "processes"), default=["composed", "processes"])
+    parser.add_argument("--rates", nargs="+", type=float, default=[256.0, 1024.0, 2048.0, 4096.0], metavar="HZ")
+    parser.add_argument("--axes", nargs="+", type=int, default=[1, 3, 8], metavar="N")
+    parser.add_argument("--observers", nargs="+", choices=tuple(ABSENT), default=["none", "both"])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run; default: %(default)g")
+    parser.add_argument("--out", type=Path, default=Path("runs/latency"), help="folder; default: %(default)s")
+    given = parser.parse_args()
+    if given.quick:
+        given.rates, given.axes, given.seconds = [1024.0], [1], min(given.seconds, 3.0)
+    return given
+
+
+def main() -> None:
+    given = options()
+    given.out.mkdir(parents=True, exist_ok=True)
+    about = {fact.name: fact.data() for fact in machine.facts(floor.PRIORITY)}
+    choices = itertools.product(given.rates, given.axes, given.hosts, given.observers)
+    configurations = [Configuration(host, rate, axes, seen) for rate, axes, host, seen in choices]
+    print(
+        f"{len(configurations)} runs of {given.seconds:g} s; times in us; allowed misses: 3 x floor + {PLUS:.0%}"
+    )
+    print(HEAD)
+    rows = measure(configurations, given.seconds, given.seconds / 2.0)
+    result = {
+        "version": rths_nodes.__version__,
+        "machine": about,
+        "python_step_s": floor.python_step(),
+        "seconds": given.seconds,
+        "runs": rows,
+    }
+    (given.out / "latency.json").write_text(json.dumps(finite(result), indent=1))
+    figure.draw(finite(result), given.out / "latency.png")
+    print(f"{given.out / 'latency.json'}, {given.out / 'latency.png'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""A rig with several actuators, node by node: copy this file to put your own drivers in the place of our axes.
+
+    ros2 launch rths_nodes multi_actuator.launch.py
+    ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one
+
+Axes that are not coupled have a node each, in a namespace of their own (/rths/story_1): it hears the Commands and
+publishes the Measurements of its axis. The actuator node gathers them by sample, and leads the test. A driver of the
+lab that does the same for an axis (names.AXIS_TOPICS says what; NodeStatus and Summary as /rths/node_status tells)
+takes its place:
+
+    ros2 launch rths_nodes multi_actuator.launch.py drivers:=story_2 run_id:=monday_1
+"""
+
+from launch import LaunchDescription
+
+from rths_nodes.params import ConfigError
+from rths_nodes.record.bag import check_free
+from rths_nodes.ros.launch_actions import LaunchedTest, arguments, declare, when_known
+
+
+def nodes(context):
+    test = LaunchedTest(context, check_free)
+    drivers = context.launch_configurations["drivers"].split()
+    for name in drivers:
+        if name not in test.axes:
+            raise ConfigError(f"drivers: {name!r} is no axis with a node of its own; {', '.join(test.axes) or 'none is'}")
+    return test.together(
+        [
+            test.node("integrator"),
+            test.node("compensator"),
+            test.node("actuator"),
+            *(test.axis(name) for name in test.axes if name not in drivers),
+            # A driver of the lab in the place of an axis:
+            # Node(package="my_lab", executable="driver", name="axis", namespace=test.namespace + "/story_2",
+            #      parameters=[{"run_id": test.run_id}]),
+            test.node("monitor"),
+            *test.recorders(),
+        ]
+    )
+
+
+def generate_launch_description():
+    drivers = declare("drivers", "", "axes, separated by spaces, that are driven by foreign nodes", ())
+    defaults = arguments(scenario="three_independent_axes", actuator_nodes="per_axis")
+    return LaunchDescription([*defaults, drivers, when_known(nodes)])

@@ -1,0 +1,230 @@
+"""Bridges over what comes late: how the motion goes on meanwhile, and how it finds back without a jump.
+
+Holding the last value is the worst that can be done: it is a stop, which the compensator in front of the actuator
+turns into a kick (Phillips & Spencer 2012, case (d): floor accelerations wrong by 150 %). So a motion goes on:
+
+    late Target    Taylor series of the last one,          x(t) = x + v t + a t^2 / 2          MotionBridge
+    late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
+                                                                                               CommandBridge
+
+Whatever arrives counts for its own number: a late one does not move anything any more, but the line or the series
+goes on from it. Wherever the source of the motion changes, the difference between the old and the new one fades out
+(:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of samples
+makes a jump of the command out of a mere jump of the target's velocity.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.components import FLAG_BRIDGED, Array, Command, Motion, Setup, Target
+from rths_nodes.params import integer, number, params
+
+
+@params
+class BridgeParams:
+    """What may be bridged where a rig cannot wait; in lockstep nothing is ever late."""
+
+    max_bridge: float = number(
+        "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=0.1
+    )
+    rejoin_samples: int = integer(
+        "samples over which the difference between bridged and real motion fades out; more where it is large",
+        default=10,
+        at_least=1,
+        at_most=1000,
+    )
+
+    def longest(self, dt: float) -> int:
+        """The samples of ``dt`` s that may be bridged in a row."""
+        return math.floor(self.max_bridge / dt + _ROUNDING)
+
+
+_ROUNDING = 1e-9
+
+SHARE = 0.25
+"""Of the velocity limit of an axis: what a fading difference of displacements may add to the velocity."""
+
+STEEPEST = 1.875
+"""Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+
+
+def _fading_polynomials() -> Array:
+    """``(3, 3, 6)``: derivative 0, 1, 2 of the part that fades value, slope, curvature; coefficients of s^0 to s^5.
+
+    Each is 1 in its own derivative at s = 0, 0 in the other two there, and in all three at s = 1.
+    """
+    parts = [[1, 0, 0, -10, 15, -6], [0, 1, 0, -6, 8, -3], [0, 0, 0.5, -1.5, 1.5, -0.5]]
+    table = np.zeros((3, 3, 6))
+    table[0] = parts
+    for order in (1, 2):
+        table[order, :, :5] = table[order - 1, :, 1:] * np.arange(1, 6)
+    return table
+
+
+_POLYNOMIALS = _fading_polynomials()
+_POWERS = np.arange(6)
+
+
+class Fading:
+    """A difference between two motions that fades out: at first all of it, after its last sample nothing.
+
+    A polynomial of fifth degree; displacement, velocity and acceleration run on without a jump at both ends.
+    ``fastest`` ``(n,)`` m/s: velocity limits. It takes ``samples`` of ``dt`` s, or so many that the displacement does
+    not fade faster than SHARE of the limit.
+    """
+
+    def __init__(self, samples: int, dt: float, fastest: Array) -> None:
+        self._samples = samples
+        self._dt = dt
+        self._fastest = SHARE / STEEPEST * fastest * dt
+        self._difference = np.zeros((3, len(fastest)))
+        self._index = self._length = 0
+
+    @property
+    def active(self) -> bool:
+        """True while something is left."""
+        return self._index < self._length
+
+    def begin(self, difference: Array) -> None:
+        """From the sample to come on: old less new motion, ``(3, n)`` m, m/s, m/s^2; what is left is added."""
+        self._difference = difference + self._left() if self.active else difference
+        needed = np.abs(self._difference[0]) / self._fastest
+        largest = float(needed.max())
+        # not a number is found by the limits; it must not end in a length here
+        self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
+        self._index = 0
+
+    def step(self) -> Array:
+        """What is left at this sample, ``(3, n)``; then one sample on."""
+        left = self._left()
+        self._index += 1
+        return left
+
+    def _left(self) -> Array:
+        duration = self._length * self._dt
+        weights = _POLYNOMIALS @ (self._index / self._length) ** _POWERS
+        scale = duration**_POWERS[:3]
+        left: Array = (weights * scale / scale[:, None]) @ self._difference
+        return left
+
+
+class MotionBridge:
+    """Motion of the axes while a Target is late, ``(n_axes,)`` each.
+
+    ``follow`` hears of every Target when it is used; ``motion`` goes on from the last one; ``rejoin`` gets the motion
+    of every sample that was not bridged, and gives it back with what is left of a difference.
+    """
+
+    def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
+        self._setup = setup
+        self._dt = dt
+        self._substeps = substeps
+        self._fading = fading
+        self._last: tuple[int, Array] = (0, np.zeros((3, 0)))
+        self._driving: tuple[int, Array] | None = None
+
+    def follow(self, target: Target) -> None:
+        """The newest Target, whose arrays are copied."""
+        rows = np.array((target.displacement, target.velocity, target.acceleration))
+        self._last = (target.step * self._substeps, rows)
+
+    def motion(self, sample: int) -> Motion:
+        """The Taylor series of the newest Target at ``sample``."""
+        return self._joined(self._series(self._last, sample), sample, self._last)
+
+    def rejoin(self, motion: Motion, sample: int) -> Motion:
+        """The real ``motion`` of ``sample``, without a jump from what was bridged before."""
+        if self._driving is None and not self._fading.active:
+            return motion
+        return self._joined(motion, sample, None)
+
+    def _series(self, last: tuple[int, Array], sample: int) -> Motion:
+        start, (x, v, a) = last
+        t = (sample - start) * self._dt
+        return self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
+
+    def _joined(self, motion: Motion, sample: int, source: tuple[int, Array] | None) -> Motion:
+        rows = _rows(motion)
+        if self._driving is not None and self._driving is not source:
+            self._fading.begin(_rows(self._series(self._driving, sample)) - rows)
+        self._driving = source
+        return Motion(*(rows + self._fading.step())) if self._fading.active else Motion(*rows)
+
+
+def _rows(motion: Motion) -> Array:
+    return np.array((motion.displacement, motion.velocity, motion.acceleration))
+
+
+_Known = tuple[int, Array]
+"""A Command by its number: target and command of each axis, ``(2, n_axes)`` m."""
+
+
+class CommandBridge:
+    """Commands while one is late: target and command of each axis go on along a straight line.
+
+    ``start`` ``(n_axes,)`` m is where the axes stand when the test begins, ``auxiliary`` what else they get there.
+    """
+
+    def __init__(self, fading: Fading, dt: float, start: Array, auxiliary: Array) -> None:
+        self._fading = fading
+        self._dt = dt
+        first = (0, np.array((start, start)))
+        self._known: tuple[_Known, _Known] = (first, first)
+        self._driving: tuple[_Known, _Known] | None = None
+        self._auxiliary = auxiliary.copy()
+        self._flags = 0
+
+    @property
+    def rejoining(self) -> bool:
+        """True while what is sent is not yet what the compensator wants."""
+        return self._fading.active
+
+    def heard(self, command: Command) -> None:
+        """A Command, in time or late; one that is older than the newest tells nothing."""
+        newest = self._known[0]
+        if command.sample > newest[0]:
+            self._known = ((command.sample, np.array((command.target, command.command))), newest)
+            self._auxiliary, self._flags = command.auxiliary.copy(), command.flags
+
+    def command(self, sample: int) -> Command:
+        """The straight line at ``sample``; the auxiliary inputs stay as they were."""
+        target, wanted = _straight(self._known, sample)
+        if self._driving is not None and self._driving is not self._known:
+            self._begin(sample)
+        self._driving = self._known
+        if self._fading.active:
+            wanted = wanted + self._fading.step()[0]
+        return Command(sample, target, wanted, self._auxiliary, self._flags | FLAG_BRIDGED)
+
+    def rejoin(self, command: Command) -> Command:
+        """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
+        if self._driving is not None:
+            self._begin(command.sample)
+            self._driving = None
+        if not self._fading.active:
+            return command
+        wanted = command.command + self._fading.step()[0]
+        return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
+
+    def _begin(self, sample: int) -> None:
+        """From ``sample`` on the line of what is known now takes the place of the one before."""
+        assert self._driving is not None
+        old, new = _straight(self._driving, sample)[1], _straight(self._known, sample)[1]
+        slopes = (_slope(self._driving) - _slope(self._known))[1] / self._dt
+        self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
+
+
+def _slope(known: tuple[_Known, _Known]) -> Array:
+    """m per sample, ``(2, n_axes)``."""
+    (sample, rows), (before, rows_before) = known
+    slope: Array = (rows - rows_before) / max(sample - before, 1)
+    return slope
+
+
+def _straight(known: tuple[_Known, _Known], sample: int) -> Array:
+    start, rows = known[0]
+    at: Array = rows + (sample - start) * _slope(known)
+    return at

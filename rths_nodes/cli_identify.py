@@ -1,0 +1,255 @@
+"""``rths identify``: the loading system of a rig by frequency responses -> a model file for ``model_based``.
+
+Without recordings, each axis of the scenario's rig is driven with noise, one after the other, the others being
+commanded to stand still (Phillips & Spencer 2012, section 3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes import hosts, inverse_model
+from rths_nodes.excitation import Noise, driven
+from rths_nodes.frequency_identification import (
+    HIGHEST,
+    NONE,
+    Experiment,
+    FrequencyResponse,
+    InverseFit,
+    Orders,
+    fit_inverse,
+    frequency_response,
+)
+from rths_nodes.model_file import LoadingModel, save
+from rths_nodes.params import ConfigError, build
+from rths_nodes.scenario import Scenario
+
+Progress = Callable[[int, int], None]
+
+FINEST, LINES = 0.1, 6
+"""Resolution that is taken by itself: Hz, or spectral lines of the recording."""
+
+
+class Stopped(Exception):
+    """A test of the identification did not finish; with its exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``rths identify`` beside the scenario."""
+    defaults = build(Noise, {})
+    parser.add_argument("--out", metavar="FILE", required=True, help="model file to write (YAML)")
+    parser.add_argument(
+        "--report",
+        "--figure",
+        metavar="FILE",
+        help="draw measured and fitted responses and the coherence (.png, .svg, .pdf)",
+    )
+    parser.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        dest="recordings",
+        metavar="RECORDING",
+        help="use this recording instead of running a test; repeat, one for each axis that was driven",
+    )
+    parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
+    parser.add_argument(
+        "--rms", type=float, default=defaults.rms, metavar="M", help="of the noise, m; %(default)g"
+    )
+    parser.add_argument(
+        "--band",
+        type=float,
+        nargs=2,
+        default=[defaults.lower_frequency, defaults.upper_frequency],
+        metavar="HZ",
+        help="of the noise and of the fit, lower and upper end; %(default)s",
+    )
+    parser.add_argument(
+        "--duration", type=float, default=defaults.duration, metavar="S", help="of each test, s; %(default)g"
+    )
+    parser.add_argument(
+        "--resolution",
+        type=float,
+        metavar="HZ",
+        help=f"of the responses; {FINEST:g}, or {LINES} spectral lines where that is more",
+    )
+    parser.add_argument(
+        "--orders",
+        metavar="'3,1,-;...'",
+        help="degrees of the inverse, rows with semicolons between them, - for none; chosen by itself if left out",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def identify(
+    scenario: Scenario,
+    options: argparse.Namespace,
+    progress: Callable[[str], AbstractContextManager[Progress | None]],
+) -> int:
+    """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
+    out, figure = Path(options.out), Path(options.report) if options.report else None
+    _check_places(out, figure)
+    orders = _orders(options.orders, len(scenario.axes))
+    if options.recordings:
+        experiments = _in_order([_read(recording, scenario) for recording in options.recordings], scenario)
+    else:
+        try:
+            experiments = _run(scenario, options, progress)
+        except Stopped as stop:
+            print(stop)
+            return stop.exit_code
+    measured = _response(scenario, experiments, options)
+    fit = fit_inverse(measured, orders)
+    names = (
+        ", ".join(options.recordings) or f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
+    )
+    words = f"rths identify {scenario.name}: {names}; {options.band[0]:g} to {options.band[1]:g} Hz"
+    inverse_model.check(fit.coefficients, f"the model of {scenario.name}")
+    model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words)
+    save(model, out)
+    if figure:
+        from rths_nodes.record.figures import identification
+
+        identification.write(measured, fit, model.axes, figure, scenario.name)
+    if options.json:
+        print(json.dumps(_data(scenario, measured, fit, model), indent=2))
+    else:
+        _print(scenario, measured, fit, model)
+        print(f"model: {out}" + (f"\nreport: {figure}" if figure else ""))
+    return 0
+
+
+def _check_places(out: Path, figure: Path | None) -> None:
+    if figure:
+        from rths_nodes.comparison import check_figure
+
+        check_figure(figure)
+    for path in (out, *([figure] if figure else [])):
+        parent = path.absolute().parent
+        if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+            raise ConfigError(f"{path}: cannot be written there")
+
+
+def _orders(words: str | None, n: int) -> Orders | None:
+    """``3,1,-;1,3,1;-,1,3`` -> degrees ``(n, n)``."""
+    if words is None:
+        return None
+    rows = [[entry.strip() for entry in row.split(",")] for row in words.split(";")]
+    known = {"-": NONE} | {str(degree): degree for degree in range(HIGHEST + 1)}
+    if (
+        len(rows) != n
+        or any(len(row) != n for row in rows)
+        or any(each not in known for row in rows for each in row)
+    ):
+        raise ConfigError(f"--orders {words}: must be {n} rows of {n} out of {', '.join(known)}")
+    orders = np.array([[known[entry] for entry in row] for row in rows])
+    if orders.diagonal().min() < 0:
+        raise ConfigError(f"--orders {words}: every axis must answer to its own command")
+    return orders
+
+
+def _run(
+    scenario: Scenario,
+    options: argparse.Namespace,
+    progress: Callable[[str], AbstractContextManager[Progress | None]],
+) -> list[Experiment]:
+    lower, upper = options.band
+    noise = build(
+        Noise,
+        {
+            "rms": options.rms,
+            "lower_frequency": lower,
+            "upper_frequency": upper,
+            "duration": options.duration,
+        },
+    )
+    tests = {name: driven(scenario, index, noise) for index, name in enumerate(scenario.axes)}
+    found = []
+    for name, test in tests.items():
+        record = Path(options.record) / name if options.record else None
+        with progress(test.name) as told:
+            report = hosts.run(test, record=record, progress=told)
+        if report.outcome != "finished":
+            raise Stopped(f"{test.name}: {report.outcome}: {report.reason}", report.exit_code)
+        run = report.read()
+        found.append(Experiment(run.command, run.displacement))
+    return found
+
+
+def _read(recording: str, scenario: Scenario) -> Experiment:
+    from rths_nodes.record.reading import read_run
+
+    run = read_run(recording)
+    if tuple(run.scenario.axes) != tuple(scenario.axes):
+        known, found = ", ".join(scenario.axes), ", ".join(run.scenario.axes)
+        raise ConfigError(f"{recording}: is of the axes {found}; the scenario has {known}")
+    rate = run.scenario.servo_rate
+    if rate != scenario.servo_rate:
+        raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
+    return Experiment(run.command, run.displacement)
+
+
+def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
+    """One experiment for each axis, in the order of the axes; the driven axis is the one that moves most."""
+    driven_axis = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
+    if sorted(driven_axis) != list(range(len(scenario.axes))):
+        names = [list(scenario.axes)[axis] for axis in driven_axis]
+        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
+    return [experiments[driven_axis.index(axis)] for axis in range(len(scenario.axes))]
+
+
+def _response(
+    scenario: Scenario, experiments: Sequence[Experiment], options: argparse.Namespace
+) -> FrequencyResponse:
+    shortest = min(len(each.command) for each in experiments) * scenario.dt
+    resolution = max(FINEST, LINES / shortest) if options.resolution is None else options.resolution
+    try:
+        measured = frequency_response(experiments, scenario.dt, resolution, tuple(options.band))
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: no responses: {error}") from None
+    # the transport is in every compensator's lead already
+    return measured.without_delay(scenario.port.transport_samples * scenario.dt)
+
+
+def _data(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "axes": list(model.axes),
+        "orders": fit.orders.tolist(),
+        "fit_error_percent": (100.0 * fit.error).tolist(),
+        "lowest_coherence": measured.coherence.min(axis=0).tolist(),
+        "poles_rad_s": [[pole.real, pole.imag] for pole in model.poles().tolist()],
+        "feedforward": fit.coefficients.tolist(),
+    }
+
+
+def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=160)
+    band = f"{measured.frequency[0]:.3g} to {measured.frequency[-1]:.3g} Hz"
+    console.print(f"{scenario.name}: inverse model of {len(model.axes)} axes from {band}", markup=False)
+    grid = Table("command of", "of the motion of", "order", "fit error (%)", "lowest coherence", box=box.SIMPLE)
+    for i, row in enumerate(model.axes):
+        for j, column in enumerate(model.axes):
+            order = "none" if fit.orders[i, j] == NONE else str(fit.orders[i, j])
+            seen = measured.coherence[:, i, j].min()
+            grid.add_row(row, column, order, f"{100.0 * fit.error[i, j]:.2g}", f"{seen:.3f}")
+    console.print(grid)
+    poles = [pole for pole in model.poles().tolist() if pole.imag >= 0.0]
+    words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-100.0 * p.real / abs(p):.2g} %)" for p in poles)
+    console.print(f"poles, with their damping: {', '.join(words)}", markup=False, soft_wrap=True)
