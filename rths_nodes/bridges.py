@@ -106,7 +106,7 @@ class Fading:
     def _left(self) -> Array:
         duration = self._length * self._dt
         weights = _POLYNOMIALS @ (self._index / self._length) ** _POWERS
-        scale = duration**_POWERS[:3]
+        scale = duration ** _POWERS[:3]
         left: Array = (weights * scale / scale[:, None]) @ self._difference
         return left
 
@@ -126,10 +126,11 @@ class MotionBridge:
         self._last: tuple[int, Array] = (0, np.zeros((3, 0)))
         self._driving: tuple[int, Array] | None = None
 
-    def follow(self, target: Target) -> None:
-        """The newest Target, whose arrays are copied."""
+    def follow(self, target: Target) -> bool:
+        """The newest Target, whose arrays are copied; False when one of its numbers is not finite."""
         rows = np.array((target.displacement, target.velocity, target.acceleration))
         self._last = (target.step * self._substeps, rows)
+        return bool(np.isfinite(rows).all())
 
     def motion(self, sample: int) -> Motion:
         """The Taylor series of the newest Target at ``sample``."""
@@ -176,11 +177,6 @@ class CommandBridge:
         self._driving: tuple[_Known, _Known] | None = None
         self._auxiliary = auxiliary.copy()
         self._flags = 0
-
-    @property
-    def rejoining(self) -> bool:
-        """True while what is sent is not yet what the compensator wants."""
-        return self._fading.active
 
     def heard(self, command: Command) -> None:
         """A Command, in time or late; one that is older than the newest tells nothing."""

@@ -253,7 +253,8 @@ def _compare(options: argparse.Namespace) -> int:
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)
     with _progress(loaded.name) as progress:
-        results = comparison.compare(chosen, keep=figure is not None, progress=progress)
+        response = options.response or comparison.has_response(chosen)
+        results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)
     if figure:
         comparison.write_figure(results, figure)
     if options.json:
@@ -277,6 +278,12 @@ def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> 
     console.print(f"{name}: {len(results)} variants, indices of the true displacement", markup=False)
     several = any(len(result.axes) > 1 for result in results)
     known = {key for result in results for key in result.variant.published}
+    known |= {
+        key
+        for result in results
+        for axis in result.axes
+        for key in _of_axis(result.variant.published, axis, False)
+    }
     grid = Table("variant", "outcome", box=box.SIMPLE)
     if several:
         grid.add_column("axis")
@@ -289,11 +296,14 @@ def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> 
         colour = "green" if result.outcome == "finished" else "red"
         for number, axis in enumerate(result.axes or {"": {}}):
             first = (Text(result.variant.name), Text(result.outcome, colour)) if number == 0 else ("", "")
-            published = result.variant.published if number == 0 else {}
+            published = _of_axis(result.variant.published, axis, number == 0)
             row = [*first, *([axis] if several else []), *_compared(result, axis, known, published)]
             grid.add_row(*row, _ranges(result.parameters, axis))
     console.print(grid)
-    others = [key for key in sorted(known) if key not in dict(_COMPARED).values()]
+    if any(result.response for result in results):
+        _print_response(console, results)
+    shown = {key for result in results for key in _in_tables(result)}
+    others = [key for key in sorted(known) if key not in shown]
     for result in results:
         for key in (key for key in others if key in result.variant.published):
             found, printed = result.values.get(key, math.nan), result.variant.published[key]
@@ -302,6 +312,42 @@ def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> 
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
     if figure:
         console.print(f"figure: {figure}", markup=False, soft_wrap=True)
+
+
+def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:
+    """What was published of this axis; what was published of all of them stands at the first."""
+    own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
+    return (dict(published) if first else {}) | own
+
+
+def _in_tables(result: Any) -> Iterator[str]:
+    """Names of the published values that the tables show."""
+    from rths_nodes.comparison import RESPONSE
+
+    yield from (key for _, key in _COMPARED)
+    yield from (f"{key}_{axis}" for _, key in _COMPARED for axis in result.axes)
+    yield from (f"{kind}_{dof}" for kind in RESPONSE for dof in result.response)
+
+
+def _print_response(console: Any, results: Sequence[Any]) -> None:
+    """Response errors beside the published ones."""
+    from rich import box
+    from rich.table import Table
+
+    from rths_nodes.comparison import RESPONSE
+
+    console.print("response, RMS error against the whole structure computed in one piece")
+    grid = Table("variant", "degree of freedom", box=box.SIMPLE)
+    for title in ("displacement (%)", "published", "absolute acceleration (%)", "published"):
+        grid.add_column(title, justify="right", style="dim" if title == "published" else None)
+    for result in results:
+        for number, (dof, errors) in enumerate(result.response.items()):
+            row = [result.variant.name if number == 0 else "", dof]
+            for kind, key in RESPONSE.items():
+                printed = result.variant.published.get(f"{kind}_{dof}")
+                row += _plain(errors[key]), "-" if printed is None else f"{printed:g}"
+            grid.add_row(*row)
+    console.print(grid)
 
 
 def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:
@@ -497,6 +543,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def parameter_page() -> str:
     """All parameters of all components and sections, as Markdown: doc/parameters.md."""
+    from rths_nodes.bridges import BridgeParams
     from rths_nodes.monitors import MonitorParams
     from rths_nodes.safety import Limits
     from rths_nodes.scenario import Axis, Recording, Scenario
@@ -512,6 +559,7 @@ def parameter_page() -> str:
         ("axes.NAME", "One actuator axis.", Axis),
         ("axes.NAME.limits", "Limits of one axis.", Limits),
         ("axes.NAME.sensors", "Sensors of one axis.", Sensors),
+        ("bridge", "What is bridged where a rig cannot wait.", BridgeParams),
         ("monitor", "Limits on the indices of the whole rig.", MonitorParams),
         ("recording", "What goes into the recording beside the messages.", Recording),
     ]
@@ -578,6 +626,8 @@ def _check(options: argparse.Namespace) -> int:
         print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
     if loaded.cases:
         print(f"  cases: {', '.join(loaded.cases)}")
+    for words in _excess_travel(loaded):
+        print(f"  {words}")
     for words in loaded.cautions():
         print(f"  caution: {words}")
     return 0
@@ -592,6 +642,19 @@ def _doctor(options: argparse.Namespace) -> int:
     diagnosis = doctor.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
     print(json.dumps(_finite(diagnosis.data()), indent=2) if options.json else doctor.text(diagnosis))
     return 0
+
+
+def _excess_travel(loaded: scenarios.Scenario) -> Iterator[str]:
+    """How far each axis may go on when what it needs does not come any more."""
+    from rths_nodes.safety import excess_travel
+
+    bridge = loaded.bridge.max_bridge
+    for name, limits in loaded.limits.items():
+        travel = excess_travel(limits, bridge)
+        yield (
+            f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms bridged at "
+            f"{limits.velocity:g} m/s, then {limits.deceleration:g} m/s^2"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -650,6 +713,11 @@ def _parser() -> argparse.ArgumentParser:
         dest="common",
         metavar="SECTION.KEY=VALUE",
         help="change a value in all variants; may be repeated",
+    )
+    compare.add_argument(
+        "--response",
+        action="store_true",
+        help="also compute the whole structure in one piece, and the errors of the response",
     )
     compare.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
     compare.add_argument("--json", action="store_true", help="print one JSON object")

@@ -27,6 +27,7 @@ from rths_nodes.loop import Loop
 from rths_nodes.monitors import PUBLISHED
 from rths_nodes.params import ConfigError, unknown
 from rths_nodes.record import analysis
+from rths_nodes.record.response import response_errors
 from rths_nodes.record.run import Run
 from rths_nodes.scenario import Scenario
 
@@ -51,6 +52,8 @@ TEST_INDICES: dict[str, tuple[str, float]] = {
     "end_displacement_mm": ("end_displacement_m", MILLI),
 }
 """Indices of the whole test, likewise."""
+RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
+"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
 """``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
 FORMATS = (".png", ".svg", ".pdf")
@@ -76,7 +79,8 @@ class Result:
     """What a variant came to.
 
     ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
-    quantity and axis; ``run`` holds the histories where they were asked for.
+    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, empty where they
+    were not asked for; ``run`` holds the histories where they were.
     """
 
     variant: Variant
@@ -86,12 +90,17 @@ class Result:
     metrics: dict[str, Any]
     parameters: dict[str, dict[str, tuple[float, float]]]
     wall_s: float
+    response: dict[str, dict[str, float]] = field(default_factory=dict)
     run: Run | None = None
 
     @property
     def values(self) -> dict[str, float]:
-        """The indices in the units of their names, of the worst axis where there are several."""
+        """The indices in the units of their names: of each axis, and of the worst one without a name behind it."""
         found = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
+        for axis, row in self.axes.items():
+            found |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
+        for dof, errors in self.response.items():
+            found |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
         found |= {name: factor * self.metrics[key] for name, (key, factor) in TEST_INDICES.items()}
         ranges = {
             quantity + RANGE: max(high - low for low, high in rows.values())
@@ -157,6 +166,8 @@ def _check(variant: Variant) -> None:
         raise ConfigError(f"{variant.name}: {error}") from None
     quantities = {name.rpartition(".")[2] for name in variant.scenario.state_names()}
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
+    known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in variant.scenario.axes]
+    known += [f"{name}_{dof}" for name in RESPONSE for dof in variant.scenario.dof_names()]
     for name in variant.published:
         if name not in known:
             raise unknown(f"cases.{variant.name}.published.{name}", "index", name, known)
@@ -165,9 +176,16 @@ def _check(variant: Variant) -> None:
 # -- runs -------------------------------------------------------------------------------------------------
 
 
+def has_response(chosen: Sequence[Variant]) -> bool:
+    """True when response errors of one of the variants were published."""
+    names = {name for variant in chosen for name in variant.published}
+    return any(name.startswith(f"{kind}_") for kind in RESPONSE for name in names)
+
+
 def compare(
     chosen: Sequence[Variant],
     keep: bool = False,
+    response: bool = False,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
@@ -175,11 +193,15 @@ def compare(
 
     The results come in the order of ``chosen``.
 
-    ``keep`` keeps the histories; ``progress`` gets the number of finished variants and of all.
+    ``keep`` keeps the histories; ``response`` adds the errors against the whole structure; ``progress`` gets the number of finished variants and of all.
     """
     few = sum(variant.scenario.samples for variant in chosen) < FEW
     at_once = min(len(chosen), workers or (1 if few else os.cpu_count() or 1))
-    finished = _one_after_the_other(chosen, keep) if at_once <= 1 else _side_by_side(chosen, keep, at_once)
+    finished = (
+        _one_after_the_other(chosen, keep, response)
+        if at_once <= 1
+        else _side_by_side(chosen, keep, response, at_once)
+    )
     found: dict[int, Result] = {}
     for number, result in finished:
         found[number] = result
@@ -188,18 +210,20 @@ def compare(
     return [found[number] for number in range(len(chosen))]
 
 
-def _one_after_the_other(chosen: Sequence[Variant], keep: bool) -> Iterator[tuple[int, Result]]:
+def _one_after_the_other(chosen: Sequence[Variant], keep: bool, response: bool) -> Iterator[tuple[int, Result]]:
     for number, variant in enumerate(chosen):
-        yield number, _result(variant, keep)
+        yield number, _result(variant, keep, response)
 
 
-def _side_by_side(chosen: Sequence[Variant], keep: bool, at_once: int) -> Iterator[tuple[int, Result]]:
+def _side_by_side(
+    chosen: Sequence[Variant], keep: bool, response: bool, at_once: int
+) -> Iterator[tuple[int, Result]]:
     """Results in the order in which they are ready, with the numbers of their variants."""
     pool = ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn"), _leave_interrupts)
     try:
         # text travels, not objects: classes of components are looked up again on the other side
         texts = [scenarios.dump(variant.scenario.data()) for variant in chosen]
-        jobs = {pool.submit(_remote, text, keep): number for number, text in enumerate(texts)}
+        jobs = {pool.submit(_remote, text, keep, response): number for number, text in enumerate(texts)}
         for job in as_completed(jobs):
             yield jobs[job], _bound(job.result(), chosen[jobs[job]])
     except BaseException:
@@ -221,9 +245,9 @@ def _end(pool: ProcessPoolExecutor) -> None:
         worker.terminate()
 
 
-def _remote(text: str, keep: bool) -> dict[str, Any]:
+def _remote(text: str, keep: bool, response: bool) -> dict[str, Any]:
     """A run in another process: what of its Result can travel."""
-    result = _result(Variant("", scenarios.from_text(text, "variant")), keep)
+    result = _result(Variant("", scenarios.from_text(text, "variant")), keep, response)
     plain = {name: value for name, value in vars(result).items() if name not in ("variant", "run")}
     if result.run is not None:
         plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
@@ -236,7 +260,7 @@ def _bound(plain: dict[str, Any], variant: Variant) -> Result:
     return Result(variant=variant, run=kept, **plain)
 
 
-def _result(variant: Variant, keep: bool) -> Result:
+def _result(variant: Variant, keep: bool, response: bool) -> Result:
     report = hosts.run(variant.scenario)
     run = report.read()
     return Result(
@@ -247,6 +271,7 @@ def _result(variant: Variant, keep: bool) -> Result:
         metrics={key: report.metrics[key] for key, _ in TEST_INDICES.values()},
         parameters=analysis.parameter_ranges(run),
         wall_s=report.wall_s,
+        response=response_errors(run) if response else {},
         run=run if keep else None,
     )
 
@@ -268,6 +293,7 @@ def _plain(result: Result) -> dict[str, Any]:
         "values": result.values,
         "published": dict(result.variant.published),
         "axes": result.axes,
+        "response_error_percent": result.response,
         "parameters": {
             quantity: {axis: {"lowest": low, "highest": high} for axis, (low, high) in rows.items()}
             for quantity, rows in result.parameters.items()

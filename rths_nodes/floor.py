@@ -26,8 +26,8 @@ __all__ = ["PRIORITY", "paced", "ping_pong", "python_step", "try_ping_pong"]
 
 ECHO = "import os\nwhile word := os.read({read}, 1): os.write({write}, word)"
 """The other process of the ping-pong: it answers until the pipe is closed."""
-ANSWER_S = 5.0
-"""An answer that takes longer does not come any more."""
+LONGEST_S, LEAST = 3.0, 100
+"""A ping-pong ends after this time, s, with what it has; with fewer round trips it tells nothing."""
 
 
 def paced(rate: float, seconds: float) -> tuple[dict[str, Any], Array]:
@@ -37,14 +37,14 @@ def paced(rate: float, seconds: float) -> tuple[dict[str, Any], Array]:
     before = _times()
     with real_time(True) as refused:
         pacer.start()
-        for _ in range(ticks):
+        while len(pacer.lateness) + pacer.missed < ticks:  # missed ticks do not make it longer
             pacer()
     lateness = pacer.lateness.seconds
     figures = {
         "rate_hz": rate,
         "ticks": ticks,
         "missed": pacer.missed,
-        "missed_share": pacer.missed / (ticks + pacer.missed),
+        "missed_share": pacer.missed / (len(lateness) + pacer.missed),
         "lateness": statistics(lateness),
         "lateness_histogram": histogram(lateness),
         "stolen_share": _stolen_since(before),
@@ -73,7 +73,7 @@ def ping_pong(count: int = 5000, in_real_time: bool = True) -> dict[str, float]:
     In real time both run as the nodes of the host ``processes`` do: on the last processor, under SCHED_FIFO where
     granted; otherwise as in lockstep: wherever they are put.
     """
-    taken = np.zeros(count)
+    taken: list[int] = []
     there, back = os.pipe(), os.pipe()
     words = [sys.executable, "-I", "-S", "-c", ECHO.format(read=there[0], write=back[1])]
     with subprocess.Popen(words, pass_fds=(there[0], back[1]), stdin=subprocess.DEVNULL) as other:
@@ -81,18 +81,20 @@ def ping_pong(count: int = 5000, in_real_time: bool = True) -> dict[str, float]:
         os.close(back[1])
         try:
             with _on_one_processor(other.pid) if in_real_time else nullcontext():
-                for index in range(-1, count):  # the first answer waits for the other's start
+                end = time.monotonic() + LONGEST_S
+                while len(taken) <= count and (left := end - time.monotonic()) > 0.0:
                     started = time.perf_counter_ns()
                     os.write(there[1], b"x")
-                    if not select.select([back[0]], [], [], ANSWER_S)[0] or not os.read(back[0], 1):
-                        raise OSError("the other process of the ping-pong does not answer")
-                    if index >= 0:
-                        taken[index] = (time.perf_counter_ns() - started) * 1e-9
+                    if not select.select([back[0]], [], [], left)[0] or not os.read(back[0], 1):
+                        break
+                    taken.append(time.perf_counter_ns() - started)
         finally:
             os.close(there[1])
             os.close(back[0])
             other.kill()
-    return statistics(taken)
+    if len(taken) <= LEAST:
+        raise OSError(f"the other process answered {len(taken)} times in {LONGEST_S:g} s: the processor is taken")
+    return statistics(np.array(taken[1:]) * 1e-9)  # the first one waited for the other's start
 
 
 def try_ping_pong() -> dict[str, float] | str:

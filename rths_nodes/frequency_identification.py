@@ -83,12 +83,13 @@ def frequency_response(
 ) -> FrequencyResponse:
     """H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
 
-    Spectra are those of whole histories, averaged over ``resolution`` (Hz; Daniell 1946): of a test that begins
-    and ends at rest they have no leakage, which in short windowed segments (Welch) costs a part of the response
-    of the order of the delay over the segment. G_xu = S_xu S_uu^-1 with the spectra summed over the experiments,
-    so that other axes than the driven one may move as well, if only the experiments differ. Noise of the
-    measurement leaves no bias. Raises ValueError for histories of different shapes, a band with too few
-    frequencies, and experiments that do not drive every axis on its own.
+    Spectra are those of whole histories: of a test that begins and ends at rest they have no leakage, which in
+    short windowed segments (Welch) costs a part of the response of the order of the delay over the segment. In
+    each interval of ``resolution`` (Hz) a response that runs straight with the frequency is fitted to all lines
+    (local polynomial method; Schoukens et al. 2006), the experiments together: other axes than the driven one may
+    move as well, if only the experiments differ. Noise of the measurement leaves no bias. Raises ValueError for
+    histories of different shapes, a band with too few frequencies, and experiments that do not drive every axis on
+    its own.
     """
     if not resolution > 0.0:
         raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
@@ -97,13 +98,14 @@ def frequency_response(
     if len(edges) <= HIGHEST + 2:
         raise ValueError(f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be more")
     spectra = [_spectra(experiment, dt, edges) for experiment in experiments]
-    uu, xu, _, moment = (np.sum([part[k] for part in spectra], axis=0) for k in range(4))
+    uu, xu = (np.sum([part[k] for part in spectra], axis=0) for k in (0, 1))
     if not np.linalg.cond(uu).max() < WORST_CONDITION:
         raise ValueError("the experiments do not drive every axis on its own in the whole band")
-    response = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
-    coherence = [_coherence(response, *part[:3]) for part in spectra]
-    frequency = moment / np.einsum("fii->f", uu).real
-    return FrequencyResponse(frequency, response, np.stack(coherence, axis=2))
+    n = xu.shape[1]
+    both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
+    response = both[:, :, :n]  # in the middle; behind it the slopes
+    coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power in spectra]
+    return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2))
 
 
 ROUNDING = 1e-9
@@ -114,25 +116,27 @@ WORST_CONDITION = 1e12
 """Of the powers of the commands, beyond which one of them is missing."""
 
 
-def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array, Array]:
-    """Sums between the ``edges`` (Hz): S_uu, S_xu ``(f, n, n)``, the power S_xx ``(f, n)``, and f S_uu ``(f,)``.
+def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array]:
+    """Sums between the ``edges`` (Hz): S_uu ``(f, 2 n, 2 n)``, S_xu ``(f, n, 2 n)`` and the power S_xx ``(f, n)``.
 
-    The last, over the power of all commands, gives the frequencies: not the middles, where power is uneven.
+    The inputs are the commands, and the commands times their distance from the middle, from -1 to 1.
     """
     command, displacement = experiment
     if command.shape != displacement.shape or command.ndim != 2:
         raise ValueError(f"shapes {command.shape} and {displacement.shape}: must be equal, (samples, n_axes)")
-    starts = np.ceil(edges * len(command) * dt * (1.0 - ROUNDING)).astype(int)
+    duration = len(command) * dt
+    starts = np.ceil(edges * duration * (1.0 - ROUNDING)).astype(int)
     if starts[0] < 1 or np.diff(starts).min() < FEWEST or starts[-1] > len(command) // 2:
         by = f"by {edges[1] - edges[0]:g} Hz"
-        raise ValueError(f"{len(command) * dt:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
-    lines = slice(starts[0], starts[-1])
+        raise ValueError(f"{duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
+    lines = np.arange(starts[0], starts[-1])
     u, x = np.fft.rfft(command, axis=0)[lines], np.fft.rfft(displacement, axis=0)[lines]
-    at = np.arange(starts[0], starts[-1]) / (len(command) * dt)
-    moment = at * (np.abs(u) ** 2).sum(axis=1)
-    products = (u[:, :, None] * u[:, None].conj(), x[:, :, None] * u[:, None].conj(), np.abs(x) ** 2, moment)
-    uu, xu, power, moments = (np.add.reduceat(each, starts[:-1] - starts[0], axis=0) for each in products)
-    return uu, xu, power, moments
+    middle = np.repeat(edges[:-1] + edges[1:], np.diff(starts))
+    distance = (2.0 * lines / duration - middle) / (edges[1] - edges[0])
+    inputs = np.hstack([u, distance[:, None] * u]).conj()
+    products = (inputs.conj()[:, :, None] * inputs[:, None], x[:, :, None] * inputs[:, None], np.abs(x) ** 2)
+    uu, xu, power = (np.add.reduceat(each, starts[:-1] - starts[0], axis=0) for each in products)
+    return uu, xu, power
 
 
 def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:

@@ -46,7 +46,10 @@ class Outcome:
 
 
 class Loop:
-    """All stages of a scenario, run in the reference order. Raises ConfigError when one cannot be built."""
+    """All stages of a scenario, run in the reference order. Raises ConfigError when one cannot be built.
+
+    Between the stages nothing is late or lost: ``faulty_loop.py`` has the same order without that.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -72,7 +75,7 @@ class Loop:
         while rig.machine.state not in ENDED:
             started = perf_counter_ns()
             command = self._answer(measured, sinks)
-            measured = rig.tick(command)
+            measured = self._to_rig(command)
             self._show(measured, sinks)
             loop.add(perf_counter_ns() - started)
             if measured.sample % self.scenario.samples_per_step == 0:
@@ -82,9 +85,12 @@ class Loop:
                     rig.hold("interrupted")
         self._answer(measured, sinks)
         self.monitor.work()
+        metrics = self.monitor.metrics()  # works off the last samples, in which a limit may be broken, too
+        self._heed_monitor()
+        rig.settle()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
-        metrics, times = self.monitor.metrics(), timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, 0)
+        times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
@@ -92,7 +98,7 @@ class Loop:
         target = self.substructure.next(measured)
         if target is not None:
             self._hand_on(target, sinks)
-        command = self.commands.next(measured)
+        command = self._command(measured)
         if command is not None:
             self.monitor.command(command)
         for sink in sinks:
@@ -102,8 +108,17 @@ class Loop:
                 sink.command(command)
         return command
 
-    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+    def _to_compensator(self, target: Target) -> None:
         self.commands.target(target)
+
+    def _command(self, measured: Measurement) -> Command | None:
+        return self.commands.next(measured)
+
+    def _to_rig(self, command: Command | None) -> Measurement:
+        return self.rig.tick(command)
+
+    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+        self._to_compensator(target)
         self.monitor.target(target)
         for sink in sinks:
             sink.target(target)
@@ -111,10 +126,13 @@ class Loop:
     def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
         self.monitor.measurement(measured)
         self.monitor.work()
+        self._heed_monitor()
+        for sink in sinks:
+            sink.measurement(measured)
+            sink.truth(self.rig.port.truth())
+
+    def _heed_monitor(self) -> None:
         breach = self.monitor.monitor.breach
         if breach and not self._breach_known:
             self._breach_known = True
             self.rig.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)
-        for sink in sinks:
-            sink.measurement(measured)
-            sink.truth(self.rig.port.truth())

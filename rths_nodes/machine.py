@@ -306,6 +306,27 @@ def steal(root: Path) -> Look:
     return share, f"{100.0 * share:.2g} % of the time since the start", advice
 
 
+def real_time_tasks(root: Path) -> Look:
+    """Other programs under real-time scheduling, ready to run now: they stop ours for as long as they like."""
+    found = []
+    for folder in (root / "proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):  # a process that has ended meanwhile
+            words = read(folder, "stat").rpartition(")")[2].split()
+            state, policy = words[0], int(words[38])
+            kernel_thread = not (folder / "cmdline").read_bytes()
+            if policy in (os.SCHED_FIFO, os.SCHED_RR) and state == "R" and not kernel_thread:
+                found.append(int(folder.name))
+    found = sorted(set(found) - {os.getpid()})
+    if not found:
+        return [], "no other program runs under it now", ""
+    shown = ", ".join(map(str, found))
+    return (
+        found,
+        f"processes {shown} run under it now",
+        f"end them if they are left over: ps -p {shown.replace(' ', '')}",
+    )
+
+
 def load(root: Path) -> Look:
     """Tasks that were ready to run in the last minute."""
     tasks = float(read(root, "proc/loadavg").split()[0])
@@ -327,5 +348,6 @@ LOOKS: dict[str, Callable[[Path], Look]] = {
     "virtualisation": virtualisation,
     "quota": quota,
     "steal": steal,
+    "real-time tasks": real_time_tasks,
     "load": load,
 }

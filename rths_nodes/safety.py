@@ -6,6 +6,7 @@ The software stop is not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
 
 from rths_nodes.components import Array, Command, Measurement
@@ -89,8 +90,14 @@ class Limits:
 class LimitCheck:
     """Checks commands before they are sent and measurements when they come, against the limits of all axes."""
 
-    def __init__(self, limits: dict[str, Limits], dt: float, auxiliary_inputs: Sequence[str] = ()) -> None:
-        self._inputs = tuple(auxiliary_inputs)
+    def __init__(
+        self,
+        limits: dict[str, Limits],
+        dt: float,
+        auxiliary_inputs: Sequence[str] = (),
+        auxiliary_names: Sequence[str] = (),
+    ) -> None:
+        self._inputs, self._channels = tuple(auxiliary_inputs), tuple(auxiliary_names)
         self._axes = [
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
             for name, lim in limits.items()
@@ -111,16 +118,7 @@ class LimitCheck:
                 velocity = (now - before) * rate
                 bound = f"must be within +- {step * rate:g} m/s"
                 return f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: {bound}"
-        return self._auxiliary("command", command.auxiliary, self._inputs) if self._inputs else ""
-
-    @staticmethod
-    def _auxiliary(what: str, values: Array, names: Sequence[str]) -> str:
-        """Which of the auxiliary ``values`` is not a number; empty: none."""
-        for index, value in enumerate(values.tolist()):
-            if not math.isfinite(value):
-                name = names[index] if index < len(names) else f"auxiliary[{index}]"
-                return f"{what} {name} = {value}: must be finite"
-        return ""
+        return _not_finite("command", command.auxiliary, self._inputs) if command.auxiliary.size else ""
 
     def measurement(self, measured: Measurement, target: Array) -> str:
         """Why the rig must not go on after ``measured``; empty when it may. ``target``: (n_axes,) m."""
@@ -141,7 +139,25 @@ class LimitCheck:
                     f"axes.{name}.limits.tracking_error: target - measured = {error:.6g} m: "
                     f"must be within +- {tracking:g} m"
                 )
-        return ""
+        return _not_finite("measured", measured.auxiliary, self._channels) if measured.auxiliary.size else ""
+
+
+def _not_finite(what: str, auxiliary: Array, names: Sequence[str]) -> str:
+    """Which auxiliary value is not a number; empty: none."""
+    for index, value in enumerate(auxiliary.tolist()):
+        if not math.isfinite(value):
+            name = names[index] if index < len(names) else f"auxiliary[{index}]"
+            return f"{what} {name} = {value}: must be finite"
+    return ""
+
+
+def excess_travel(limits: Limits, max_bridge: float) -> float:
+    """How far an axis may go on at most, m, from the last sample with all it needs until it is safe.
+
+    At the velocity limit as long as may be bridged (s), then with the deceleration of the safe stop.
+    """
+    braking = limits.velocity**2 / (2.0 * limits.deceleration)
+    return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
 class SafeStop:

@@ -17,6 +17,7 @@ import numpy as np
 import yaml
 
 from rths_nodes import registry, wire
+from rths_nodes.bridges import BridgeParams
 from rths_nodes.components import Array
 from rths_nodes.monitors import MonitorParams
 from rths_nodes.params import (
@@ -41,7 +42,7 @@ from rths_nodes.safety import Limits
 from rths_nodes.sensors import Sensors
 from rths_nodes.soft_start import SoftStart
 
-SHARED = ("version", "name", "servo_rate", "substeps", "time_ratio", "soft_start", "duration", "seed")
+SHARED = ("version", "name", "servo_rate", "substeps", "time_ratio", "soft_start", "duration", "seed", "bridge")
 """Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
 
 LAST_SAMPLE = 2**32 - 1
@@ -116,6 +117,7 @@ class Scenario:
         "rig", "coupled actuators with their one specimen; left out where each axis has its own", None
     )
     semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
+    bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)

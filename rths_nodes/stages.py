@@ -184,7 +184,9 @@ class CommandStage:
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
-            self._bridge.follow(target)
+            if not self._bridge.follow(target):
+                # the limits find it at once, whatever the ramp uses of a Target
+                target = replace(target, displacement=np.full_like(target.displacement, np.nan))
             self.ramp.follow(target)
 
     def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
@@ -222,7 +224,9 @@ class RigStage:
         self.samples = scenario.samples
         self._limits = scenario.limits
         self._dt = scenario.dt
-        self._check = LimitCheck(scenario.limits, scenario.dt, self.port.auxiliary_inputs)
+        self._check = LimitCheck(
+            scenario.limits, scenario.dt, self.port.auxiliary_inputs, self.port.auxiliary_names
+        )
         self._fading = _fading(scenario)
         self._max_bridge = scenario.bridge.max_bridge
         self._longest = scenario.bridge.longest(scenario.dt)
@@ -304,7 +308,7 @@ class RigStage:
         Without a command the rig trips; unless it is only ``late``, which is bridged.
         """
         sample = self.port.wait_tick()
-        command, bridged = self._driven(command, late, sample)
+        command = self._driven(command, late, sample)
         if self._stop is None:
             reason = self._reason(command)
             if reason:
@@ -319,7 +323,10 @@ class RigStage:
         measured: Measurement = self.port.read()
         self.sample = sample
         if self._stop is None and command is not None:
-            measured.flags |= bridged
+            if command.flags & FLAG_BRIDGED:
+                # what the rig did was not made of a Target: nothing is to be learnt from it
+                measured.flags |= FLAG_BRIDGED
+                self.bridged += 1
             reason = self._check.measurement(measured, command.target)
             if reason:
                 self._begin_stop(reason, sample)
@@ -331,23 +338,23 @@ class RigStage:
             self.machine.to(State.FINISHED)
         return measured
 
-    def _driven(self, command: Command | None, late: bool, sample: int) -> tuple[Command | None, int]:
-        """What drives the rig, and FLAG_BRIDGED where that is not what the compensator has made of a Target."""
+    def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
+        """The Command that drives the rig: the one in time, or a straight line where it is late."""
         if self._stop is not None or (command is None and not late):
-            return command, 0
+            return command
         if command is None:
-            self._missing = "Command"
+            missing = "Command"
             command = self._bridge.command(sample)
         else:
-            if command.flags & FLAG_BRIDGED:
-                self._missing = "Target"
+            missing = "Target"
             self._bridge.heard(command)
             command = self._bridge.rejoin(command)
-        bridged = command.flags & FLAG_BRIDGED
-        self._in_a_row = self._in_a_row + 1 if bridged else 0
-        if self._in_a_row <= self._longest:
-            self.bridged += bool(bridged)
-        return command, bridged or FLAG_BRIDGED * self._bridge.rejoining
+        if not command.flags & FLAG_BRIDGED:
+            self._in_a_row = 0
+            return command
+        self._missing = self._missing if self._in_a_row else missing
+        self._in_a_row += 1
+        return command
 
     def _reason(self, command: Command | None) -> str:
         if self._trip_at and self.trip_due:

@@ -25,6 +25,9 @@ class Durations:
         self._values[min(self._count, len(self._values) - 1)] = nanoseconds
         self._count += 1
 
+    def __len__(self) -> int:
+        return self._count
+
     @property
     def seconds(self) -> Array:
         """All durations in s."""

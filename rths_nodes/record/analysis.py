@@ -20,7 +20,7 @@ from rths_nodes.components import FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
 from rths_nodes.monitors import BLOCK, EnergyMonitor, Tracking, TrackingIndicator, frequency_evaluation
 from rths_nodes.record.run import Run
 
-_NO_PARAMETER = re.compile(r"(^|\.)delta_|_indicator$")
+_NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """States of compensators that are not their parameters: indices, and what alpha or the delay already contain."""
 
 Indices = np.ndarray[Any, np.dtype[np.intp]]

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes import registry
 from rths_nodes.components import EMPTY, Array, Measurement, Specimen, Structure
 from rths_nodes.params import ConfigError
 from rths_nodes.rigs import channels
-from rths_nodes.rigs.linear_with_specimen import LinearWithSpecimen, substeps_of
+from rths_nodes.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
 from rths_nodes.structures import is_linear, whole
 
 
@@ -34,6 +35,29 @@ class IdealResponse(NamedTuple):
 def measured_names(n_dof: int) -> tuple[str, ...]:
     """The channels that the controller of an ideal response sees, as those of a rig."""
     return (*channels.accelerations(n_dof), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+
+
+def ideal_of(scenario: Any) -> IdealResponse:
+    """The ideal response that belongs to a scenario with a coupled rig: its damper, controller and excitation."""
+    structure, rig = scenario.build_structure(), scenario.rig
+    if structure is None:
+        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+    n = len(structure.influence)
+    setup = registry.class_of("setup", scenario.setup)(scenario.setup, n, len(scenario.axes))
+    damper = NoSpecimen() if rig.damper is None else registry.class_of("specimen", rig.damper)(rig.damper)
+    controller = None
+    if scenario.semi_active is not None:
+        cls = registry.class_of("semi_active", scenario.semi_active)
+        controller = cls(scenario.semi_active, structure, scenario.step, measured_names(n))
+    return ideal_response(
+        structure,
+        damper,
+        scenario.ground_acceleration(),
+        scenario.step,
+        controller,
+        setup.forces(rig.location(), np.zeros(n)).copy(),
+        rig.longest_substep,
+    )
 
 
 def ideal_response(

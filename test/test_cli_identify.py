@@ -1,0 +1,126 @@
+"""``rths identify``: the model comes out of the rig, tests or recordings alike; what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes import scenario
+from rths_nodes.cli import main
+from rths_nodes.model_file import load
+from rths_nodes.rigs.coupled_model import coupled_model, feedforward
+
+SPECIMEN: dict[str, Any] = {
+    "mass": [[98.3, 0.0], [0.0, 98.3]],
+    "damping": [[125.0, -50.0], [-50.0, 50.0]],
+    "stiffness": [[12.0e5, -6.84e5], [-6.84e5, 6.84e5]],
+}
+LIMITS = {"stroke": 0.1, "velocity": 2.0, "force": 1e5}
+RIG: dict[str, Any] = {
+    "version": 1,
+    "name": "two_actuators",
+    "servo_rate": 1000.0,
+    "substeps": 1,
+    "duration": 1.0,
+    "integrator": {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}},
+    "compensator": {"type": "none"},
+    "rig": {"type": "coupled_servo_hydraulic"} | SPECIMEN,
+    "port": {"type": "simulator", "transport_samples": 2},
+    "axes": {name: {"limits": LIMITS} for name in ("story_1", "story_2")},
+}
+OPTIONS = ["--duration", "6", "--band", "1", "40", "--resolution", "1"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scenario, model, report and recordings of one identification."""
+    folder = tmp_path_factory.mktemp("identify")
+    (folder / "rig.yaml").write_text(scenario.dump(RIG))
+    words = ["--out", str(folder / "model.yaml"), "--report", str(folder / "page.svg")]
+    assert main(["identify", str(folder / "rig.yaml"), *words, *OPTIONS, "--record", str(folder / "rec")]) == 0
+    return folder
+
+
+def test_the_model_is_that_of_the_rig_without_its_transport(place: Path) -> None:
+    """Feedforward of the known rig, but for the ramp within samples, (omega dt)^2 / 12, and its derivative."""
+    model = load(place / "model.yaml", ("story_1", "story_2"))
+    known = feedforward(coupled_model(*SPECIMEN.values(), [1e-3], [0.1], [-200.0], [1.26e11]))
+    found = model.feedforward
+    np.testing.assert_allclose(found[0], known[0], atol=2e-3)
+    np.testing.assert_allclose(found[1].diagonal(), known[1].diagonal(), rtol=5e-3)
+    np.testing.assert_allclose(found[2].diagonal(), known[2].diagonal(), atol=1.5e-7)
+    assert model.servo_rate == 1000.0
+    assert model.provenance.startswith(
+        "rths identify two_actuators: 6 s of noise, 0.001 m rms, on each axis; 1 to 40"
+    )
+    assert "story_1" in (place / "page.svg").read_text()
+
+
+def test_recordings_give_the_same_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recordings = ["--from", str(place / "rec" / "story_2"), "--from", str(place / "rec" / "story_1")]
+    words = ["identify", str(place / "rig.yaml"), "--out", str(tmp_path / "again.yaml"), *recordings, *OPTIONS]
+    assert main([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    first, again = load(place / "model.yaml"), load(tmp_path / "again.yaml")
+    np.testing.assert_array_equal(again.feedforward, first.feedforward)
+    assert said["orders"][0][0] == said["orders"][1][1] == 3
+    assert np.array(said["lowest_coherence"]).min() > 0.9
+    assert np.max(said["fit_error_percent"]) < 0.5
+    assert len(said["poles_rad_s"]) == 6
+
+
+def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = f"compensator={{type: model_based, model: {place / 'model.yaml'}, feedback: {{}}}}"
+    words = ["run", str(place / "rig.yaml"), "--set", model, "--set", "duration=2", "--set", "ramp.type=hermite"]
+    assert main([*words, "--json"]) == 0
+    errors = [
+        axis["error_norm_percent"] for axis in json.loads(capsys.readouterr().out)["metrics"]["axes"].values()
+    ]
+    assert max(errors) < 1.0
+    assert main(["run", *words[1:2], "--set", "duration=2", "--json"]) == 0
+    without = json.loads(capsys.readouterr().out)["metrics"]["axes"]["story_1"]["error_norm_percent"]
+    assert without > 5.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rms", "0"], "rms = 0 m: must be > 0"),
+        (["--band", "30", "10"], "lower_frequency = 30 Hz: must be < upper_frequency"),
+        (["--resolution", "-1", "--duration", "0.5"], "resolution = -1 Hz: must be > 0"),
+        (["--orders", "3,1"], "--orders 3,1: must be 2 rows of 2 out of -, 0, 1, 2, 3"),
+        (["--orders=-,1;1,3"], "every axis must answer to its own command"),
+        (["--report", "page.html"], "page.html: a figure must be one of"),
+        (["--out", "nowhere/model.yaml"], "nowhere/model.yaml: cannot be written there"),
+        (
+            ["--from", "{rec}/story_1", "--from", "{rec}/story_1"],
+            "in which story_1, story_1 is driven; must be one",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [word.format(rec=place / "rec") for word in words]
+    out = [] if "--out" in given else ["--out", "model.yaml"]
+    assert main(["identify", str(place / "rig.yaml"), *out, *given]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("model.yaml").exists()
+
+
+def test_a_rig_that_trips_gives_no_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--out", str(tmp_path / "model.yaml"), "--set", "axes.story_2.limits.stroke=1e-3", *OPTIONS]
+    assert main(["identify", str(place / "rig.yaml"), *words]) == 3
+    captured = capsys.readouterr()
+    assert "two_actuators.identify_story_2: tripped" in captured.out + captured.err
+    assert not (tmp_path / "model.yaml").exists()
