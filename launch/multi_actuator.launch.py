@@ -4,9 +4,8 @@
     ros2 launch rths_nodes multi_actuator.launch.py scenario:=two_actuator_coupler actuator_nodes:=one
 
 Axes that are not coupled have a node each, in a namespace of their own (/rths/story_1): it hears the Commands and
-publishes the Measurements of its axis. The actuator node gathers them by sample, and leads the test. A driver of the
-lab that does the same for an axis (names.AXIS_TOPICS says what; NodeStatus and Summary as /rths/node_status tells)
-takes its place:
+publishes the Measurements of its axis. The actuator node gathers them by sample, and leads the test. A driver of
+yours takes the place of such a node when it does what names.AXIS_TOPICS and names.TOPICS say of "axis":
 
     ros2 launch rths_nodes multi_actuator.launch.py drivers:=story_2 run_id:=monday_1
 """
@@ -23,7 +22,8 @@ def nodes(context):
     drivers = context.launch_configurations["drivers"].split()
     for name in drivers:
         if name not in test.axes:
-            raise ConfigError(f"drivers: {name!r} is no axis with a node of its own; {', '.join(test.axes) or 'none is'}")
+            known = ", ".join(test.axes) or "none"
+            raise ConfigError(f"drivers: {name!r}: no axis that has a node of its own; known: {known}")
     return test.together(
         [
             test.node("integrator"),

@@ -8,9 +8,9 @@ turns into a kick (Phillips & Spencer 2012, case (d): floor accelerations wrong 
                                                                                                CommandBridge
 
 Whatever arrives counts for its own number: a late one does not move anything any more, but the line or the series
-goes on from it. Wherever the source of the motion changes, the difference between the old and the new one fades out
-(:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of samples
-makes a jump of the command out of a mere jump of the target's velocity.
+goes on from it. Wherever the source of the motion changes, the difference between the old and the new one fades
+out (:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of
+samples makes a jump of the command out of a mere jump of the target's velocity.
 """
 
 from __future__ import annotations
@@ -52,13 +52,14 @@ STEEPEST = 1.875
 
 
 def _fading_polynomials() -> Array:
-    """``(3, 3, 6)``: derivative 0, 1, 2 of the part that fades value, slope, curvature; coefficients of s^0 to s^5.
+    """Derivatives 0, 1, 2 of the parts that fade value, slope, curvature: ``(3, 3, 6)``, from s^0 to s^5.
 
     Each is 1 in its own derivative at s = 0, 0 in the other two there, and in all three at s = 1.
     """
-    parts = [[1, 0, 0, -10, 15, -6], [0, 1, 0, -6, 8, -3], [0, 0, 0.5, -1.5, 1.5, -0.5]]
     table = np.zeros((3, 3, 6))
-    table[0] = parts
+    table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
+    table[0, 1] = 0.0, 1.0, 0.0, -6.0, 8.0, -3.0
+    table[0, 2] = 0.0, 0.0, 0.5, -1.5, 1.5, -0.5
     for order in (1, 2):
         table[order, :, :5] = table[order - 1, :, 1:] * np.arange(1, 6)
     return table
@@ -72,8 +73,8 @@ class Fading:
     """A difference between two motions that fades out: at first all of it, after its last sample nothing.
 
     A polynomial of fifth degree; displacement, velocity and acceleration run on without a jump at both ends.
-    ``fastest`` ``(n,)`` m/s: velocity limits. It takes ``samples`` of ``dt`` s, or so many that the displacement does
-    not fade faster than SHARE of the limit.
+    ``fastest`` ``(n,)`` m/s: velocity limits. It takes ``samples`` of ``dt`` s, or so many that the displacement
+    does not fade faster than SHARE of the limit.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -114,8 +115,8 @@ class Fading:
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
-    ``follow`` hears of every Target when it is used; ``motion`` goes on from the last one; ``rejoin`` gets the motion
-    of every sample that was not bridged, and gives it back with what is left of a difference.
+    ``follow`` hears of every Target when it is used; ``motion`` goes on from the last one; ``rejoin`` gets the
+    motion of every sample that was not bridged, and gives it back with what is left of a difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:

@@ -89,6 +89,7 @@ def _run(options: argparse.Namespace) -> int:
             actuator_nodes=options.actuator_nodes,
             record=record,
             keep=bool(options.report) and record is None,
+            faults=options.fault,
             progress=progress,
             interrupted=interrupted,
         )
@@ -692,6 +693,13 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")
     where.add_argument("--no-record", action="store_true", help="do not record")
     run.add_argument("--report", metavar="FILE", help="write a report (HTML)")
+    run.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND@TIME[:ARGUMENTS]",
+        help="something that goes wrong on purpose, e.g. delay@2:target,3; may be repeated",
+    )
     run.add_argument("--json", action="store_true", help="print one JSON object")
 
     compare = add("compare", _compare, "run variants of a scenario side by side, and print one table")

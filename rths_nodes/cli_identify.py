@@ -182,7 +182,8 @@ def _run(
         with progress(test.name) as told:
             report = hosts.run(test, record=record, progress=told)
         if report.outcome != "finished":
-            raise Stopped(f"{test.name}: {report.outcome}: {report.reason}", report.exit_code)
+            hint = "; take a smaller --rms or --band" if report.outcome == "tripped" else ""
+            raise Stopped(f"{test.name}: {report.outcome}: {report.reason}{hint}", report.exit_code)
         run = report.read()
         found.append(Experiment(run.command, run.displacement))
     return found

@@ -191,9 +191,8 @@ def compare(
 ) -> list[Result]:
     """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
 
-    The results come in the order of ``chosen``.
-
-    ``keep`` keeps the histories; ``response`` adds the errors against the whole structure; ``progress`` gets the number of finished variants and of all.
+    The results come in the order of ``chosen``. ``keep`` keeps the histories; ``response`` adds the errors against
+    the whole structure; ``progress`` gets the number of finished variants and of all.
     """
     few = sum(variant.scenario.samples for variant in chosen) < FEW
     at_once = min(len(chosen), workers or (1 if few else os.cpu_count() or 1))

@@ -24,7 +24,7 @@ RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 
 WORK_S = {"composed": 300e-6, "processes": 750e-6}
 """Time within which 99 of 100 samples are done, by host: one axis, recorder and monitor on, at PYTHON_STEP_S."""
-PYTHON_STEP_S = 60e-9
+PYTHON_STEP_S = 37e-9
 """Step of a bare oscillator in plain Python where WORK_S was measured (benchmarks/latency.py)."""
 
 GOOD, MARGINAL = 1e-4, 1e-2

@@ -16,7 +16,7 @@ from rths_nodes.scenario import Scenario, replace
 class Noise:
     """What an actuator is driven with; the others stand still."""
 
-    rms: float = number("root mean square of the displacement", "m", 1e-3, more_than=0.0)
+    rms: float = number("root mean square of the displacement", "m", 3e-4, more_than=0.0)
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
     upper_frequency: float = number("upper end of the band", "Hz", 50.0, more_than=0.0)
     duration: float = number("of the test of each axis", "s", 60.0, more_than=0.0, at_most=3600.0)

@@ -13,23 +13,15 @@
     kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
-measurement (actuator to both). ``FaultyStream`` and ``FaultyPort`` put them into any host.
+measurement (actuator to both). ``faulty_streams.py`` puts them into any host.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
-import attrs
-import numpy as np
-
-from rths_nodes.components import Array, Measurement, Port
-from rths_nodes.params import ConfigError, build, integer, number, params, spec_of, text, unknown
+from rths_nodes.params import ConfigError, build, integer, number, params, table, text, unknown
 
 STREAMS = ("target", "command", "measurement")
 NODES = {"integrator": "target", "compensator": "command", "actuator": "measurement"}
@@ -37,7 +29,8 @@ NODES = {"integrator": "target", "compensator": "command", "actuator": "measurem
 PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
 
-T = TypeVar("T")
+ROUNDING = 1e-9
+"""Of a time in samples."""
 
 
 def _time() -> Any:
@@ -83,7 +76,7 @@ class Late:
 
     time: float = _time()
     stream: str = _stream()
-    share: float = number("of the messages", "1", more_than=0.0, at_most=1.0)
+    share: float = number("of the messages", more_than=0.0, at_most=1.0)
     samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
 
 
@@ -205,6 +198,17 @@ KINDS: dict[str, type] = {
 NEED_PROCESSES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
 
 
+def kind_of(fault: Any) -> str:
+    """The name in KINDS."""
+    return next(name for name, cls in KINDS.items() if type(fault) is cls)
+
+
+def first_sample(fault: Any, rate: float) -> int:
+    """The first sample of ``fault`` at ``rate`` Hz."""
+    time: float = fault.time
+    return math.ceil(time * rate - ROUNDING)
+
+
 def parse(words: str) -> Any:
     """``KIND@TIME[:ARGUMENTS]`` -> an object of a class in KINDS. Raises ConfigError with what is known."""
     head, _, arguments = words.partition(":")
@@ -214,12 +218,11 @@ def parse(words: str) -> Any:
     if kind not in KINDS:
         raise unknown(f"fault {words!r}", "kind", kind, KINDS)
     cls = KINDS[kind]
-    fields = {field.name: spec_of(field).kind for field in attrs.fields(cls)}
+    fields = {row.name: row.kind for row in table(cls)}
     given = [time, *(arguments.split(",") if arguments else ())]
     if len(given) > len(fields):
-        raise ConfigError(
-            f"fault {words!r}: too much; {kind}@TIME takes {', '.join(list(fields)[1:]) or 'nothing'}"
-        )
+        known = ", ".join(list(fields)[1:]) or "nothing"
+        raise ConfigError(f"fault {words!r}: too many arguments; {kind}@TIME takes {known}")
     pairs = zip(fields.items(), given, strict=False)
     data = {name: word.strip() if kind == "text" else _value(word) for (name, kind), word in pairs}
     try:
@@ -234,214 +237,3 @@ def _value(word: str) -> Any:
         return float(word)
     except ValueError:
         return word
-
-
-# -- messages ---------------------------------------------------------------------------------------------
-
-
-class Passage(Protocol):
-    """One fault on a stream: what becomes of a message that is sent now."""
-
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        """What comes of it, in order, and by how many samples each is late."""
-        ...
-
-
-class _Counted:
-    """The first ``count`` messages, or so many of ``every``."""
-
-    def __init__(self, fault: Any) -> None:
-        self._count, self._every, self._number = fault.count, fault.every, -1
-
-    def hits(self) -> bool:
-        self._number += 1
-        return (self._number % self._every if self._every else self._number) < self._count
-
-
-class _Dropping(_Counted):
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        return [] if self.hits() else [(message, 0)]
-
-
-class _Delaying(_Counted):
-    def __init__(self, fault: Delay) -> None:
-        super().__init__(fault)
-        self._samples = fault.samples
-
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        return [(message, self._samples if self.hits() else 0)]
-
-
-class _Duplicating(_Counted):
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        return [(message, 0)] * (2 if self.hits() else 1)
-
-
-class _Reordering(_Counted):
-    def __init__(self, fault: Reorder) -> None:
-        super().__init__(fault)
-        self._held: list[tuple[Any, int]] = []
-
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        held, self._held = self._held, []
-        if not held and self.hits():
-            self._held = [(message, 0)]
-            return []
-        return [(message, 0), *held]
-
-
-class _Random:
-    def __init__(self, fault: Late, random: np.random.Generator) -> None:
-        self._fault, self._random = fault, random
-
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        return [(message, self._fault.samples if self._random.random() < self._fault.share else 0)]
-
-
-class _Edited(_Counted):
-    """A message that ``edit`` changes; one of which it makes None is lost."""
-
-    def __init__(self, fault: Any, edit: Callable[[Any], Any]) -> None:
-        super().__init__(fault)
-        self._edit = edit
-
-    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
-        edited = self._edit(message) if self.hits() else message
-        return [] if edited is None else [(edited, 0)]
-
-
-class FaultyStream(Generic[T]):
-    """Messages of one stream in, what is left of them out; ``T`` are bytes or sample types.
-
-    ``corrupt(message, random)`` flips a bit and may give None for what cannot be read any more; ``poison(message,
-    value, field)`` puts a value that is no number in. Faults of other streams are left to others.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        faults: Iterable[Any],
-        rate: float,
-        seed: int,
-        corrupt: Callable[[T, np.random.Generator], T | None],
-        poison: Callable[[T, float, str], T],
-    ) -> None:
-        self._corrupt, self._poison = corrupt, poison
-        self._passages: list[tuple[int, Any]] = []
-        for index, fault in enumerate(faults):
-            if getattr(fault, "stream", "") == name or NODES.get(getattr(fault, "node", "")) == name:
-                random = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode()), index]))
-                self._passages.append((first_sample(fault, rate), self._passage(fault, rate, random)))
-        self._queue: deque[tuple[int, T]] = deque()
-
-    def put(self, sample: int, message: T) -> None:
-        """``message`` is sent at ``sample``."""
-        messages = [(message, 0)]
-        for first, passage in self._passages:
-            if sample >= first:
-                messages = [
-                    (changed, late + more) for sent, late in messages for changed, more in passage.pass_on(sent)
-                ]
-        for changed, late in messages:
-            # a stream is reliable and in order: nothing overtakes what is late
-            due = max(sample + late, self._queue[-1][0] if self._queue else 0)
-            self._queue.append((due, changed))
-
-    def take(self, sample: int) -> list[T]:
-        """What has arrived by ``sample``, in order of arrival."""
-        arrived = []
-        while self._queue and self._queue[0][0] <= sample:
-            arrived.append(self._queue.popleft()[1])
-        return arrived
-
-    def _passage(self, fault: Any, rate: float, random: np.random.Generator) -> Passage:
-        if isinstance(fault, Slow):
-            samples = math.ceil(fault.seconds * rate - _ROUNDING)
-            return _Delaying(
-                Delay(time=fault.time, stream=NODES[fault.node], samples=samples, count=fault.count, every=None)
-            )
-        if isinstance(fault, Late):
-            return _Random(fault, random)
-        if isinstance(fault, Corrupt):
-            return _Edited(fault, lambda message: self._corrupt(message, random))
-        if isinstance(fault, NotANumber):
-            once = Drop(time=fault.time, stream=fault.stream, count=1, every=None)
-            return _Edited(once, lambda message: self._poison(message, float(fault.value), fault.field))
-        kinds: dict[type, type[Any]] = {
-            Drop: _Dropping,
-            Delay: _Delaying,
-            Duplicate: _Duplicating,
-            Reorder: _Reordering,
-        }
-        passage: Passage = kinds[type(fault)](fault)
-        return passage
-
-
-_ROUNDING = 1e-9
-
-
-def first_sample(fault: Any, rate: float) -> int:
-    """The first sample of ``fault`` at ``rate`` Hz."""
-    return math.ceil(fault.time * rate - _ROUNDING)
-
-
-def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
-    """``data`` with one bit flipped."""
-    position = int(random.integers(8 * len(data)))
-    flipped = bytearray(data)
-    flipped[position // 8] ^= 1 << position % 8
-    return bytes(flipped)
-
-
-# -- sensors ----------------------------------------------------------------------------------------------
-
-
-class FaultyPort:
-    """A port whose sensors fail; everything else is that of ``port``.
-
-    Raises ConfigError for an axis that the rig does not have.
-    """
-
-    def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
-        self._port = port
-        self._rate = rate
-        self._axes = list(axes)
-        self._faults = [fault for fault in faults if _of_sensors(fault)]
-        self._last: dict[str, Array] = {}
-        for fault in self._faults:
-            if getattr(fault, "axis", self._axes[0]) not in self._axes:
-                raise unknown("fault", "axis", fault.axis, self._axes)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._port, name)
-
-    def read(self) -> Measurement:
-        """What the sensors show."""
-        measured = self._port.read()
-        changed = replace(measured, displacement=measured.displacement.copy(), force=measured.force.copy())
-        for fault in self._faults:
-            self._apply(fault, changed)
-        self._last = {channel: getattr(changed, channel).copy() for channel in CHANNELS}
-        return changed
-
-    def _apply(self, fault: Any, measured: Measurement) -> None:
-        since = measured.sample - first_sample(fault, self._rate)
-        if since < 0:
-            return
-        if isinstance(fault, NotANumber):
-            if since == 0:
-                field = fault.field or "displacement"
-                setattr(measured, field, np.full_like(getattr(measured, field), float(fault.value)))
-            return
-        axis = self._axes.index(fault.axis)
-        shown = getattr(measured, fault.channel)
-        if isinstance(fault, SensorSpike):
-            shown[axis] += fault.size if since == 0 else 0.0
-        elif fault.seconds is None or since < fault.seconds * self._rate:
-            shown[axis] = self._last.get(fault.channel, shown)[axis]
-
-
-def _of_sensors(fault: Any) -> bool:
-    return isinstance(fault, (SensorStuck, SensorSpike)) or (
-        isinstance(fault, NotANumber) and fault.stream == "measurement"
-    )

@@ -1,4 +1,4 @@
-"""The reference host with faults: the same stages in the same order, but Targets and Commands may come late or never.
+"""The reference host with faults: the same order, but Targets and Commands may come late or never.
 
 What nodes do on their wires is done between the stages: Targets and Commands pass through a stream with faults,
 the compensator bridges a Target that is not there, the rig a Command. A measurement fails in its sensor.
@@ -13,14 +13,8 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.components import Command, Measurement, Target
-from rths_nodes.faults import (
-    NEED_PROCESSES,
-    NODES,
-    FaultyPort,
-    FaultyStream,
-    NotANumber,
-    flip_bit,
-)
+from rths_nodes.faults import NEED_PROCESSES, NODES, NotANumber, kind_of
+from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError, show, unknown
 from rths_nodes.scenario import Scenario
@@ -34,7 +28,7 @@ _POISONED = {
 
 
 class FaultyLoop(Loop):
-    """A Loop with ``faults`` (``faults.parse``). Raises ConfigError for one that has no meaning without processes."""
+    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs processes."""
 
     def __init__(self, scenario: Scenario, faults: Sequence[Any]) -> None:
         super().__init__(scenario)
@@ -78,14 +72,12 @@ class FaultyLoop(Loop):
 
 
 def _check(fault: Any, scenario: Scenario) -> None:
-    kind = type(fault).__name__
+    kind = kind_of(fault)
     if isinstance(fault, NEED_PROCESSES):
         raise ConfigError(f"fault {kind}: needs the processes of nodes; the host embedded has none")
     end = scenario.samples * scenario.dt
     if fault.time >= end:
-        raise ConfigError(
-            f"fault {kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the end of the test"
-        )
+        raise ConfigError(f"fault {kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
     stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
     if isinstance(fault, NotANumber):
         if fault.field and fault.field not in _POISONED[stream]:

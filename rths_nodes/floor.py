@@ -80,7 +80,7 @@ def ping_pong(count: int = 5000, in_real_time: bool = True) -> dict[str, float]:
         os.close(there[0])
         os.close(back[1])
         try:
-            with _on_one_processor(other.pid) if in_real_time else nullcontext():
+            with suppress(BrokenPipeError), _on_one_processor(other.pid) if in_real_time else nullcontext():
                 end = time.monotonic() + LONGEST_S
                 while len(taken) <= count and (left := end - time.monotonic()) > 0.0:
                     started = time.perf_counter_ns()
@@ -120,10 +120,13 @@ def _on_one_processor(other: int) -> Iterator[None]:
             os.sched_setaffinity(0, allowed)
 
 
-def python_step(count: int = 200_000) -> float:
+def python_step(count: int = 40_000, rounds: int = 5) -> float:
     """Time of one step of a bare oscillator in plain Python, s: how fast the processor is at our kind of work."""
-    x, v, started = 1.0, 0.0, time.perf_counter()
-    for _ in range(count):
-        v -= 0.01 * x
-        x += 0.01 * v
-    return (time.perf_counter() - started) / count
+    found = []
+    for _ in range(rounds):  # the fastest one: the others were disturbed
+        x, v, started = 1.0, 0.0, time.perf_counter()
+        for _ in range(count):
+            v -= 0.01 * x
+            x += 0.01 * v
+        found.append((time.perf_counter() - started) / count)
+    return min(found)

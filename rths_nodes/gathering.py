@@ -34,7 +34,8 @@ def check_layout(scenario: Scenario) -> None:
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
-                f"axes.{name}: must be letters, digits and single _, to name the namespace of its node"
+                f"axes.{name}: must be ASCII letters, digits and single _, not a digit first, to name the "
+                "namespace of its node"
             )
 
 
@@ -43,7 +44,8 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
-    return attrs.evolve(scenario, axes={axis: scenario.axes[axis]})
+    changed: Scenario = attrs.evolve(scenario, axes={axis: scenario.axes[axis]})  # type: ignore[misc]
+    return changed
 
 
 class AxisStage:
@@ -192,7 +194,9 @@ class GatheringPort:
         for i, axis in enumerate(self._axes):
             if axis not in self.lost:
                 mine = slice(i, i + 1)
-                self._links.send_command(axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags))
+                self._links.send_command(
+                    axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags)
+                )
 
     def read(self) -> Measurement:
         """Measurement k of all axes; returns when the last one is here, or given up."""
@@ -271,10 +275,10 @@ class GatheringStage(RigStage):
         self.port.begin()
         return super().first()
 
-    def tick(self, command: Command | None) -> Measurement:
+    def tick(self, command: Command | None, late: bool = False) -> Measurement:
         if command is not None:
             self.port.target, self.port.command_flags = command.target, command.flags
-        return super().tick(command)
+        return super().tick(command, late)
 
     def _begin_stop(self, reason: str, sample: int) -> None:
         self.port.stopping = True

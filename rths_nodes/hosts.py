@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import rths_nodes
+from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
+from rths_nodes.faulty_loop import FaultyLoop
 from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError
@@ -90,28 +92,31 @@ def run(
     actuator_nodes: str = "one",
     record: str | os.PathLike[str] | None = None,
     keep: bool = True,
+    faults: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Report:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one) on ``host``.
 
     ``actuator_nodes`` is ``one`` for the whole rig, or ``per_axis``: each axis has a node of its own, gathered by
-    the actuator node. ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of an embedded
-    run in memory. ``progress`` gets sample and samples; ``interrupted`` tells that the operator wants to stop.
+    the actuator node. ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of
+    an embedded run in memory. ``faults`` are put in on purpose (``faults.py``). ``progress`` gets sample and
+    samples; ``interrupted`` tells that the operator wants to stop.
     Raises ConfigError for anything that must not run.
     """
     loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
     loaded = scenarios.override(loaded, overrides)
     _check(host, pace, actuator_nodes)
     loaded.codec()
-    loop = Loop(loaded)  # builds every component: what is wrong is refused here, before any node starts
+    # builds every component: what is wrong is refused here, before any node starts
+    loop = _loop(loaded, host, faults)
     directory = Path(record).absolute() if record is not None else None
     if directory is not None:
         bag.check_free(directory)
     told = (lambda sample: progress(sample, loaded.samples)) if progress else None
     started = time.monotonic()
     if host == "embedded":
-        report = _embedded(loop, directory, keep, told, interrupted)
+        report = _embedded(loop, directory, keep, told, interrupted, faults)
     else:
         report = _nodes(loaded, host, pace, actuator_nodes, directory, told, interrupted)
     report.wall_s = time.monotonic() - started
@@ -124,6 +129,16 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **options).read()
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
+
+
+def _loop(scenario: Scenario, host: str, faults: Sequence[str]) -> Loop:
+    """The loop of the host embedded, with its faults. Raises ConfigError for what it or ``host`` cannot have."""
+    parsed = [faulty.parse(words) for words in faults]
+    if not parsed:
+        return Loop(scenario)
+    if host != "embedded":
+        raise ConfigError(f"fault {faults[0]!r}: faults are for the host embedded; {host} takes none")
+    return FaultyLoop(scenario, parsed)
 
 
 def _check(host: str, pace: str, actuator_nodes: str) -> None:
@@ -161,9 +176,12 @@ def _embedded(
     keep: bool,
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
+    faults: Sequence[str] = (),
 ) -> Report:
     scenario, sinks = loop.scenario, []
     about = information(scenario, scenario.run_id(), "embedded", "lockstep")
+    if faults:
+        about["faults"] = " ".join(faults)
     collector = Collector(scenario, loop.commands.state_names) if keep else None
     recording = None
     if directory is not None:

@@ -146,7 +146,7 @@ class Scenario:
                     raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
                 if not given and self.rig is None:
                     known = ", ".join(registry.names(noun))
-                    raise ConfigError(f"axes.{name}.{noun}: missing (or give rig, for coupled axes); known: {known}")
+                    raise ConfigError(f"axes.{name}.{noun}: missing (or give rig for all axes); known: {known}")
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
@@ -275,12 +275,14 @@ class Scenario:
     def build_compensator(self) -> Any:
         """The compensator for all axes; to a ``lead`` the port's transport is added."""
         params = self.compensator
+        if hasattr(params, "fits"):
+            params.fits(self)
         if hasattr(params, "lead"):
             params = attrs.evolve(params, lead=params.lead + self.port.transport_samples * self.dt)
         return registry.class_of("compensator", params)(params, self.dt, len(self.axes))
 
     def external_force(self, structure: Any) -> Array:
-        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without a structure."""
+        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure."""
         acceleration = self.ground_acceleration()
         if structure is None:
             return np.zeros((len(acceleration), len(self.axes)))
@@ -402,9 +404,16 @@ def _build(data: Mapping[str, Any], origin: str = "") -> Scenario:
 
 
 def _resolve_files(data: Any, folder: Path) -> None:
-    motion = data.get("ground_motion")
-    if isinstance(motion, dict) and isinstance(motion.get("file"), str):
-        motion["file"] = str((folder / os.path.expanduser(motion["file"])).absolute())
+    """Makes the files that a scenario names absolute: they stand relative to it."""
+    sections = [data.get("ground_motion"), data.get("compensator")]
+    while sections:
+        section = sections.pop()
+        if not isinstance(section, dict):
+            continue
+        for key in FILES:
+            if isinstance(section.get(key), str):
+                section[key] = str((folder / os.path.expanduser(section[key])).absolute())
+        sections += [section[part] for part in ("first", "second") if part in section]  # of a chain
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
@@ -426,6 +435,8 @@ def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scena
 
 
 FILE = ["ground_motion", "file"]
+FILES = ("file", "model")
+"""Keys of a ground motion and of a compensator that name files."""
 
 
 def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:

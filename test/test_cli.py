@@ -92,6 +92,10 @@ def test_run_prints_one_json_object(output: Callable[..., str]) -> None:
     assert set(report["timing"]["loop"]) == {"median_s", "p99_s", "p999_s", "max_s"}
     assert set(report["timing"]["lateness"]) == {"median_s", "p99_s", "p999_s", "max_s"}
     assert {"missed", "bridged"} <= set(report["timing"])
+    bins = report["timing"]["loop_histogram"]
+    assert sum(bins["counts"]) == report["samples"]
+    assert bins["counts"][0] > 0 < bins["counts"][-1]
+    assert len(bins["edges_s"]) == len(bins["counts"]) + 1
 
 
 def test_json_has_null_for_what_is_not_a_number(output: Callable[..., str]) -> None:

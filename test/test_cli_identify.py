@@ -32,7 +32,7 @@ RIG: dict[str, Any] = {
     "port": {"type": "simulator", "transport_samples": 2},
     "axes": {name: {"limits": LIMITS} for name in ("story_1", "story_2")},
 }
-OPTIONS = ["--duration", "6", "--band", "1", "40", "--resolution", "1"]
+OPTIONS = ["--rms", "1e-3", "--duration", "6", "--band", "1", "40", "--resolution", "1"]
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,14 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},
     ("compensator", "adaptive_time_series"): {"delay": 0.02},
-    ("compensator", "model_based"): {"known": {"mass": [[9.0, 0.0], [0.0, 9.0]], "damping": [[9.0, 0.0], [0.0, 9.0]], "stiffness": [[9e3, -4e3], [-4e3, 4e3]]}},
+    ("compensator", "model_based"): {
+        "known": {
+            "mass": [[9.0, 0.0], [0.0, 9.0]],
+            "damping": [[9.0, 0.0], [0.0, 9.0]],
+            "stiffness": [[9e3, -4e3], [-4e3, 4e3]],
+        },
+        "feedback": {},
+    },
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
 """Data of the components that do not build from their defaults: one line for a new one, at most."""

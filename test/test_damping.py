@@ -75,7 +75,7 @@ def test_an_overdamped_mass_has_a_ratio_above_one() -> None:
         ("rayleigh", {"modes": [1, 1.5]}, "must be 2 different whole numbers"),
         ("rayleigh", {"modes": [1, 4]}, r"structure\.damping\.modes = \(1\.0, 4\.0\): must be <= 3"),
         ("modal", {"ratios": [0.02, 0.03]}, r"structure\.damping\.ratios = .*: must be 1 or 3 numbers"),
-        ("modal", {"ratios": [1.0]}, r"damping\.ratios\[0\] = 1 1: must be >= 0 and < 1"),
+        ("modal", {"ratios": [1.0]}, r"damping\.ratios\[0\] = 1: must be >= 0 and < 1"),
         ("matrix", {"matrix": [[1.0]]}, r"structure\.damping\.matrix: must be symmetric, 3 rows of 3"),
         (
             "matrix",

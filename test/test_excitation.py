@@ -38,7 +38,7 @@ def loaded(*overrides: str) -> Scenario:
 
 
 def noise(**data: float) -> Noise:
-    return build(Noise, {"duration": 2.0, "lower_frequency": 1.0, "upper_frequency": 30.0} | data)
+    return build(Noise, {"rms": 1e-3, "duration": 2.0, "lower_frequency": 1.0, "upper_frequency": 30.0} | data)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -156,7 +156,7 @@ def test_the_correction_neither_jumps_nor_runs(make: Callable[..., Any]) -> None
 
 
 def test_no_more_than_four_fifths_are_predicted(make: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match=r"predicted_share = 0\.9 1: must be >= 0 and <= 0\.8"):
+    with pytest.raises(ConfigError, match=r"predicted_share = 0\.9: must be >= 0 and <= 0\.8"):
         make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=0.9)
 
 

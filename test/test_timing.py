@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rths_nodes.timing import Durations, histogram, statistics, timing
+from rths_nodes.timing import Durations, histogram, periods, statistics, timing, trimmed
 
 
 def test_durations_are_kept_and_do_not_grow() -> None:
@@ -34,9 +34,31 @@ def test_the_histogram_counts_everything() -> None:
     assert len(bins["edges_s"]) == len(bins["counts"]) + 1
 
 
+def test_a_trimmed_histogram_keeps_every_count_between_its_edges() -> None:
+    bins = histogram(np.array([2e-4, 3e-4, 3e-4, 5e-4]))
+    found = trimmed(bins)
+    assert found["counts"] == [1, 2, 0, 1]
+    assert len(found["edges_s"]) == 5
+    assert found["edges_s"][0] <= 2e-4 <= found["edges_s"][1]
+    assert found["edges_s"][-2] <= 5e-4 <= found["edges_s"][-1]
+    first = next(index for index, count in enumerate(bins["counts"]) if count)
+    assert found["counts"] == bins["counts"][first : first + len(found["counts"])]
+    assert trimmed(histogram(np.zeros(0))) == {"edges_s": [], "counts": []}
+
+
+def test_periods_are_the_times_between_ticks() -> None:
+    """Ticks due at 1, 2, 3 and, after a lateness of 2.5 periods, at 6: they begin at 1.2, 2, 5.5, 6.1."""
+    np.testing.assert_allclose(periods(np.array([0.2, 0.0, 2.5, 0.1]), 1.0), [0.8, 3.5, 0.6])
+    assert len(periods(np.zeros(0), 1.0)) == 0
+    report = timing(0.5, np.zeros(0), np.array([1e-5, 2e-5]), missed=0, bridged=0, period=1e-3)
+    assert report["period"]["median_s"] == 1.01e-3
+    assert sum(report["period_histogram"]["counts"]) == 1
+
+
 def test_timing_reports_what_there_is() -> None:
     report = timing(0.5, np.array([1e-4, 2e-4]), np.zeros(0), missed=1, bridged=2)
     assert (report["running_s"], report["missed"], report["bridged"]) == (0.5, 1, 2)
     assert report["loop"]["max_s"] == 2e-4
     assert "loop_histogram" in report
     assert "lateness_histogram" not in report
+    assert "period" not in report

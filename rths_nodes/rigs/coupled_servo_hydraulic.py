@@ -71,8 +71,8 @@ class CoupledServoHydraulic:
             if self.hold == "ramp":
                 return []
             return [
-                "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as damping "
-                "that is not there: the response may be tens of per cent wrong while tracking looks perfect"
+                "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as "
+                "damping that is not there: the response may be tens of per cent wrong while tracking looks perfect"
             ]
 
         def _divergence(self, scenario: Any) -> list[str]:

@@ -48,17 +48,14 @@ class ActuatorNode(Shell):
 
     role = ACTUATOR
     rig: Any = None  # until the node is configured
+    axes: tuple[str, ...] = ()
+    """The axes that have nodes of their own; none when this node has them all."""
     pacer: Pacer | None = None
     wait_for_axes: Callable[[], None] = staticmethod(lambda: time.sleep(0.0002))
 
     @property
     def sections(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("rig", "port") if self.axes else ("axes", "rig", "port")
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes that have nodes of their own; none when this node has them all."""
-        return tuple(filter(None, map(names.axis_of, self.peers)))
 
     @property
     def axis_inboxes(self) -> list[str]:
@@ -73,6 +70,8 @@ class ActuatorNode(Shell):
         self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
         self.rig.port.pacer = self.pacer
         self.rig.connect()
+        # Now, not when a state is told: that is in real time, where a library's threads may wait for each other.
+        self._constants = scenario.test_constants()
         self._loop = Durations(scenario.samples)
         self._command: Command | None = None
         self._late_commands = 0
@@ -89,6 +88,7 @@ class ActuatorNode(Shell):
         self._sent_at = 0
 
     def _check_scenario(self, loaded: Scenario) -> None:
+        self.axes = tuple(filter(None, map(names.axis_of, self.peers)))
         if self.axes and set(self.axes) != set(loaded.axes):
             known = ", ".join(map(names.axis_node, loaded.axes))
             raise ConfigError(f"peers: {', '.join(self.axes)} have axis nodes: must be all or none of {known}")
@@ -337,7 +337,7 @@ class ActuatorNode(Shell):
         self._told = machine.state
         self.tell(
             "test_state",
-            self.scenario.test_constants()
+            self._constants
             | {
                 "state": int(machine.state),
                 "sample": self.rig.sample,

@@ -149,8 +149,8 @@ class AxisNode(Shell):
 
     @property
     def participates(self) -> bool:
-        """A deactivated axis still brings its actuator to rest."""
-        return self.active or (self.stage is not None and self.stage.sample >= 0 and not self.ended)
+        """A deactivated axis still brings its actuator to rest, and says so."""
+        return self.active or (self.stage is not None and self.stage.sample >= 0 and not self.spoken)
 
     def on_deactivate(self, state: Any) -> Any:
         """The axis stops, and with it the rig."""

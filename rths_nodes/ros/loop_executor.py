@@ -57,8 +57,11 @@ class LoopExecutor:
 
     def _work_for_axes(self) -> None:
         """In one process the axes answer while the actuator node waits for them."""
-        axes = [node for node in self._axes if node.participates and not node.done]
-        if not any([node.safely(node.work) for node in axes]):
+        busy = False
+        for node in self._axes:
+            if node.participates and not node.done:
+                busy |= bool(node.safely(node.work))
+        if not busy:
             time.sleep(0.0005)
 
     def run(self) -> None:

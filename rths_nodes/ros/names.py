@@ -83,8 +83,8 @@ TOPICS: dict[str, Topic] = {
     )
 }
 
-# Below the namespace of an axis that has a node of its own: what the actuator node and that node say to each other.
-# Not recorded: the actuator node gathers them into those of the rig, which are.
+# Below the namespace of an axis that has a node of its own: what that node and the actuator node say to each
+# other. Not recorded: the actuator node gathers them into the topics of the rig, which are.
 AXIS_TOPICS: dict[str, Topic] = {
     topic.name: replace(topic, recorded=False)
     for topic in (

@@ -48,13 +48,15 @@ class NullWriter:
 
 
 @contextmanager
-def node_by_hand(role: str, **values: Any) -> Iterator[Any]:
-    """The node ``role``, active, with a Tray for each of its inboxes."""
+def node_by_hand(role: str, namespace: str = names.NAMESPACE, **values: Any) -> Iterator[Any]:
+    """The node ``role`` in ``namespace``, active, with a Tray for each of its inboxes."""
     from rths_nodes.ros import composed  # not where ROS 2 is missing
 
     own = {"record": "nowhere"} if role == names.RECORDER else {}
     with composed.ros_context() as context:
-        node = composed.make_node(role, NullWriter, context, {"scenario": "chen_ricles_2010"} | own | values)
+        given = {"scenario": "chen_ricles_2010"} | own | values
+        words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
+        node = composed.make_node(role, NullWriter, context, given, cli_args=words)
         node.start()
         subscriptions, node.inboxes = node.inboxes, {name: Tray() for name in node.inboxes}
         try:

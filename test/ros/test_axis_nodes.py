@@ -1,0 +1,329 @@
+"""A node for each axis: over topics the same bits as one node for all; what dies stops the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes import hosts, wire
+from rths_nodes.components import FLAG_TRIPPED, Command
+from rths_nodes.params import ConfigError
+from rths_nodes.record import bag
+from rths_nodes.ros import composed, launching
+from rths_nodes.ros.names import NODES
+from rths_nodes.safety import State
+
+NAME = "three_independent_axes"
+AXES = ("story_1", "story_2", "story_3")
+SHORT = ["duration=0.4", "soft_start=null"]
+PEERS = {*NODES, *(f"{axis}/axis" for axis in AXES)}
+
+
+def same(a, b):
+    """Names of the histories that differ in any bit."""
+    others = b.arrays()
+    return [name for name, values in a.arrays().items() if values.tobytes() != others[name].tobytes()]
+
+
+def per_axis(overrides=SHORT, **options):
+    return hosts.run(NAME, overrides, actuator_nodes="per_axis", **options)
+
+
+@pytest.mark.parametrize(("host", "pace"), [("composed", "lockstep"), ("processes", "lockstep")])
+def test_the_same_bits_as_with_one_node(host, pace, tmp_path):
+    reference = rths_nodes.run(NAME, SHORT)
+    report = per_axis(host=host, pace=pace, record=tmp_path / "run")
+    assert (report.exit_code, report.actuator_nodes, report.notes) == (0, "per_axis", [])
+    assert same(reference, rths_nodes.read(tmp_path / "run")) == []
+    recording = bag.read(tmp_path / "run")
+    about = recording.information
+    assert (about["gaps"], about["silent"], about["actuator_nodes"]) == ("0", "", "per_axis")
+    summaries = [wire.decode("Summary", d) for topic, d, _ in recording.messages() if topic == "/rths/summary"]
+    assert {summary["node"] for summary in summaries} == PEERS
+    assert not any("story" in topic for topic in recording.counts), "the gathered topics are those of the rig"
+
+
+def test_a_real_time_run_gives_the_same_bits():
+    reference = rths_nodes.run(NAME, SHORT)
+    run = rths_nodes.run(NAME, SHORT, host="composed", pace="realtime", actuator_nodes="per_axis")
+    assert run.information["gaps"] == "0"
+    run.flags = reference.flags  # a tick may slip; what was computed must not show it
+    assert same(reference, run) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("axes.story_2.limits.force=2000", "axes.story_2.limits.force: measured"),
+        ("axes.story_3.limits.velocity=0.01", "axes.story_3.limits.velocity: command"),
+    ],
+)
+def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_path):
+    overrides = ["duration=3", "soft_start=null", override]
+    reference = hosts.run(NAME, overrides)
+    report = per_axis(overrides, host="composed", record=tmp_path / "run")
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert report.reason == reference.reason
+    assert words in report.reason
+    assert same(reference.read(), rths_nodes.read(tmp_path / "run")) == []
+
+
+def test_an_operator_holds_all_axes(tmp_path):
+    asked = iter([False] * 3)
+    report = per_axis(host="composed", record=tmp_path / "run", interrupted=lambda: next(asked, True))
+    assert (report.outcome, report.exit_code) == ("held", 130)
+    assert rths_nodes.read(tmp_path / "run").information["gaps"] == "0"
+
+
+def run_with(action, tmp_path):
+    """All nodes in one process; ``action(nodes by peer)`` is called once the test runs."""
+    descriptions = launching.describe(
+        NAME, ["duration=3", "soft_start=null"], record=str(tmp_path / "run"), axes=AXES
+    )
+    with composed.ros_context() as context:
+        nodes = {}
+        for d in descriptions:
+            words = ["--ros-args", "-r", f"__ns:=/{d.namespace}"]
+            nodes[d.peer] = composed.make_node(d.role, hosts.open_writer, context, d.parameters, cli_args=words)
+            nodes[d.peer].start()
+        called = []
+
+        def idle():
+            if nodes["actuator"].rig.sample > 100 and not called:
+                called.append(action(nodes))
+
+        executor = composed.LoopExecutor(list(nodes.values()), context, idle)
+        executor.run()
+        executor.close()
+        nodes["recorder"].close()
+        machine = nodes["actuator"].rig.machine
+        rested = [nodes[f"{axis}/axis"].stage.at_rest for axis in AXES]
+        codes = {peer: node.exit_code for peer, node in nodes.items()}
+        for node in nodes.values():
+            node.destroy_node()
+    return machine, rested, codes, rths_nodes.read(tmp_path / "run")
+
+
+@pytest.mark.parametrize("transition", ["shutdown", "deactivate"])
+def test_an_axis_node_that_leaves_stops_the_test_first(transition, tmp_path):
+    leave = lambda nodes: getattr(nodes["story_2/axis"], f"trigger_{transition}")()  # noqa: E731
+    machine, rested, _, run = run_with(leave, tmp_path)
+    assert machine.state == State.TRIPPED
+    assert "story_2" in machine.reason
+    assert rested == [True] * 3
+    assert run.information["gaps"] == "0"
+    assert np.isfinite(run.displacement).all(), "its safe stop is measured"
+
+
+def test_a_surprise_in_an_axis_node_stops_the_others(tmp_path):
+    def break_it(nodes):
+        nodes["story_2/axis"].stage.port.write = lambda *_: 1 / 0
+
+    machine, rested, codes, run = run_with(break_it, tmp_path)
+    assert machine.state == State.TRIPPED
+    assert "story_2/axis: ZeroDivisionError: division by zero" in machine.reason
+    assert (rested[0], rested[2]) == (True, True)
+    assert codes["story_2/axis"] == 1
+    tripped = run.flags & FLAG_TRIPPED > 0
+    assert np.isnan(run.displacement[tripped, 1]).all()
+    assert np.isfinite(run.displacement[:, [0, 2]]).all()
+    assert np.isfinite(run.displacement[~tripped]).all()
+
+
+# -- real processes ---------------------------------------------------------------------------------------
+
+
+class Rig:
+    """`rths run ... --host processes --actuator-nodes per_axis`, its nodes by peer."""
+
+    def __init__(self, record: Path, *words: str) -> None:
+        command = [sys.executable, "-m", "rths_nodes.cli", "run", NAME, "--host", "processes"]
+        self.popen = subprocess.Popen(
+            [*command, "--actuator-nodes", "per_axis", "--record", str(record), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self.journal = record / f"{record.name}_0.mcap"
+
+    def wait_until_running(self) -> None:
+        while self.popen.poll() is None and not (self.journal.exists() and self.journal.stat().st_size > 150_000):
+            time.sleep(0.02)
+        assert set(self.nodes()) == PEERS
+
+    def nodes(self) -> dict[str, int]:
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and (peer := self._peer(entry)):
+                found[peer] = int(entry.name)
+        return found
+
+    def _peer(self, entry: Path) -> str:
+        try:
+            words = (entry / "cmdline").read_text().split("\0")
+            mine = f"RTHS_PARENT={self.popen.pid}" in (entry / "environ").read_text().split("\0")
+            alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return ""
+        if not mine or not alive or "node" not in words:
+            return ""
+        role = words[words.index("node") + 1]
+        namespace = next(word for word in words if word.startswith("__ns:="))
+        return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
+
+
+@pytest.mark.parametrize("peer", ["story_2/axis", "actuator"])
+def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
+    rig = Rig(tmp_path / "run", "--set", "soft_start=null")
+    rig.wait_until_running()
+    os.kill(rig.nodes()[peer], signal.SIGKILL)
+    killed = time.monotonic()
+    while any(other != "recorder" for other in rig.nodes()):
+        assert time.monotonic() - killed < 10.0  # about a second, on a machine that has nothing else to do
+        time.sleep(0.01)
+    out, errors = rig.popen.communicate(timeout=60)
+    assert "Traceback" not in errors
+    assert rig.popen.returncode == 1
+    assert f"the {peer} node died (SIGKILL)" in " ".join(out.split())
+    run = rths_nodes.read(tmp_path / "run")
+    reference = rths_nodes.run(NAME, ["soft_start=null", "duration=5"])
+    driven = min(int(np.count_nonzero((run.flags & FLAG_TRIPPED) == 0)), len(reference.time))
+    assert np.array_equal(run.displacement[:driven], reference.displacement[:driven])
+    if peer != "actuator":
+        assert f"the {peer} node died" in run.information["reason"]
+        stopped = run.displacement[driven:]
+        assert len(stopped) > 0, "the safe stop is in the recording"
+        assert np.isfinite(stopped[:, [0, 2]]).all()
+        assert np.isnan(stopped[-1, 1])
+        assert run.outcome == "tripped"
+
+
+# -- what is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        (NAME, {"host": "embedded"}, "the host embedded has no nodes"),
+        (NAME, {"host": "composed", "actuator_nodes": "two"}, "must be one of one, per_axis"),
+        ("phillips_spencer_2012", {"host": "composed"}, "rig: couples its axes"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(name, options, words):
+    with pytest.raises(ConfigError, match=words):
+        hosts.run(name, **({"actuator_nodes": "per_axis"} | options))
+
+
+def refusal(role, namespace, **parameters):
+    values = {"scenario": NAME} | parameters
+    with composed.ros_context() as context:
+        words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
+        node = composed.make_node(role, hosts.open_writer, context, values, cli_args=words)
+        try:
+            with pytest.raises(ConfigError) as caught:
+                node.start()
+        finally:
+            node.destroy_node()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "namespace", "parameters", "words"),
+    [
+        ("axis", "rths/story_4", {}, "must end with the name of an axis: story_1, story_2, story_3"),
+        ("axis", "rths/story_2", {"axes.story_1.limits.force": 1.0}, "axes.story_1.limits.force"),
+        ("axis", "rths/story_2", {"axes.story_2.limits.froce": 1.0}, "did you mean 'force'"),
+        (
+            "actuator",
+            "rths",
+            {"peers": ["actuator", "story_1/axis"]},
+            "must be all or none of story_1/axis",
+        ),
+        ("actuator", "rths", {"peers": ["actuator", "story_1/axle"]}, "unknown node 'story_1/axle'"),
+    ],
+)
+def test_a_node_refuses_what_does_not_fit(role, namespace, parameters, words):
+    assert words in refusal(role, namespace, **parameters)
+
+
+def test_an_axis_node_has_the_parameters_of_its_axis_and_they_are_recorded(tmp_path):
+    descriptions = launching.describe(NAME, SHORT, record=str(tmp_path / "run"), axes=AXES)
+    for description in descriptions:
+        if description.axis == "story_2":
+            description.parameters["axes.story_2.sensors.force_noise_rms"] = 25  # N
+    assert composed.run(descriptions, hosts.open_writer).exit_code == 0
+    run = rths_nodes.read(tmp_path / "run")
+    assert run.scenario.axes["story_2"].sensors.force_noise_rms == 25.0
+    reference = rths_nodes.run(NAME, [*SHORT, "axes.story_2.sensors.force_noise_rms=25"])
+    assert same(reference, run) == []
+
+
+def test_limits_are_the_same_for_all(tmp_path):
+    descriptions = launching.describe(NAME, SHORT, axes=AXES)
+    for description in descriptions:
+        if description.axis == "story_2":
+            description.parameters["axes.story_2.limits.force"] = 1e3
+    result = composed.run(descriptions, hosts.open_writer)
+    assert (result.outcome, result.exit_code) == ("refused", 2)
+    assert "story_2/axis runs another scenario" in result.reason
+
+
+# -- one axis node by hand --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def axis(by_hand, monkeypatch):
+    with by_hand.node("axis", "rths/story_2", scenario=NAME) as node:
+        monkeypatch.setattr(type(node), "abandoned", False)
+        yield node
+
+
+def lead(node, samples, step=4e-4):
+    """Commands of a constant velocity, answered."""
+    for k in range(samples + 1):
+        value = np.array([k * step])
+        node.inboxes["command"].put(node.codec.pack_command(Command(k, value, value), k))
+    while node.work():
+        pass
+
+
+def test_without_a_leader_an_axis_stops_by_itself(axis):
+    lead(axis, 20)
+    assert not axis.stage.at_rest
+    axis.interrupt()
+    axis._last_command -= 1_000_000_000
+    while axis.work():
+        pass
+    assert axis.stage.at_rest
+    assert axis.done
+    assert axis.exit_code == 3
+    assert "interrupted, and no Command 21" in axis.problem
+
+
+def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
+    lead(axis, 20)
+    by_hand.put_state(axis, State.TRIPPED, 20, "the actuator node has failed")
+    while axis.work():
+        pass
+    assert axis.stage.at_rest
+    assert "the test has ended while this axis moved" in axis.problem
+
+
+def test_an_axis_whose_test_has_finished_says_how_much_it_has_sent(axis, by_hand):
+    lead(axis, 20)
+    by_hand.put_state(axis, State.FINISHED, 20)
+    axis.work()
+    assert (axis.exit_code, axis.problem) == (0, "")
+    assert axis.summary["sent.story_2/measurement"] == 21
+    assert axis.summary["sent.story_2/true_state"] == 21
