@@ -160,8 +160,8 @@ def _rows(motion: Motion) -> Array:
     return np.array((motion.displacement, motion.velocity, motion.acceleration))
 
 
-_Known = tuple[int, Array]
-"""A Command by its number: target and command of each axis, ``(2, n_axes)`` m."""
+_Known = tuple[int, tuple[list[float], list[float]]]
+"""A Command by its number: target and command of each axis, m. Plain lists: there is one for every sample."""
 
 
 class CommandBridge:
@@ -173,18 +173,19 @@ class CommandBridge:
     def __init__(self, fading: Fading, dt: float, start: Array, auxiliary: Array) -> None:
         self._fading = fading
         self._dt = dt
-        first = (0, np.array((start, start)))
+        first = (0, (start.tolist(), start.tolist()))
         self._known: tuple[_Known, _Known] = (first, first)
         self._driving: tuple[_Known, _Known] | None = None
-        self._auxiliary = auxiliary.copy()
+        self._auxiliary: list[float] = auxiliary.tolist()
         self._flags = 0
 
     def heard(self, command: Command) -> None:
         """A Command, in time or late; one that is older than the newest tells nothing."""
         newest = self._known[0]
         if command.sample > newest[0]:
-            self._known = ((command.sample, np.array((command.target, command.command))), newest)
-            self._auxiliary, self._flags = command.auxiliary.copy(), command.flags
+            rows = command.target.tolist(), command.command.tolist()
+            self._known = ((command.sample, rows), newest)
+            self._auxiliary, self._flags = command.auxiliary.tolist(), command.flags
 
     def command(self, sample: int) -> Command:
         """The straight line at ``sample``; the auxiliary inputs stay as they were."""
@@ -194,7 +195,7 @@ class CommandBridge:
         self._driving = self._known
         if self._fading.active:
             wanted = wanted + self._fading.step()[0]
-        return Command(sample, target, wanted, self._auxiliary, self._flags | FLAG_BRIDGED)
+        return Command(sample, target, wanted, np.array(self._auxiliary), self._flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
         """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
@@ -217,11 +218,11 @@ class CommandBridge:
 def _slope(known: tuple[_Known, _Known]) -> Array:
     """m per sample, ``(2, n_axes)``."""
     (sample, rows), (before, rows_before) = known
-    slope: Array = (rows - rows_before) / max(sample - before, 1)
+    slope: Array = np.subtract(rows, rows_before) / max(sample - before, 1)
     return slope
 
 
 def _straight(known: tuple[_Known, _Known], sample: int) -> Array:
     start, rows = known[0]
-    at: Array = rows + (sample - start) * _slope(known)
+    at: Array = np.array(rows) + (sample - start) * _slope(known)
     return at

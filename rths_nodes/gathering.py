@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import attrs
 import numpy as np
 
 from rths_nodes.components import EMPTY, FLAG_SLIPPED, FLAG_TRIPPED, Array, Command, Measurement
-from rths_nodes.params import ConfigError, unknown
+from rths_nodes.params import ConfigError, as_data, unknown
 from rths_nodes.safety import LimitCheck, SafeStop
-from rths_nodes.scenario import Scenario
+from rths_nodes.scenario import Scenario, replace
 from rths_nodes.stages import RigStage
 
 ACTUATOR_NODES = ("one", "per_axis")
@@ -44,8 +43,7 @@ def alone(scenario: Scenario, axis: str) -> Scenario:
     check_layout(scenario)
     if axis not in scenario.axes:
         raise unknown("namespace", "axis", axis, scenario.axes)
-    changed: Scenario = attrs.evolve(scenario, axes={axis: scenario.axes[axis]})  # type: ignore[misc]
-    return changed
+    return replace(scenario, [(["axes"], {axis: as_data(scenario.axes[axis])})])
 
 
 class AxisStage:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rths_nodes import scenario
+from rths_nodes.params import ConfigError
 from rths_nodes.resources import resource
 from rths_nodes.ros import launching, names
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
@@ -49,6 +51,37 @@ def test_an_option_reaches_every_node(option, value):
     assert all(node.parameters[option] == value for node in by_role(record="runs/a", **{option: value}).values())
 
 
+def test_each_axis_may_have_a_node_of_its_own_in_its_namespace():
+    axes = launching.axes_with_nodes(scenario.load("three_independent_axes"), "per_axis")
+    nodes = launching.describe("three_independent_axes", record="runs/a", namespace="rig_2", axes=axes)
+    assert [node.peer for node in nodes] == [*NODES, "story_1/axis", "story_2/axis", "story_3/axis"]
+    assert {node.axis: node.namespace for node in nodes if node.axis} == {name: f"rig_2/{name}" for name in axes}
+    assert all(node.parameters["peers"] == [other.peer for other in nodes] for node in nodes)
+    for topic in names.TOPICS.values():
+        peers = tuple(nodes[0].parameters["peers"])
+        for publishing, roles in ((True, topic.publishers), (False, topic.subscribers)):
+            for role in set(roles) & {*NODES, names.AXIS}:
+                others = topic.subscribers if publishing else topic.publishers
+                present = [node for node in nodes if node.role in others]
+                assert names.partners(topic, role, peers, publishing) <= len(present)
+
+
+def test_one_actuator_node_is_what_a_rig_has_unless_it_is_asked_for_more():
+    assert launching.axes_with_nodes(scenario.load("three_independent_axes"), "one") == ()
+    with pytest.raises(ConfigError, match="must be one of one, per_axis"):
+        launching.axes_with_nodes(scenario.load("three_independent_axes"), "two")
+
+
+def test_the_topics_of_an_axis_close_its_own_loop():
+    for topic in names.AXIS_TOPICS.values():
+        assert {*topic.publishers, *topic.subscribers} == {ACTUATOR, names.AXIS}
+        assert topic.stream
+        assert not topic.recorded
+        assert topic.type == names.TOPICS[topic.name].type
+    assert names.axis_of(names.axis_node("story_2")) == "story_2"
+    assert [names.axis_of(peer) for peer in names.PEERS] == [""] * len(names.PEERS)
+
+
 def test_the_recorder_knows_where_and_for_which_host():
     parameters = by_role(record="runs/a", host="composed")[RECORDER].parameters
     assert (parameters["record"], parameters["host"]) == ("runs/a", "composed")
@@ -70,7 +103,7 @@ def test_parameters_survive_a_parameter_file():
 
 def test_every_node_has_its_executable():
     cmake = (ROOT / "CMakeLists.txt").read_text()
-    for node in by_role(record="runs/a").values():
+    for node in launching.describe("three_independent_axes", record="runs/a", axes=("story_1",)):
         script = ROOT / "scripts" / node.executable
         assert script.is_file()
         assert f"scripts/{node.executable}\n" in cmake
@@ -80,7 +113,7 @@ def test_every_node_has_its_executable():
 @pytest.mark.parametrize("topic", names.TOPICS.values(), ids=list(names.TOPICS))
 def test_a_topic_has_publishers_and_listeners_that_exist_each_once(topic):
     for roles in (topic.publishers, topic.subscribers):
-        assert set(roles) <= set(names.PEERS)
+        assert set(roles) <= {*names.PEERS, names.AXIS}
         assert len(set(roles)) == len(roles)
     assert topic.publishers
     assert len(topic.publishers) == 1 or not topic.stream, "samples are paired by number: one source each"

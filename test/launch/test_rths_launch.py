@@ -27,6 +27,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, LOOP, NODES, RECORDER
 
 FILES = ("rths.launch.py", "single_actuator.launch.py")
+MULTI = "multi_actuator.launch.py"
 SHORT = "duration=2"
 LONG = "duration=2000"
 
@@ -123,14 +124,14 @@ def information(folder: Path) -> dict[str, str]:
     return dict(bag.read(folder / "run").information)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [*FILES, MULTI])
 def test_every_argument_is_described(file):
     description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
     assert isinstance(description, LaunchDescription)
     found = {argument.name: argument for argument in description.get_launch_arguments()}
     for name in ("scenario", "overrides", "pace", "record", "directory", "run_id", "namespace", "log_level"):
         assert found[name].description not in ("", "no description given")
-    for name in ("pace", "record", "log_level", "use_sim_time", "autostart"):
+    for name in ("pace", "actuator_nodes", "record", "log_level", "use_sim_time", "autostart"):
         assert len(found[name].choices) >= 2
 
 
@@ -244,6 +245,49 @@ def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
     assert driver.returncode == 0
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES) - {ACTUATOR, RECORDER}
+
+
+SHORT_AXES = "duration=0.4 soft_start=null"
+
+
+@pytest.mark.parametrize("layout", ["per_axis", "one"])
+def test_a_rig_of_several_actuators(launch, tmp_path, layout):
+    run = launch(f"overrides:={SHORT_AXES}", f"actuator_nodes:={layout}", "directory:=run", file=MULTI)
+    assert run.end() == 0, run.output
+    started = re.findall(r"\[axis-\d+\]: process has finished cleanly", run.output)
+    assert len(started) == (3 if layout == "per_axis" else 0)
+    assert "ERROR" not in run.output
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"], about["silent"]) == ("finished", "0", "")
+    assert about["actuator_nodes"] == layout
+    reference = rths_nodes.run("three_independent_axes", SHORT_AXES.split()).arrays()
+    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
+        assert np.array_equal(values, reference[name], equal_nan=True), name
+
+
+def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
+    run = launch("overrides:=soft_start=null", "directory:=run", file=MULTI)
+    run.wait_for_samples()
+    pids = re.findall(r"\[axis-\d+\]: process started with pid \[(\d+)\]", run.output)
+    os.kill(int(pids[1]), signal.SIGKILL)
+    assert run.end(30.0) == 1, run.output
+    assert "rths: the story_2/axis node died (SIGKILL)" in run.output
+    assert information(tmp_path)["gaps"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("scenario:=phillips_spencer_2012",), "rig: couples its axes"),
+        (("drivers:=story_9",), "no axis that has a node of its own; known: story_1, story_2, story_3"),
+        (("drivers:=story_1", "actuator_nodes:=one"), "known: none"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(launch, arguments, words):
+    run = launch(*arguments, "record:=none", file=MULTI)
+    assert run.end() == 1, run.output
+    assert words in run.output
+    assert run.pids() == {}
 
 
 def change(role: str, transition: str = "") -> None:
