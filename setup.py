@@ -36,7 +36,7 @@ def ros_prefix() -> Path | None:
 
 
 def dependencies() -> list[str]:
-    """What the installed package needs: its messages run on the distribution that they are built with, no other."""
+    """What the installed package needs: its messages run on the distribution they are built with, no other."""
     groups = tomllib.loads((SOURCE / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     try:
         found = f"ros-builtin-interfaces=={version('ros-builtin-interfaces')}"

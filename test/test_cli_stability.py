@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rths_nodes.cli import REFUSED, main
+from rths_nodes.cli import main
+from rths_nodes.commands.terminal import REFUSED
 from rths_nodes.record.figures import stability as figures
 from rths_nodes.scenario import load, override
 from rths_nodes.stability import judge

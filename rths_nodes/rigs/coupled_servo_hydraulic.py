@@ -72,7 +72,7 @@ class CoupledServoHydraulic:
                 return []
             return [
                 "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as "
-                "damping that is not there: the response may be tens of per cent wrong while tracking looks perfect"
+                "damping that is not there: the response may be tens of per cent wrong and tracking look perfect"
             ]
 
         def _divergence(self, scenario: Any) -> list[str]:

@@ -44,7 +44,7 @@ def ideal_of(scenario: Any) -> IdealResponse:
         raise ConfigError("structure: missing; a test without one has no response of the whole structure")
     n = len(structure.influence)
     setup = registry.class_of("setup", scenario.setup)(scenario.setup, n, len(scenario.axes))
-    damper = NoSpecimen() if rig.damper is None else registry.class_of("specimen", rig.damper)(rig.damper)
+    damper: Any = NoSpecimen() if rig.damper is None else registry.class_of("specimen", rig.damper)(rig.damper)
     controller = None
     if scenario.semi_active is not None:
         cls = registry.class_of("semi_active", scenario.semi_active)

@@ -1,0 +1,59 @@
+"""What the sub-commands share: progress, tables, numbers, places to write to."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.params import ConfigError
+
+REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
+"""Exit codes beside 0, finished."""
+
+
+def check_writable(path: Path) -> None:
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"{path}: a report cannot be written there")
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda sample, samples: bar.update(task, completed=sample, total=samples)
+
+
+def finite(entry: Any) -> Any:
+    """JSON has no nan and no infinity: null."""
+    if isinstance(entry, dict):
+        return {key: finite(value) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [finite(value) for value in entry]
+    return None if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def shown(value: float, factor: float, unit: str) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
+
+
+def console() -> Any:
+    """Where tables go: as wide as the terminal, wide in a pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
