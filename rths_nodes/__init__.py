@@ -7,12 +7,17 @@
 
 from __future__ import annotations
 
+import os
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
 # A checkout finds the built messages of the installed package.
 __path__ = extend_path(__path__, __name__)
 __version__ = "0.1.0"
+
+# Before numpy is loaded: a sum must not depend on how many threads share it, and threads that wait for each other
+# never end under SCHED_FIFO. Who loads numpy first, or sets the variable, decides for himself.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
     from rths_nodes.record.run import Run

@@ -183,9 +183,7 @@ def checked_number(spec: Spec, value: Any, path: str) -> float:
     if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
         raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
     if not spec.admits(result):
-        raise ConfigError(
-            f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}"
-        )
+        raise ConfigError(f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}")
     return result
 
 

@@ -123,7 +123,7 @@ class LaunchedTest:
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not context.launch_configurations.get("launch-prefix")
         parent = {launching.PARENT: str(os.getpid())} if direct else {}
-        self._environment = launching.ONE_THREAD | parent
+        self._environment = parent
         self._namespace = chosen["namespace"]
         self.namespace = make_namespace_absolute(
             prefix_namespace(context.launch_configurations.get("ros_namespace"), self._namespace)

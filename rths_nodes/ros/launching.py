@@ -32,9 +32,6 @@ INDEXING_S = 600.0
 PARENT = "RTHS_PARENT"
 """Environment variable with the process id of the runner: a node ends when its runner dies."""
 
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""Environment of a node: threads of a library that wait for each other never end under SCHED_FIFO."""
-
 TELLS = "RTHS_RUNNER_TELLS"
 """Environment variable that is set when the runner itself says why a test was tripped."""
 
@@ -148,7 +145,7 @@ class Processes:
 
     def __enter__(self) -> Processes:
         self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        environment = ONE_THREAD | os.environ | {PARENT: str(os.getpid()), TELLS: "1"}
+        environment = os.environ | {PARENT: str(os.getpid()), TELLS: "1"}
         root = str(Path(__file__).resolve().parents[2])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         for description in self.descriptions:
