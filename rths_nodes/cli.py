@@ -73,6 +73,8 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.reference and not options.report:
+        raise ConfigError("--reference: belongs into a report; give --report FILE")
     if options.report:
         terminal.check_writable(Path(options.report))
     loaded = _loaded(options)
@@ -92,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
             interrupted=interrupted,
         )
     if options.report:
-        _write_report(report.read(), Path(options.report))
+        _write_report(report.read(), Path(options.report), options.reference)
     if options.json:
         print(json.dumps(terminal.finite(_json(report)), indent=2))
     else:
@@ -106,10 +108,10 @@ def _loaded(options: argparse.Namespace) -> scenarios.Scenario:
     return scenarios.override(loaded.case(options.case) if options.case else loaded, options.set)
 
 
-def _write_report(run: Any, path: Path) -> None:
+def _write_report(run: Any, path: Path, reference: bool) -> None:
     from rths_nodes.record.report import write_report
 
-    write_report(run, path)
+    write_report(run, path, reference)
 
 
 @contextmanager
@@ -211,7 +213,7 @@ def _report(options: argparse.Namespace) -> int:
 
     out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
     terminal.check_writable(out)
-    _write_report(read_run(options.recording), out)
+    _write_report(read_run(options.recording), out, options.reference)
     print(out)
     return 0
 
@@ -404,6 +406,10 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--case", metavar="NAME", help="a variant that the scenario names (rths check SCENARIO)")
 
+    def add_reference(sub: argparse.ArgumentParser) -> None:
+        words = "in the report, also the response of the whole structure computed in one piece (takes its time)"
+        sub.add_argument("--reference", action="store_true", help=words)
+
     run = add("run", _run, "run a scenario")
     add_scenario(run)
     run.add_argument("--host", choices=hosts.HOSTS, default="embedded", help="default: %(default)s")
@@ -418,6 +424,7 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")
     where.add_argument("--no-record", action="store_true", help="do not record")
     run.add_argument("--report", metavar="FILE", help="write a report (HTML)")
+    add_reference(run)
     run.add_argument(
         "--fault",
         action="append",
@@ -446,6 +453,7 @@ def _parser() -> argparse.ArgumentParser:
     report = add("report", _report, "make a report (HTML) of a recording")
     report.add_argument("recording")
     report.add_argument("--out", metavar="FILE", help="default: <recording>.html in the current directory")
+    add_reference(report)
     recover = add("recover", _recover, "complete the recording of a recorder that was killed")
     recover.add_argument("recording")
     replay = add("replay", _replay, "publish a recording again on its topics, with /clock")

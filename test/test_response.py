@@ -60,3 +60,13 @@ def test_a_comparison_has_them_where_they_were_published() -> None:
     (result,) = comparison.compare(chosen, response=True)
     assert result.values["response_x"] == result.response["x"]["displacement"]
     assert result.values["J2_story_1"] == result.values["J2"]
+
+
+def test_a_report_has_them_when_asked() -> None:
+    from rths_nodes.record.report import render
+
+    run = hosts.run("chen_ricles_2010", (*PERFECT, "duration=2")).read()
+    assert "Error of" not in render(run)
+    page = render(run, reference=True)
+    assert "Absolute acceleration" in page
+    assert f"{response_errors(run)['x']['displacement']:.3g}"[:4] in page

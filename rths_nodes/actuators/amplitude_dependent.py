@@ -31,7 +31,7 @@ class AmplitudeDependent:
 
     @params
     class Params:
-        """Parameters; at small motions the defaults are plant P2 of the notes."""
+        """Parameters; at small motions the defaults are those of second_order."""
 
         natural_frequency: float = number(
             "natural frequency w_0 / 2 pi of small motions", "Hz", 15.571359045, more_than=0.0, at_most=1e5

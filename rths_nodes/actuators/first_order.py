@@ -1,4 +1,4 @@
-"""First-order actuator of Chen & Ricles (2010), Eq. (3): plant 1 of the notes."""
+"""First-order actuator of Chen & Ricles (2010), Eq. (3)."""
 
 from __future__ import annotations
 

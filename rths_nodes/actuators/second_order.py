@@ -1,4 +1,4 @@
-"""Second-order actuator; the defaults are plant P2 of the notes, after the loading system of the TADC tests.
+"""Second-order actuator; the defaults are after the loading system of the TADC tests (plant P2).
 
 With a held command P2 is 13.7 ms late at 2 Hz and 15.6 ms at 10 Hz, counted from the beginning of the sample in
 which the command acts. At its natural frequency the actuator lags by 90 degrees; Horiuchi et al. (1996) state the

@@ -1,6 +1,6 @@
 """Servo-hydraulic actuator with controller roll-off, servovalve, flow limit and load pressure.
 
-Plant S of the notes, after the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz.
+After the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz.
 """
 
 from __future__ import annotations

@@ -37,9 +37,13 @@ _NOTES = (
 )
 
 
-def write_report(run: Run, path: Path) -> None:
-    """Write the page about ``run`` to ``path``. Raises ConfigError when it cannot be written there."""
-    page = render(run)
+def write_report(run: Run, path: Path, reference: bool = False) -> None:
+    """Write the page about ``run`` to ``path``. Raises ConfigError when it cannot be written there.
+
+    With ``reference`` the whole structure is computed in one piece, and the errors of the response are added;
+    raises ConfigError for a test without a structure.
+    """
+    page = render(run, reference)
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(page, encoding="utf-8")
@@ -47,10 +51,11 @@ def write_report(run: Run, path: Path) -> None:
         raise ConfigError(f"report {str(path)!r}: cannot be written ({error.strerror or error})") from None
 
 
-def render(run: Run) -> str:
+def render(run: Run, reference: bool = False) -> str:
     """The page as text."""
     sections = {
         "Indices": report_tables.indices(run),
+        **({"Response": report_tables.response(run)} if reference else {}),
         "Figures": _figures(run),
         "Timing": report_tables.timing(run) + _histograms(run),
         "Reading this page": f"<ul>{''.join(f'<li>{note}</li>' for note in _NOTES)}</ul>",

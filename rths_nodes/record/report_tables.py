@@ -15,6 +15,7 @@ from rths_nodes.components import (
 )
 from rths_nodes.record import analysis
 from rths_nodes.record.report_words import CLOCKS, MM, MM2, MS, PERCENT, US, number, quantity, rounded
+from rths_nodes.record.response import response_errors
 from rths_nodes.record.run import Run
 
 _AXIS_INDICES = (
@@ -130,6 +131,25 @@ def _columns(run: Run) -> dict[str, Mapping[str, Any]]:
     true = analysis.indices(run, run.true_displacement)
     both = (("measured", measured), ("true", true))
     return {f"{name} {kind}": rows[name] for name in run.axes for kind, rows in both}
+
+
+def response(run: Run) -> str:
+    """Errors of the response against the whole structure computed in one piece: one column per degree of freedom."""
+    errors = response_errors(run)
+    meaning = (
+        "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
+        "actuators (Phillips &amp; Spencer 2012, Table 3.1)"
+    )
+    rows = [
+        _row(title, [rounded(row[key], PERCENT) for row in errors.values()], _explained("%", words))
+        for title, key, words in (
+            ("Displacement", "displacement", meaning),
+            ("Absolute acceleration", "acceleration", "the same, relative to the ground plus that of the ground"),
+        )
+    ]
+    return _table(
+        ' class="indices"', "Error of", [escape(dof) for dof in errors], "<th>Unit</th><th>What it is</th>", rows
+    )
 
 
 def timing(run: Run) -> str:

@@ -1,4 +1,4 @@
-"""Elastomeric damper that softens with amplitude; the defaults are specimen H of the notes."""
+"""Elastomeric damper that softens with amplitude and whose loss factor grows with it."""
 
 from __future__ import annotations
 
