@@ -134,7 +134,7 @@ def _columns(run: Run) -> dict[str, Mapping[str, Any]]:
 
 
 def response(run: Run) -> str:
-    """Errors of the response against the whole structure computed in one piece: one column per degree of freedom."""
+    """Errors of the response against the whole structure in one piece: one column per degree of freedom."""
     errors = response_errors(run)
     meaning = (
         "RMS of the difference as a share of the RMS of the whole structure, computed in one piece without "
