@@ -343,11 +343,12 @@ def _check(options: argparse.Namespace) -> int:
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
     slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
+    each, dof = loaded.samples_per_step, len(loaded.dof_names())
     print(
-        f"  {loaded.steps} steps of {loaded.samples_per_step} samples at {loaded.servo_rate:g} Hz: "
+        f"  {loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
         f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
     )
-    print(f"  {len(loaded.dof_names())} degree(s) of freedom, axes: {', '.join(loaded.axes)}")
+    print(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
     peak = abs(loop.substructure.external_force).max()
     print(f"  largest external force {peak / 1e3:.4g} kN")
     if loaded.soft_start:

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
     parser.add_argument(
-        "--rms", type=float, default=defaults.rms, metavar="M", help="of the noise, m; %(default)g"
+        "--rms", type=float, default=defaults.rms, metavar="M", help="rms of the noise, m; default: %(default)g"
     )
     parser.add_argument(
         "--band",
@@ -74,16 +74,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=[defaults.lower_frequency, defaults.upper_frequency],
         metavar="HZ",
-        help="of the noise and of the fit, lower and upper end; %(default)s",
+        help="of the noise and of the fit, lower and upper end; default: %(default)s",
     )
     parser.add_argument(
-        "--duration", type=float, default=defaults.duration, metavar="S", help="of each test, s; %(default)g"
+        "--duration",
+        type=float,
+        default=defaults.duration,
+        metavar="S",
+        help="of each test, s; default: %(default)g",
     )
     parser.add_argument(
         "--resolution",
         type=float,
         metavar="HZ",
-        help=f"of the responses; {FINEST:g}, or {LINES} spectral lines where that is more",
+        help=f"of the responses; default: {FINEST:g}, or {LINES} spectral lines where that is more",
     )
     parser.add_argument(
         "--orders",
