@@ -188,7 +188,7 @@ def _print_report(report: hosts.Report, page: str | None) -> None:
         )
     loop = report.timing.get("loop")
     if loop:
-        median, rare = (terminal.shown(loop[key], 1e6, "µs") for key in ("median_s", "p999_s"))
+        median, rare = (terminal.duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
         if report.pace == "realtime":
             text += f"; {report.timing['missed']:.0f} ticks missed, {report.timing['bridged']:.0f} bridged"

@@ -132,6 +132,8 @@ def identify(
     else:
         _print(scenario, measured, fit, model)
         print(f"model: {out}" + (f"\nreport: {figure}" if figure else ""))
+        instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
+        print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
     return 0
 
 

@@ -52,6 +52,11 @@ def shown(value: float, factor: float, unit: str) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
 
 
+def duration(seconds: float) -> str:
+    """In the unit in which it is a number of ordinary size."""
+    return shown(seconds, 1e6, "µs") if not seconds >= 1e-3 else shown(seconds, 1e3, "ms")
+
+
 def console() -> Any:
     """Where tables go: as wide as the terminal, wide in a pipe."""
     from rich.console import Console
