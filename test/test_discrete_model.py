@@ -127,7 +127,7 @@ def sweeps() -> dict[str, np.ndarray]:
 # Published set-up
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("method", "j2", "j3"), [("PE", 21.54, 54.55), ("SADC", 0.674, 2.656), ("TADC", 0.435, 1.052)]
 )
@@ -135,7 +135,7 @@ def test_the_sweep_without_noise(sweeps: dict[str, np.ndarray], method: str, j2:
     assert sweeps[method][:, 0] == pytest.approx([j2, j3], rel=0.005)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_with_noise_two_stages_beat_one_and_one_beats_the_polynomial(sweeps: dict[str, np.ndarray]) -> None:
     """The published order, in J2, and sizes near the published 2.61 and 2.03 %."""
     one, two = sweeps["SADC"][0, 1:], sweeps["TADC"][0, 1:]
@@ -201,7 +201,7 @@ def test_the_sine_on_the_frame_after_a_soft_start(method: Any, j2: float, j3: fl
     assert hybrid(compensator, sine(20.0)) == pytest.approx((j2, j3), rel=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("method", "j2", "j3"), [(one_stage, 0.368, 0.813), (two_stages, 0.578, 0.963)])
 def test_el_centro_on_the_frame_after_a_soft_start(
     make: Callable[..., Any], method: Any, j2: float, j3: float

@@ -411,7 +411,7 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_unwritable_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "render", lambda run: "page")
+    monkeypatch.setattr(report, "render", lambda run, reference: "page")
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file" / "report.html", tmp_path):
         with pytest.raises(ConfigError, match=re.escape(str(path))) as caught:
