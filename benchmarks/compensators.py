@@ -24,6 +24,9 @@ DT, N_AXES, DELAY = 1.0 / 1024.0, 3, 0.0137
 TARGET_US = 25.0
 """A tenth of a sample at 4096 Hz."""
 
+RIG = {"mass": 98.3, "damping": 100.0, "stiffness": 1.2e6}
+"""kg, N s/m and N/m on each axis."""
+
 MINIMAL: dict[str, Any] = {
     "delay": DELAY,
     "first": {"type": "discrete_model"},
@@ -31,11 +34,19 @@ MINIMAL: dict[str, Any] = {
 }
 """Parameters without a default, by name."""
 
+OWN: dict[str, dict[str, Any]] = {
+    "model_based": {
+        "known": {name: (size * np.eye(N_AXES)).tolist() for name, size in RIG.items()},
+        "feedback": {},
+    }
+}
+"""What a compensator needs beside: the specimen of a rig of its own."""
+
 
 def built(name: str) -> Any:
     """The compensator with its defaults, and with what it cannot do without."""
     cls = registry.load("compensator", name)
-    own = {key: MINIMAL[key] for key in required_names(cls.Params) if key in MINIMAL}
+    own = {key: MINIMAL[key] for key in required_names(cls.Params) if key in MINIMAL} | OWN.get(name, {})
     return cls(build(cls.Params, own, name), DT, N_AXES)
 
 
