@@ -80,7 +80,8 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
 
 def test_an_operator_holds_all_axes(tmp_path):
     asked = iter([False] * 3)
-    report = per_axis(host="composed", record=tmp_path / "run", interrupted=lambda: next(asked, True))
+    long = ["duration=60", "soft_start=null"]  # nobody is so late that it could end before
+    report = per_axis(long, host="composed", record=tmp_path / "run", interrupted=lambda: next(asked, True))
     assert (report.outcome, report.exit_code) == ("held", 130)
     assert rths_nodes.read(tmp_path / "run").information["gaps"] == "0"
 
