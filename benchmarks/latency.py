@@ -22,6 +22,7 @@ import figure
 import rths_nodes
 from rths_nodes import floor, hosts, machine
 from rths_nodes import scenario as scenarios
+from rths_nodes.commands.terminal import finite
 from rths_nodes.ros import launching
 from rths_nodes.ros.names import MONITOR, RECORDER
 from rths_nodes.timing import trimmed
@@ -164,15 +165,6 @@ def measure(configurations: list[Configuration], seconds: float, floor_seconds: 
             print(line(rows[-1]), flush=True)
             before = after
     return rows
-
-
-def finite(entry: Any) -> Any:
-    """JSON has no nan: null."""
-    if isinstance(entry, dict):
-        return {key: finite(value) for key, value in entry.items()}
-    if isinstance(entry, list):
-        return [finite(value) for value in entry]
-    return None if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
 def options() -> argparse.Namespace:
