@@ -26,26 +26,16 @@ from rths_nodes.components import Array, Motion
 from rths_nodes.feedback import FeedbackParams, deviation_controller
 from rths_nodes.inverse_model import DERIVATIVES
 from rths_nodes.model_file import LoadingModel, load
-from rths_nodes.params import ConfigError, flag, matrix, number, params, section, text, vector
+from rths_nodes.params import ConfigError, flag, number, params, section, text
 from rths_nodes.responses import Complex, Frequencies
-from rths_nodes.rigs.coupled_model import coupled_model, feedforward
+from rths_nodes.rigs.coupled_model import RigConstants, feedforward
 
 Rows = tuple[tuple[float, ...], ...]
 
 
 @params
-class Known:
+class Known(RigConstants):
     """Constants of specimen and actuators, as they are known; a list of one number holds for all axes."""
-
-    mass: Rows = matrix("of the specimen, one row per axis", "kg")
-    damping: Rows = matrix("of the specimen", "N s/m")
-    stiffness: Rows = matrix("of the specimen", "N/m")
-    area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
-    servo_gain: tuple[float, ...] = vector(
-        "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0
-    )
-    actuator_pole: tuple[float, ...] = vector("p_a, leakage", "1/s", (-200.0,), less_than=0.0)
-    actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
 
     def validate(self, path: str) -> None:
         """Refuses constants that do not fit together, and a rig that is not stable."""
@@ -53,8 +43,7 @@ class Known:
 
     def coefficients(self, path: str) -> Array:
         """The inverse ``(4, n_axes, n_axes)``, Eq. (2.8)."""
-        constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)
-        return feedforward(coupled_model(self.mass, self.damping, self.stiffness, *constants, path=path))
+        return feedforward(self.model(path))
 
 
 class ModelBased:

@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rths_nodes.components import Array
-from rths_nodes.params import ConfigError, show
+from rths_nodes.params import ConfigError, matrix, params, show, vector
 
 Complex = NDArray[np.complex128]
+
+Rows = tuple[tuple[float, ...], ...]
 
 
 class CoupledModel(NamedTuple):
@@ -158,3 +160,23 @@ def feedforward(model: CoupledModel) -> Array:
             row * m.mass,
         ]
     )
+
+
+@params
+class RigConstants:
+    """Constants of specimen and actuators; a list of one number holds for all axes."""
+
+    mass: Rows = matrix("of the specimen, one row per axis", "kg")
+    damping: Rows = matrix("of the specimen without a damper in it", "N s/m")
+    stiffness: Rows = matrix("of the specimen without a damper in it", "N/m")
+    area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
+    servo_gain: tuple[float, ...] = vector(
+        "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0
+    )
+    actuator_pole: tuple[float, ...] = vector("p_a, leakage", "1/s", (-200.0,), less_than=0.0)
+    actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
+
+    def model(self, path: str = "rig") -> CoupledModel:
+        """The linear model without the damper. Raises ConfigError where its constants do not fit together."""
+        constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)
+        return coupled_model(self.mass, self.damping, self.stiffness, *constants, path=path)

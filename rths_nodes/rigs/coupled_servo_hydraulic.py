@@ -8,9 +8,9 @@ import numpy as np
 
 from rths_nodes import registry
 from rths_nodes.components import Array
-from rths_nodes.params import ConfigError, component, matrix, number, params, show, text, vector
+from rths_nodes.params import ConfigError, component, number, params, show, text, vector
 from rths_nodes.rigs import channels
-from rths_nodes.rigs.coupled_model import CoupledModel, coupled_model, force_input, state_space
+from rths_nodes.rigs.coupled_model import CoupledModel, RigConstants, force_input, state_space
 from rths_nodes.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
 
 Rows = tuple[tuple[float, ...], ...]
@@ -26,20 +26,9 @@ class CoupledServoHydraulic:
     """
 
     @params
-    class Params:
+    class Params(RigConstants):
         """Parameters of the specimen, the damper and the actuators; a list of one number holds for all axes."""
 
-        mass: Rows = matrix("of the specimen, one row per axis", "kg")
-        damping: Rows = matrix("of the specimen without the damper", "N s/m")
-        stiffness: Rows = matrix("of the specimen without the damper", "N/m")
-        area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
-        servo_gain: tuple[float, ...] = vector(
-            "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0
-        )
-        actuator_pole: tuple[float, ...] = vector("p_a, leakage", "1/s", (-200.0,), less_than=0.0)
-        actuator_gain: tuple[float, ...] = vector(
-            "k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0
-        )
         damper: Any = component("specimen", "damper as part of the specimen; none if left out", None)
         damper_location: tuple[float, ...] | None = vector(
             "elongation of the damper per displacement of each axis; if left out, it is between ground and axis 1",
@@ -93,19 +82,6 @@ class CoupledServoHydraulic:
         def location(self) -> Array:
             """Elongation of the damper per displacement of each axis, ``(n_axes,)``."""
             return np.array(self.damper_location or np.eye(len(self.mass))[0])
-
-        def model(self, path: str = "rig") -> CoupledModel:
-            """The linear model without the damper. Raises ConfigError where its constants do not fit together."""
-            return coupled_model(
-                self.mass,
-                self.damping,
-                self.stiffness,
-                self.area,
-                self.servo_gain,
-                self.actuator_pole,
-                self.actuator_gain,
-                path,
-            )
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         model = params.model()
