@@ -1,9 +1,10 @@
 """Real time beside the floors of the machine: python benchmarks/latency.py [--quick]
 
 Runs a shear frame with one actuator axis on each story in real time, for each host, servo rate and number of
-axes, with and without monitor and recorder; with --scenario, that scenario instead. Before and after each run a bare paced loop at the same rate, and a
-ping-pong between two processes, are measured: every figure is also given as a ratio to them. Figures and the facts
-about the machine go to OUT/latency.json, a drawing to OUT/latency.png.
+axes, with and without monitor and recorder; with --scenario, that scenario instead. Before and after each run a
+bare paced loop at the same rate, and a ping-pong between two processes, are measured, and after it a computation
+alone that is as long as the median of the loop: figures are also given as ratios to them. They go to
+OUT/latency.json with the facts about the machine, a drawing to OUT/latency.png.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def named(words: str) -> scenarios.Scenario:
 
 
 def at_rate(scenario: scenarios.Scenario, rate: float, seconds: float) -> scenarios.Scenario:
-    """The scenario for ``seconds`` with another servo rate, its integration step as near as whole samples allow."""
+    """The scenario for ``seconds`` at another servo rate, its integration step as near as may be."""
     substeps = max(1, round(scenario.samples_per_step * rate / scenario.servo_rate))
     return scenarios.override(scenario, [f"duration={seconds}", f"servo_rate={rate}", f"substeps={substeps}"])
 
@@ -96,7 +97,7 @@ def nodes(configuration: Configuration, file: Path, run_id: str, record: str) ->
 
 
 def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
-    """The timing of a run, and the gaps in its recording."""
+    """The timing of a run, the gaps in its recording, and a computation as long as its loop, by itself."""
     name, rate = configuration.scenario, configuration.rate
     scenario = at_rate(named(name), rate, seconds) if name else frame(rate, configuration.axes, seconds)
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +118,14 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
     for name in [name for name in timing if name.endswith("_histogram")]:
         timing[name] = trimmed(timing[name])
     gaps = result.section("recording").get("gaps", {})
-    return {"samples": result.sample, "timing": timing, "gaps": int(sum(gaps.values())), "notes": result.notes}
+    alone = floor.computing(configuration.rate, seconds / 2.0, timing["loop"]["median_s"])
+    return {
+        "samples": result.sample,
+        "timing": timing,
+        "gaps": int(sum(gaps.values())),
+        "notes": result.notes,
+        "computing_alone": alone,
+    }
 
 
 def floors(rate: float, seconds: float) -> dict[str, Any]:
@@ -145,6 +153,7 @@ def judged(configuration: Configuration, found: dict[str, Any], around: list[dic
             "missed": missed / bare if bare else math.nan,
             "lateness_p99": timing["lateness"]["p99_s"] / late,
             "loop_median_to_ping_pong": timing["loop"]["median_s"] / trip,
+            "loop_p999_to_computing": timing["loop"]["p999_s"] / found["computing_alone"]["p999_s"],
         },
         "loop_p99_of_period": timing["loop"]["p99_s"] * configuration.rate,
         "loop_p999_of_period": timing["loop"]["p999_s"] * configuration.rate,
@@ -154,7 +163,8 @@ def judged(configuration: Configuration, found: dict[str, Any], around: list[dic
 
 HEAD = (
     f"{'host':10}{'Hz':>6}{'axes':>5} {'observers':10}{'missed %':>9}{'floor %':>9}{'ratio':>7}"
-    f"{'late p99':>10}{'x floor':>8}{'loop':>7}{'p99':>7}{'p99.9':>7}{'x trip':>7}{'p99/T':>7}{'p999/T':>7}{'gaps':>6}"
+    f"{'late p99':>10}{'x floor':>8}{'loop':>7}{'p99':>7}{'p99.9':>7}{'x trip':>7}"
+    f"{'p99/T':>7}{'p999/T':>7}{'x alone':>8}{'gaps':>6}"
 )
 
 
@@ -166,7 +176,8 @@ def line(row: dict[str, Any]) -> str:
         f"{row['host']:10}{row['rate']:6g}{row['axes']:5d} {row['observers']:10}{100 * row['missed_share']:9.3f}"
         f"{100 * row['floor_missed_share']:9.3f}{ratio}{1e6 * late['p99_s']:10.1f}{ratios['lateness_p99']:8.1f}"
         f"{1e6 * loop['median_s']:7.0f}{1e6 * loop['p99_s']:7.0f}{1e6 * loop['p999_s']:7.0f}"
-        f"{ratios['loop_median_to_ping_pong']:7.1f}{row['loop_p99_of_period']:7.2f}{row['loop_p999_of_period']:7.2f}"
+        f"{ratios['loop_median_to_ping_pong']:7.1f}"
+        f"{row['loop_p99_of_period']:7.2f}{row['loop_p999_of_period']:7.2f}{ratios['loop_p999_to_computing']:8.1f}"
         f"{row['gaps']:6d}{'' if row['met'] else '  NOT MET'}"
     )
 

@@ -22,10 +22,11 @@ from rths_nodes.machine import processor_times
 from rths_nodes.ros.pacing import PRIORITY, Pacer, real_time
 from rths_nodes.timing import histogram, statistics
 
-__all__ = ["PRIORITY", "paced", "ping_pong", "python_step", "try_ping_pong"]
+__all__ = ["PRIORITY", "computing", "paced", "ping_pong", "python_step", "try_ping_pong"]
 
 ECHO = "import os\nwhile word := os.read({read}, 1): os.write({write}, word)"
 """The other process of the ping-pong: it answers until the pipe is closed."""
+STEPS_TO_TRY = 2000
 LONGEST_S, LEAST = 3.0, 100
 """A ping-pong ends after this time, s, with what it has; with fewer round trips it tells nothing."""
 
@@ -122,11 +123,29 @@ def _on_one_processor(other: int) -> Iterator[None]:
 
 def python_step(count: int = 40_000, rounds: int = 5) -> float:
     """Time of one step of a bare oscillator in plain Python, s: how fast the processor is at our kind of work."""
-    found = []
-    for _ in range(rounds):  # the fastest one: the others were disturbed
-        x, v, started = 1.0, 0.0, time.perf_counter()
-        for _ in range(count):
-            v -= 0.01 * x
-            x += 0.01 * v
-        found.append((time.perf_counter() - started) / count)
-    return min(found)
+    return min(_oscillate(count) for _ in range(rounds)) / count  # the fastest one: the others were disturbed
+
+
+def computing(rate: float, seconds: float, wanted: float) -> dict[str, float]:
+    """A computation of about ``wanted`` s in each tick of the bare loop, and nothing else: ``statistics`` in s.
+
+    What its tail has beyond its median, the machine does by itself: it stretches computing at times.
+    """
+    pacer = Pacer(1.0 / rate, max(1, round(rate * seconds)))
+    taken = []
+    with real_time(True):
+        count = max(1, round(wanted * STEPS_TO_TRY / float(np.median([_oscillate() for _ in range(100)]))))
+        pacer.start()
+        for _ in range(max(1, round(rate * seconds))):
+            pacer()
+            taken.append(_oscillate(count))
+    return statistics(np.array(taken))
+
+
+def _oscillate(count: int = STEPS_TO_TRY) -> float:
+    """Time of ``count`` steps of a bare oscillator, s."""
+    x, v, started = 1.0, 0.0, time.perf_counter()
+    for _ in range(count):
+        v -= 0.01 * x
+        x += 0.01 * v
+    return time.perf_counter() - started

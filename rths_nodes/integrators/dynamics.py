@@ -16,7 +16,7 @@ class Dynamics:
 
     ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves
     displacement and velocity to the next step from the exact acceleration of this one. ``_experimental`` is the
-    measured force of the step before.
+    measured force of the step before, ``_load`` what else acts on the masses at the current step, inertia apart.
     """
 
     def __init__(self, structure: Structure | None, external_force: Array, dt: float) -> None:
@@ -26,6 +26,7 @@ class Dynamics:
         self.dt = dt
         self._external = external_force
         self._mass_inverse = np.linalg.inv(structure.mass)
+        self._acceleration_per_load = self._mass_inverse
         self._n_dof = len(structure.influence)
 
     def reset(self) -> None:
@@ -38,26 +39,26 @@ class Dynamics:
         self.restoring_force = np.zeros(self._n_dof)
         self._experimental = np.zeros(self._n_dof)
         self._force = self.structure.restoring_force.force(self.displacement)
-        self.acceleration = self._mass_inverse @ (self._external[0] - self._force)
+        self._load = self._apart()
+        self.acceleration = self._mass_inverse @ self._load
 
     def step(self, experimental_force: Array) -> None:
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         if self._index == 0:  # nothing is known of the time before: as if it had always been so
             self._experimental = experimental_force.copy()
-        self.exact_acceleration = self._acceleration(experimental_force)
+        self.exact_acceleration = self._acceleration_per_load @ (self._load - experimental_force)
         self.restoring_force = self._force
         self._advance(experimental_force)
         self._index += 1
         self._force = self.structure.restoring_force.force(self.displacement)
+        self._load = self._apart()
         extrapolated = 2.0 * experimental_force - self._experimental
         self._experimental = experimental_force.copy()
-        self.acceleration = self._acceleration(extrapolated)
+        self.acceleration = self._acceleration_per_load @ (self._load - extrapolated)
 
-    def _acceleration(self, experimental_force: Array) -> Array:
-        damping_force = self.structure.damping @ self.velocity
-        load = self._external[self._index] - damping_force - self._force - experimental_force
-        acceleration: Array = self._mass_inverse @ load
-        return acceleration
+    def _apart(self) -> Array:
+        load: Array = self._external[self._index] - self.structure.damping @ self.velocity - self._force
+        return load
 
     def _advance(self, experimental_force: Array) -> None:
         raise TypeError(f"{type(self).__name__} does not say how to advance")

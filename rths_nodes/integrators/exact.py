@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rths_nodes.components import Array, Structure
 from rths_nodes.integrators.dynamics import Dynamics
-from rths_nodes.integrators.state_space import spectral_radius, state_space
+from rths_nodes.integrators.state_space import LinearSteps, spectral_radius, state_space
 from rths_nodes.integrators.under_test import refuse_growth
 from rths_nodes.params import ConfigError, params, text
 from rths_nodes.structures import is_linear
@@ -33,10 +31,8 @@ class Exact(Dynamics):
             raise ConfigError("integrator exact: needs a structure with a linear restoring force")
         self._extrapolated = params.measured_force == "extrapolated"
         refuse_growth("exact", self._growth, dt)
-        phi, before, now = transition(*state_space(self.structure), dt)
-        slope = now if self._extrapolated else np.zeros_like(now)
-        self._matrix = np.hstack([phi, -(before + now), -slope])
-        self._loads = external_force[:-1] @ before.T + external_force[1:] @ now.T
+        matrices = transition(*state_space(self.structure), dt)
+        self._steps = LinearSteps(matrices, external_force, self._extrapolated)
         self.reset()
 
     def _growth(self, dt: float) -> float:
@@ -44,7 +40,5 @@ class Exact(Dynamics):
         return spectral_radius(self.structure, matrices, self._extrapolated)
 
     def _advance(self, experimental_force: Array) -> None:
-        change = experimental_force - self._experimental
-        state = np.concatenate((self.displacement, self.velocity, experimental_force, change))
-        after = self._matrix @ state + self._loads[self._index]
-        self.displacement, self.velocity = after[: self._n_dof], after[self._n_dof :]
+        motion, forces = (self.displacement, self.velocity), (self._experimental, experimental_force)
+        self.displacement, self.velocity = self._steps.step(self._index, motion, forces)

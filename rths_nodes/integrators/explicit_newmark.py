@@ -28,23 +28,23 @@ class ExplicitNewmark(Dynamics):
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
         refuse_beyond_central_limit("explicit_newmark", params, self.structure, dt)
-        self._effective_inverse = np.linalg.inv(self.structure.mass + 0.5 * dt * self.structure.damping)
+        self._acceleration_per_load = np.linalg.inv(self.structure.mass + 0.5 * dt * self.structure.damping)
         self.reset()
 
     def reset(self) -> None:
         """At rest; the predicted velocity is such that the first acceleration makes it zero."""
+        self._predicted = np.zeros(self._n_dof)
         super().reset()
         self._predicted = -0.5 * self.dt * self.acceleration
+        self._load = self._apart()
 
     def step(self, experimental_force: Array) -> None:
         super().step(experimental_force)
         self.velocity = self._predicted + 0.5 * self.dt * self.acceleration
 
-    def _acceleration(self, experimental_force: Array) -> Array:
-        damping_force = self.structure.damping @ self._predicted
-        load = self._external[self._index] - damping_force - self._force - experimental_force
-        acceleration: Array = self._effective_inverse @ load
-        return acceleration
+    def _apart(self) -> Array:
+        load: Array = self._external[self._index] - self.structure.damping @ self._predicted - self._force
+        return load
 
     def _advance(self, experimental_force: Array) -> None:
         half = 0.5 * self.dt * self.exact_acceleration

@@ -31,6 +31,26 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
     return identity + z @ held, dt * (held - sloped) @ inputs, dt * sloped @ inputs
 
 
+class LinearSteps:
+    """Steps of the numerical substructure by step matrices, under the ``external_force`` ``(steps + 1, n)`` N.
+
+    The measured force is held over the step, or ``extrapolated`` from the step before.
+    """
+
+    def __init__(self, matrices: Matrices, external_force: Array, extrapolated: bool) -> None:
+        phi, before, now = matrices
+        slope = now if extrapolated else np.zeros_like(now)
+        self._matrix = np.hstack([phi, -(before + now), -slope])
+        self._loads = external_force[:-1] @ before.T + external_force[1:] @ now.T
+        self._n = external_force.shape[1]
+
+    def step(self, index: int, motion: tuple[Array, Array], forces: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Displacement and velocity at ``index`` + 1 from those at ``index`` and the forces before and now."""
+        before, now = forces
+        after = self._matrix @ np.concatenate((*motion, now, now - before)) + self._loads[index]
+        return after[: self._n], after[self._n :]
+
+
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:
     """Growth per step of the slowest to fade motion, with a perfect actuator before the part under test.
 

@@ -288,7 +288,7 @@ class ActuatorNode(Shell):
         if self.axes:
             self._publish_gathered_truth()
         else:
-            self.publish_for_record("true_state", self.codec.pack_measurement(self.rig.port.truth(), stamp))
+            self.publish_for_record("true_state", self.codec.pack_measurement, self.rig.port.truth(), stamp)
         if self.rig.machine.state != self._told:
             self._tell_state()
 
@@ -330,7 +330,7 @@ class ActuatorNode(Shell):
     def _publish_gathered_truth(self) -> None:
         while (found := self.rig.port.true_state()) is not None:
             true, stamp = found
-            self.publish_for_record("true_state", self.codec.pack_measurement(true, stamp))
+            self.publish_for_record("true_state", self.codec.pack_measurement, true, stamp)
 
     def _tell_state(self) -> None:
         machine = self.rig.machine

@@ -66,9 +66,8 @@ class CompensatorNode(Shell):
         if command is not None:
             self.send("command", self.codec.pack_command(command, stamp + self._period))
         if not measured.flags & FLAG_TRIPPED:
-            values = self.stage.state()
-            data = self.codec.pack_state(measured.sample, values, measured.flags, stamp)
-            self.publish_for_record("compensator_state", data)
+            state = (measured.sample, self.stage.state(), measured.flags, stamp)
+            self.publish_for_record("compensator_state", self.codec.pack_state, *state)
         self._answered = measured.sample
 
     def _finish(self) -> None:

@@ -20,6 +20,8 @@ from rths_nodes.ros.shell import Shell
 SERVE_EVERY_NS = 50_000_000
 SERVE_SLACK_NS = 500_000
 """Services are served when at least this much is left to the next tick: a look costs 50 us a node."""
+RECORD_SLACK_NS = 50_000
+"""What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
 OBSERVE_EVERY = 32
 """Turns between two looks of monitor and recorder in lockstep."""
 OBSERVE_LIMIT = 16
@@ -101,9 +103,15 @@ class LoopExecutor:
             self._rest()
 
     def _use_slack(self, slack: int) -> None:
+        if slack > RECORD_SLACK_NS:
+            self._publish_for_record()
         self._observe(OBSERVE_LIMIT)
         if slack > SERVE_SLACK_NS:
             self._serve_if_due()
+
+    def _publish_for_record(self) -> None:
+        for node in self._ring:
+            node.safely(node.publish_in_slack)
 
     def _observe(self, limit: int) -> bool:
         busy = False
@@ -126,6 +134,7 @@ class LoopExecutor:
 
     def _rest(self) -> None:
         """Nothing to do: wait for a message, or a little."""
+        self._publish_for_record()
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):

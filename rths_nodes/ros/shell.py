@@ -77,7 +77,7 @@ class Shell(LifecycleNode):
         self._counted: dict[str, int] = {}
         self._lockstep = True
         self.malformed = 0
-        self._burst: list[tuple[str, bytes]] = []
+        self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
         self._next_look = 0
@@ -276,22 +276,25 @@ class Shell(LifecycleNode):
         self._publishers_by_name[topic].publish(data)
         self.sent[topic] += 1
 
-    def publish_for_record(self, topic: str, data: bytes) -> None:
-        """Publish what only the recorder wants: at once in real time, in bursts in lockstep.
+    def publish_for_record(self, topic: str, pack: Callable[..., bytes], *sample: Any) -> None:
+        """Pack and publish what only the recorder wants, in bursts: nobody in the loop waits for it.
 
-        A burst wakes the recorder once instead of thirty times; nobody in the loop waits for it.
+        In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends it as
+        soon as the loop has its Command (``publish_in_slack``).
         """
-        if self.lockstep:
-            self._burst.append((topic, data))
-            if len(self._burst) >= BURST:
-                self.publish_burst()
-        else:
-            self.send(topic, data)
+        self._burst.append((topic, pack, sample))
+        if len(self._burst) >= BURST:
+            self.publish_burst()
+
+    def publish_in_slack(self) -> None:
+        """Real time: what the recorder wants, now that the loop does not wait."""
+        if self._burst and not self._lockstep:
+            self.publish_burst()
 
     def publish_burst(self) -> None:
         """Send what ``publish_for_record`` has kept back."""
-        for topic, data in self._burst:
-            self.send(topic, data)
+        for topic, pack, sample in self._burst:
+            self.send(topic, pack(*sample))
         self._burst.clear()
 
     def tell(self, topic: str, values: Mapping[str, Any]) -> None:
