@@ -273,10 +273,11 @@ class GatheringStage(RigStage):
         self.port.begin()
         return super().first()
 
-    def tick(self, command: Command | None, late: bool = False) -> Measurement:
-        if command is not None:
-            self.port.target, self.port.command_flags = command.target, command.flags
-        return super().tick(command, late)
+    def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
+        driving = super()._driven(command, late, sample)
+        if driving is not None:
+            self.port.target, self.port.command_flags = driving.target, driving.flags
+        return driving
 
     def _begin_stop(self, reason: str, sample: int) -> None:
         self.port.stopping = True

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rths_nodes import scenario
-from rths_nodes.components import FLAG_TRIPPED, Command
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command
 from rths_nodes.gathering import AxisStage, GatheringStage, check_layout
 from rths_nodes.params import ConfigError
 from rths_nodes.safety import State
@@ -108,6 +108,40 @@ def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words
     assert bool(words) == (stage.machine.state == State.TRIPPED)
     if words:
         assert all(axis.at_rest for axis in wires.stages.values())
+
+
+@pytest.mark.parametrize("length", [1, 10, 11])
+def test_late_commands_are_bridged_as_with_one_node(length):
+    """The axes check their measurement against the bridged target, too; 10 samples are 10 ms."""
+    found = []
+    for stage in (gathered(loaded())[0], RigStage(loaded())):
+        stage.connect()
+        stage.machine.to(State.ARMED)
+        measured = [stage.first()]
+        for command in commands(60):
+            late = 40 <= command.sample < 40 + length
+            measured.append(stage.tick(None if late or stage.stopping else command, late))
+            if stage.ended:
+                break
+        found.append((numbers(measured), stage.machine.reason, stage.bridged))
+    assert found[0] == found[1]
+    assert found[0][2] == min(length, 10)
+    assert ("bridge.max_bridge: no Command for 10.7 ms" in found[0][1]) == (length > 10)
+
+
+def test_the_axes_hear_the_target_that_is_bridged():
+    stage, wires = gathered(loaded())
+    stage.connect()
+    stage.machine.to(State.ARMED)
+    stage.first()
+    sent = []
+    send = wires.send_command
+    wires.send_command = lambda axis, command: (sent.append(command), send(axis, command))
+    for k in (1, 2):
+        stage.tick(Command(k, np.full(3, 1e-5 * k), np.full(3, 1e-5 * k)))
+    stage.tick(None, late=True)
+    np.testing.assert_allclose([command.target[0] for command in sent[-3:]], 3e-5)
+    assert all(command.flags & FLAG_BRIDGED for command in sent[-3:])
 
 
 def test_an_operators_hold_is_the_same_too():

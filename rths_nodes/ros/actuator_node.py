@@ -36,6 +36,13 @@ LOST_NS = 250_000_000
 GONE_NS = 20_000_000
 """So long a Measurement is waited for before it is asked whether the node of the axis is still there."""
 
+JUDGED_NS = 2_000_000_000
+"""How long the node waits, after the test, for the monitor to judge its last samples."""
+
+ANSWER = 0.8
+"""In real time: the share of a sample that the loop has for a Command at least, also where a Measurement was late.
+Less than one, so that bridging does not make the schedule slip."""
+
 TRUTH_NS = 200_000_000
 """How long the node waits, after the test, for the true states of the axes."""
 
@@ -47,6 +54,7 @@ class ActuatorNode(Shell):
     """
 
     role = ACTUATOR
+    reads = ("bridge",)
     rig: Any = None  # until the node is configured
     axes: tuple[str, ...] = ()
     """The axes that have nodes of their own; none when this node has them all."""
@@ -74,7 +82,6 @@ class ActuatorNode(Shell):
         self._constants = scenario.test_constants()
         self._loop = Durations(scenario.samples)
         self._command: Command | None = None
-        self._late_commands = 0
         self._statuses: dict[str, dict[str, Any]] = {}
         self._progress = {peer: -1 for peer in (MONITOR, RECORDER) if peer in self.peers}
         self._finished: set[str] = set()
@@ -84,6 +91,7 @@ class ActuatorNode(Shell):
         self._active_from = 0
         self._started_ns = 0
         self._patience = round(scenario.port.longest_wait * 1e9)
+        self._answer_time = round(ANSWER * scenario.dt * 1e9)
         self._axis_codec = Codec(0, 1, 0)
         self._sent_at = 0
 
@@ -245,14 +253,30 @@ class ActuatorNode(Shell):
             if command.sample > expected:
                 self.rig.trip(f"Command {command.sample} came where {expected} was expected")
                 return
-            self._late_commands += 1
+            self.rig.late_command(command)
+
+    @property
+    def deadline(self) -> int | None:
+        """When the Command of the next tick is late, ns; the first is waited for: nothing moves yet."""
+        if self.pacer is None or not self.running or self._command is not None or not self.rig.sample:
+            return None
+        return max(self.pacer.due, self._asked_at + self._answer_time)
+
+    def _overdue(self) -> bool:
+        deadline = self.deadline
+        if deadline is None or time.monotonic_ns() < deadline:
+            return False
+        self._take_command()  # it may have come while this process did not run
+        return True
 
     def _may_tick(self) -> bool:
-        """True when there is a command, or none is needed any more, and nobody is too far behind."""
+        """True when there is a command, or none is needed or waited for any more, and nobody is too far behind."""
         self._hear_trips()
         if self.interrupted:
             self.rig.hold("interrupted")
         if self.rig.stopping or self.rig.trip_due:
+            return True
+        if self._overdue():
             return True
         if self._command is None:
             waited = time.monotonic_ns() - self._asked_at
@@ -264,7 +288,9 @@ class ActuatorNode(Shell):
     def _hear_trips(self) -> None:
         if "trip" in self.inboxes:
             for trip in self.heard("trip"):
-                self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
+                # what happens to other nodes after the end does not change the test
+                if not self.rig.ended or trip["source"] == MONITOR:
+                    self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
 
     def _observers_follow(self) -> bool:
         # a known trip bounds the run by itself, and the monitor says nothing beyond the breach
@@ -276,8 +302,8 @@ class ActuatorNode(Shell):
         return self.rig.sample < self._free_until
 
     def tick(self) -> None:
-        """One sample; in real time this waits for the tick."""
-        measured = self.rig.tick(self._command)
+        """One sample; in real time this waits for the tick, and a Command that is not here is late."""
+        measured = self.rig.tick(self._command, late=self._command is None and not self.rig.trip_due)
         self._command = None
         self._publish(measured)
 
@@ -350,22 +376,37 @@ class ActuatorNode(Shell):
     # -- after the test -----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        if not self._ended_at:
-            self._ended_at = time.monotonic_ns()
-            if self.rig.machine.state == State.TRIPPED:
-                self.exit_code, self.problem = self.exit_code or 3, self.rig.machine.reason
-        if not self.spoken:
-            if self._truth_missing():
-                return
-            self.last_words()
+        self._ended_at = self._ended_at or time.monotonic_ns()
         for progress in self.heard("progress"):
             if progress["done"]:
                 self._finished.add(progress["node"])
+        self._settle()
+        if not self.spoken:
+            if self._unjudged() or self._truth_missing():
+                return
+            self.last_words()
         late = time.monotonic_ns() - self._ended_at > LINGER_NS
         unneeded = self.patience_over and not self._began_at  # there is nothing to be heard of such a test
         if self._finished >= set(self._progress) or late or self.hurried or unneeded:
             self.rig.port.close()
             self.done = True
+
+    def _settle(self) -> None:
+        """What the monitor has found in the last samples makes a finished test a tripped one."""
+        self._hear_trips()
+        self.rig.settle()
+        machine = self.rig.machine
+        if machine.state != self._told:
+            self._tell_state()
+        if machine.state == State.TRIPPED:
+            self.exit_code, self.problem = self.exit_code or 3, machine.reason
+
+    def _unjudged(self) -> bool:
+        """True while the monitor may still find something; the recorder does not close before our last words."""
+        if self.rig.machine.state != State.FINISHED or self.hurried:
+            return False
+        waiting = MONITOR in self._progress and MONITOR not in self._finished
+        return waiting and time.monotonic_ns() - self._ended_at < JUDGED_NS
 
     def _truth_missing(self) -> bool:
         """True while true states of the axes are still under way."""
@@ -380,7 +421,8 @@ class ActuatorNode(Shell):
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
         running = (self._ended_at - self._began_at) * 1e-9 if self._began_at else 0.0
-        return timing(running, self._loop.seconds, lateness, self.pacer.missed if self.pacer else 0, 0)
+        missed = self.pacer.missed if self.pacer else 0
+        return timing(running, self._loop.seconds, lateness, missed, self.rig.bridged)
 
     def go_safe(self, reason: str) -> None:
         """The rig itself: no topic is needed."""

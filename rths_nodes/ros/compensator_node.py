@@ -1,4 +1,4 @@
-"""The compensator node: Targets and Measurements in, Commands out."""
+"""The compensator node: Targets and Measurements in, Commands out. In real time a late Target is bridged."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ from rths_nodes.stages import CommandStage
 QUIET_NS = 3_000_000_000
 """After the test: the Target of a dead integrator is not waited for longer than this."""
 
+PATIENCE = 0.6
+"""In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
+the answer, and for the way there and back."""
+
 
 class CompensatorNode(Shell):
     """Hosts ramp, setup and compensator."""
 
     role = COMPENSATOR
     sections = ("ramp", "setup", "compensator")
+    reads = ("bridge",)
 
     def build(self, scenario: Scenario) -> None:
         self.stage = CommandStage(scenario)
         self._expected = 0
         self._answered = -1
-        self._waiting: deque[tuple[Measurement, int]] = deque()
+        self._waiting: deque[tuple[Measurement, int, int]] = deque()
+        """Measurements that are not answered yet, with their stamps, and when they came, ns."""
+        self._patience = round(PATIENCE * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = 0
 
@@ -35,8 +42,9 @@ class CompensatorNode(Shell):
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = self._take()
-        while self._waiting and self._ready(self._waiting[0][0]):
-            self._answer(*self._waiting.popleft())
+        while self._waiting and (self._ready(self._waiting[0][0]) or self._overdue()):
+            measured, stamp, _ = self._waiting.popleft()
+            self._answer(measured, stamp)
             busy = True
         if busy:
             self._quiet_from = time.monotonic_ns()
@@ -51,7 +59,7 @@ class CompensatorNode(Shell):
             self.stage.target(target[0])
             busy = True
         while (found := self.next_measurement(self._expected)) is not None:
-            self._waiting.append(found)
+            self._waiting.append((*found, time.monotonic_ns()))
             self._expected += 1
             busy = True
         return busy
@@ -61,8 +69,22 @@ class CompensatorNode(Shell):
         needed = min(measured.sample + 1, self.stage.samples)
         return bool(measured.flags & FLAG_TRIPPED) or self.stage.ready(needed)
 
+    @property
+    def deadline(self) -> int | None:
+        """When the Target of the next Command is late, ns; the first is waited for: nothing moves yet."""
+        if self.lockstep or not self._waiting or self._answered < 0:
+            return None
+        return self._waiting[0][2] + self._patience
+
+    def _overdue(self) -> bool:
+        deadline = self.deadline
+        if deadline is None or time.monotonic_ns() < deadline:
+            return False
+        self._take()  # it may have come while this process did not run
+        return True
+
     def _answer(self, measured: Measurement, stamp: int) -> None:
-        command = self.stage.next(measured)
+        command = self.stage.next(measured) if self._ready(measured) else self.stage.bridge(measured)
         if command is not None:
             self.send("command", self.codec.pack_command(command, stamp + self._period))
         if not measured.flags & FLAG_TRIPPED:

@@ -94,9 +94,10 @@ class LoopExecutor:
             self._use_slack(slack)
             assert self._rig is not None
             self._rig.safely(self._rig.tick)
+            self._idle_turns = 0
             return
         if not busy or self._turns % OBSERVE_EVERY == 0:
-            busy |= self._observe(1_000_000)
+            busy |= self._observe(1_000_000 if self._left() is None else OBSERVE_LIMIT)
             self._serve_if_due()
         self._idle_turns = 0 if busy else self._idle_turns + 1
         if not busy:
@@ -132,17 +133,24 @@ class LoopExecutor:
         if self._idle:
             self._idle()
 
+    def _left(self) -> float | None:
+        """Time to the next deadline of a node in the loop, s; None when nothing is late."""
+        deadlines = [found for node in self._ring if (found := node.deadline) is not None]
+        return max(0.0, (min(deadlines) - time.monotonic_ns()) * 1e-9) if deadlines else None
+
     def _rest(self) -> None:
-        """Nothing to do: wait for a message, or a little."""
+        """Nothing to do: wait for a message or a deadline, or a little."""
+        left = self._left()
+        longest = IDLE_S if left is None else min(left, IDLE_S)
         self._publish_for_record()
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
             time.sleep(0.001)  # also lets others run if the wait should return at once for whatever reason
         elif self._waiter is not None:
-            self._waiter.wait(IDLE_S)
+            self._waiter.wait(longest)
         else:
-            time.sleep(0.0005 if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
+            time.sleep(min(0.0005, longest) if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
 
 
 class Waiter:

@@ -97,6 +97,7 @@ class MonitorNode(Shell):
             self._quiet_from = time.monotonic_ns()
         elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
             self.last_words()
+            self._trip()  # the last words work off the last samples, in which a limit may be broken, too
             self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
         self.leave()
 

@@ -169,6 +169,7 @@ class RecorderNode(Shell):
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
+        self.hear_state()  # what came before the last words: a finished test may have become a tripped one
         self.writer.flush()
         found = {"gaps": self.gaps, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         self.note = doubts(found)

@@ -377,11 +377,20 @@ class Shell(LifecycleNode):
         if not self._ready_told and self.endpoints_matched():
             self._ready_told = True
             self.tell_status()
+        self.hear_state()
+
+    def hear_state(self) -> None:
+        """Where the test stands."""
         if "test_state" in self.inboxes:
             for state in self.heard("test_state"):
                 self.test = state
                 if self.test["state"] == State.IDLE and self.test["reason"]:
                     self.exit_code, self.done = 2, True
+
+    @property
+    def deadline(self) -> int | None:
+        """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
+        return None
 
     @property
     def participates(self) -> bool:
@@ -412,6 +421,7 @@ class Shell(LifecycleNode):
         if self.abandoned or self.hurried or (self.patience_over and not self.ended):
             if not self.spoken:
                 self.last_words()
+            self.hear_state()  # a finished test may have become a tripped one in the end
             self.done = True
 
     # -- end ----------------------------------------------------------------------------------------------

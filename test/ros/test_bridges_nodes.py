@@ -1,0 +1,401 @@
+"""Nodes in real time go on over what comes late, as the embedded loop does; in lockstep they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes import faults, hosts, scenario
+from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.faulty_streams import FaultyStream, flip_bit
+from rths_nodes.loop import Loop
+from rths_nodes.ros import actuator_node, compensator_node, composed, launching, pacing
+from rths_nodes.safety import State
+
+NAME = "chen_ricles_2010"
+SHORT = "duration=1.5"
+PERIOD = round(1e9 / 1024)
+LONGEST = 10
+"""Samples in 10 ms at 1024 Hz."""
+
+
+# One node, its inboxes and its clock by hand
+
+
+class Clock:
+    """Stands for the module ``time``: it runs when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000
+
+    def monotonic_ns(self) -> int:
+        self.now += 1_000  # who waits actively must get somewhere
+        return self.now
+
+    def time_ns(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (actuator_node, compensator_node, pacing):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def hear(node, topic, unpack):
+    """What ``node`` sends on ``topic`` from now on."""
+    heard, send = [], node.send
+
+    def listen(name, data):
+        if name == topic:
+            heard.append(unpack(data)[0])
+        send(name, data)
+
+    node.send = listen
+    return heard
+
+
+class Compensator:
+    """A compensator node, its Commands, and what it is given; one Target for each sample."""
+
+    def __init__(self, node) -> None:
+        self.node = node
+        self.commands: list[Command] = hear(node, "command", node.codec.unpack_command)
+
+    def target(self, step: int) -> None:
+        rows = (np.array([x]) for x in (1e-5 * step, 1e-5 * 1024, 0.0, 0.0, 0.0, 0.0))
+        self.node.inboxes["target"].put(self.node.codec.pack_target(Target(step, *rows), 0))
+
+    def measurement(self, sample: int, flags: int = 0) -> None:
+        measured = Measurement(sample, *(np.zeros(1) for _ in range(3)), flags=flags)
+        self.node.inboxes["measurement"].put(self.node.codec.pack_measurement(measured, 0))
+
+    def work(self) -> list[tuple[int, int]]:
+        """Numbers and flags of the Commands that it answers with now."""
+        before = len(self.commands)
+        while self.node.work():
+            pass
+        return [(command.sample, command.flags) for command in self.commands[before:]]
+
+
+@pytest.fixture
+def compensator(by_hand, clock: Clock) -> Iterator[Compensator]:
+    overrides = ["substeps=1", "compensator.type=none"]
+    with by_hand.node("compensator", pace="realtime", overrides=overrides) as node:
+        compensator = Compensator(node)
+        for step in range(2):
+            compensator.target(step)
+        compensator.measurement(0)
+        assert compensator.work() == [(1, 0)]
+        yield compensator
+
+
+def test_a_late_target_is_bridged_after_its_time_and_not_before(compensator, clock):
+    compensator.measurement(1)
+    assert compensator.work() == []
+    due = compensator.node.deadline
+    assert 0 < due - clock.now < PERIOD
+    clock.now = due - 10_000
+    assert compensator.work() == []
+    clock.now = due
+    assert compensator.work() == [(2, FLAG_BRIDGED)]
+    np.testing.assert_allclose(compensator.commands[-1].target, 2e-5)  # it goes on as it went
+    assert compensator.node.deadline is None
+
+
+def test_the_motion_goes_on_from_a_target_that_comes_late(compensator, clock):
+    compensator.measurement(1)
+    compensator.work()
+    clock.now += PERIOD
+    assert compensator.work() == [(2, FLAG_BRIDGED)]
+    compensator.target(2)
+    compensator.target(3)
+    compensator.measurement(2)
+    assert compensator.work() == [(3, 0)]
+    assert compensator.node.stage.bridged == 1
+
+
+def test_a_target_that_is_here_is_taken_however_late_the_node_wakes(compensator, clock):
+    compensator.measurement(1)
+    compensator.work()
+    clock.now += 100 * PERIOD
+    compensator.target(2)
+    assert compensator.work() == [(2, 0)]
+
+
+def test_a_target_that_comes_while_the_clock_is_read_is_taken(compensator, clock, monkeypatch):
+    compensator.measurement(1)
+    compensator.work()
+
+    def late() -> int:
+        monkeypatch.setattr(clock, "monotonic_ns", lambda: clock.now)
+        compensator.target(2)
+        return clock.now + PERIOD
+
+    monkeypatch.setattr(clock, "monotonic_ns", late)
+    assert compensator.work() == [(2, 0)]
+
+
+def test_a_bridge_of_the_node_ends_where_the_rig_trips(compensator, clock):
+    answers = []
+    for sample in range(1, LONGEST + 3):
+        compensator.measurement(sample)
+        compensator.work()
+        clock.now += PERIOD
+        answers += compensator.work()
+    assert answers == [(sample, FLAG_BRIDGED) for sample in range(2, LONGEST + 2)]
+
+
+def test_the_start_is_waited_for(by_hand, clock):
+    with by_hand.node("compensator", pace="realtime") as node:
+        compensator = Compensator(node)
+        compensator.measurement(0)
+        compensator.work()
+        clock.now += 1000 * PERIOD
+        assert (compensator.work(), node.deadline) == ([], None)
+        compensator.target(0)
+        compensator.target(1)
+        assert compensator.work() == [(1, 0)]
+
+
+def test_in_lockstep_a_target_is_waited_for(by_hand, clock):
+    with by_hand.node("compensator") as node:
+        compensator = Compensator(node)
+        compensator.target(0)
+        compensator.target(1)
+        for sample in range(11):
+            compensator.measurement(sample)
+        assert len(compensator.work()) == 10
+        clock.now += 1000 * PERIOD
+        assert (compensator.work(), node.deadline) == ([], None)
+
+
+class Rig:
+    """An actuator node, its Measurements, and the Commands that it is given; work as the executor asks for it."""
+
+    def __init__(self, by_hand, node, clock: Clock) -> None:
+        self.node, self.clock = node, clock
+        self.measured: list[Measurement] = hear(node, "measurement", node.codec.unpack_measurement)
+        node._ready_told = True
+        node.work()
+        assert node.running
+
+    def command(self, sample: int, value: float = 0.0) -> None:
+        command = Command(sample, np.array([value]), np.array([value]))
+        self.node.inboxes["command"].put(self.node.codec.pack_command(command, 0))
+
+    def turn(self) -> list[int]:
+        """The flags of the samples that are driven now."""
+        before = len(self.measured)
+        self.node.work()
+        if self.node.slack is not None:
+            self.node.tick()
+        return [measured.flags for measured in self.measured[before:]]
+
+
+@pytest.fixture
+def rig(by_hand, clock: Clock) -> Iterator[Rig]:
+    with by_hand.node("actuator", pace="realtime", peers=["actuator"]) as node:
+        rig = Rig(by_hand, node, clock)
+        for sample in (1, 2, 3):
+            rig.command(sample, 1e-5 * sample)
+            assert rig.turn() == [0]
+        yield rig
+
+
+def test_a_late_command_is_bridged_at_its_tick(rig, clock):
+    assert rig.turn() == []
+    assert rig.node.deadline == rig.node.pacer.due
+    clock.now = rig.node.deadline
+    assert rig.turn() == [FLAG_BRIDGED]
+    np.testing.assert_allclose(rig.measured[-1].command, 4e-5)
+    rig.command(4, 4e-5)
+    rig.command(5, 5e-5)
+    assert rig.turn() == [0]
+    np.testing.assert_allclose(rig.measured[-1].command, 5e-5)
+    assert (rig.node.rig.bridged, rig.node.rig.late_commands, rig.node.pacer.missed) == (1, 1, 0)
+
+
+def test_a_command_that_is_here_is_taken_however_late_the_rig_wakes(rig, clock):
+    clock.now += 20 * PERIOD
+    rig.command(4)
+    assert rig.turn() == [FLAG_SLIPPED]
+    assert rig.node.rig.bridged == 0
+
+
+def test_after_a_late_measurement_the_loop_has_time_for_its_answer(rig, clock):
+    """The schedule is late, not the Command."""
+    rig.node.pacer.due -= PERIOD
+    assert rig.turn() == []
+    assert 0.5 * PERIOD < rig.node.deadline - clock.now < PERIOD
+
+
+def test_without_commands_the_rig_trips_and_says_why(rig, clock):
+    flags = []
+    while not rig.node.rig.ended:
+        clock.now = rig.node.deadline or clock.now
+        flags += rig.turn()
+    assert flags[: LONGEST + 1] == [FLAG_BRIDGED] * LONGEST + [FLAG_TRIPPED]
+    assert rig.node.pacer.missed == 0
+    assert "bridge.max_bridge: no Command for 10.7 ms: must be <= 10 ms" in rig.node.rig.machine.reason
+    while not rig.node.done:
+        rig.node.work()
+    assert (rig.node.exit_code, rig.node.summary["timing.bridged"]) == (3, LONGEST)
+
+
+def test_the_first_command_is_waited_for(by_hand, clock):
+    with by_hand.node("actuator", pace="realtime", peers=["actuator"]) as node:
+        rig = Rig(by_hand, node, clock)
+        clock.now += 100 * PERIOD
+        assert (rig.turn(), node.deadline) == ([], None)
+        rig.command(1)
+        assert rig.turn() == [FLAG_SLIPPED]
+
+
+# All nodes in one process, with faults on the wire: which sample is late does not depend on the clock
+
+
+class Faulty:
+    """An Inbox whose messages pass through a stream with faults; it knows the rig's sample, but no time."""
+
+    def __init__(self, inbox, stream: str, words: str, rig, loaded) -> None:
+        self.subscription, self._take, self._rig = inbox.subscription, inbox.take, rig
+        wire = loaded.servo_rate, loaded.seed, flip_bit, lambda data, *_: data
+        self._stream = FaultyStream(stream, [faults.parse(words)], *wire)
+        self._arrived: list[bytes] = []
+
+    def take(self) -> bytes | None:
+        sample = self._rig.rig.sample
+        while (data := self._take()) is not None:
+            self._stream.put(sample, data)
+        self._arrived += self._stream.take(sample)
+        return self._arrived.pop(0) if self._arrived else None
+
+
+def composed_with(words: str, directory, *overrides: str):
+    """A run in real time with a fault; the actuator node as it ended, its final numbers and the recording."""
+    stream, listener = ("target", "compensator") if "target" in words else ("command", "actuator")
+    loaded = scenario.load(NAME, overrides)
+    descriptions = launching.describe(NAME, list(overrides), pace="realtime", record=str(directory))
+    with composed.ros_context() as context:
+        nodes = {
+            d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
+        }
+        for node in nodes.values():
+            node.start()
+        inboxes, rig = nodes[listener].inboxes, nodes["actuator"]
+        inboxes[stream] = Faulty(inboxes[stream], stream, words, rig, loaded)
+        result = composed._run(list(nodes.values()), context, None, None)
+        missed, late = rig.pacer.missed, rig.rig.late_commands
+        for node in nodes.values():
+            node.destroy_node()
+    return SimpleNamespace(result=result, missed=missed, late=late, run=rths_nodes.read(directory))
+
+
+def different(a, b) -> list[str]:
+    """Names of the histories that differ in any bit, but for ticks that slipped."""
+    a.flags, b.flags = (run.flags & ~np.uint32(FLAG_SLIPPED) for run in (a, b))
+    others = b.arrays()
+    return [name for name, values in a.arrays().items() if values.tobytes() != others[name].tobytes()]
+
+
+@pytest.mark.parametrize("stream", ["target", "command"])
+def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, tmp_path):
+    words = f"late@0.1:{stream},0.05"
+    overrides = ["duration=3"] if stream == "target" else [SHORT]
+    reference = hosts.run(NAME, overrides, faults=[words])
+    plain = hosts.run(NAME, overrides)
+    found = composed_with(words, tmp_path / "run", *overrides)
+    assert (found.result.outcome, found.result.exit_code) == ("finished", 0)
+    bridged = found.result.section("timing")["bridged"]
+    assert bridged == reference.timing["bridged"] == np.count_nonzero(found.run.flags & FLAG_BRIDGED) > 5
+    assert found.late == (bridged if stream == "command" else 0)
+    assert different(reference.read(), found.run) == []
+    errors = [r.metrics["axes"]["story_1"]["error_norm_percent"] for r in (reference, plain)]
+    assert errors[0] == pytest.approx(errors[1], rel=0.06 if stream == "target" else 0.6)
+    assert found.result.section("metrics")["axes"] == reference.metrics["axes"]
+
+
+@pytest.mark.parametrize(("stream", "missing"), [("target", "Target"), ("command", "Command")])
+def test_fifty_milliseconds_trip_and_the_reason_is_told(stream, missing, tmp_path):
+    words = f"delay@0.5:{stream},52"
+    reference = hosts.run(NAME, [SHORT], faults=[words])
+    found = composed_with(words, tmp_path / "run", SHORT)
+    assert (found.result.outcome, found.result.exit_code) == ("tripped", 3)
+    assert f"bridge.max_bridge: no {missing} for 10.7 ms: must be <= 10 ms" in found.result.reason
+    assert found.result.reason == reference.reason == found.run.information["reason"]
+    assert found.result.section("timing")["bridged"] == reference.timing["bridged"] == LONGEST
+    assert np.count_nonzero(found.run.flags & FLAG_BRIDGED) == LONGEST
+
+
+def test_what_a_bridge_may_be_is_told_by_both_nodes(by_hand):
+    for role in ("compensator", "actuator"):
+        with by_hand.node(role) as node:
+            assert "bridge" in node.reads
+
+
+# Found when the test is over
+
+
+@pytest.fixture(scope="module")
+def found_late() -> tuple[list[str], str]:
+    """A test that ends 5 samples after a limit of the monitor was broken, and the words of it."""
+    words = "monitor.energy_error_percent=2"
+    loop = Loop(scenario.load(NAME, ["duration=8", words]))
+    assert loop.run().state is State.TRIPPED
+    sample, reason = loop.monitor.monitor.breach or (0, "")
+    return [f"duration={(sample + 5) / 1024}", words], reason
+
+
+@pytest.mark.parametrize("host", hosts.HOSTS)
+def test_a_breach_in_the_last_samples_ends_every_host_in_the_same_way(host, found_late, tmp_path):
+    overrides, reason = found_late
+    report = hosts.run(NAME, overrides, host=host, record=tmp_path / "run", keep=False)
+    run = rths_nodes.read(tmp_path / "run")
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert report.reason.startswith(f"sample {report.samples}: ")
+    assert report.reason.endswith(reason)
+    assert (run.outcome, run.information["reason"], run.information["gaps"]) == ("tripped", report.reason, "0")
+    assert not (run.flags & FLAG_TRIPPED).any(), "too late to stop for"
+
+
+def finished(by_hand, node):
+    """The actuator node at the end of a test that went well, with a monitor that has not judged yet."""
+    for state in (State.ARMED, State.RUNNING, State.FINISHED):
+        node.rig.machine.to(state)
+    node._told, node._began_at = State.FINISHED, 1
+    by_hand.put(node, "progress", node="recorder", sample=5, done=True)
+
+
+def test_the_last_words_wait_for_the_monitor(by_hand, clock):
+    with by_hand.node("actuator") as node:
+        finished(by_hand, node)
+        node.work()
+        assert not node.spoken
+        by_hand.put(node, "trip", source="recorder", reason="it was shut down")  # after the end: changes nothing
+        by_hand.put(node, "trip", source="monitor", reason="energy", effective_sample=2000)
+        by_hand.put(node, "progress", node="monitor", sample=5, done=True)
+        node.work()
+        assert (node.done, node.spoken, node.exit_code) == (True, True, 3)
+        assert node.rig.machine.state is State.TRIPPED
+        assert node.problem == "sample 0: monitor: energy"
+
+
+def test_a_monitor_that_is_gone_is_not_waited_for_long(by_hand, clock):
+    with by_hand.node("actuator") as node:
+        finished(by_hand, node)
+        node.work()
+        clock.now += actuator_node.JUDGED_NS
+        node.work()
+        assert (node.spoken, node.exit_code, node.rig.machine.state) == (True, 0, State.FINISHED)
