@@ -19,7 +19,7 @@ import numpy as np
 
 from rths_nodes.components import Array
 from rths_nodes.machine import processor_times
-from rths_nodes.ros.pacing import PRIORITY, Pacer, real_time
+from rths_nodes.pacing import PRIORITY, Pacer, real_time
 from rths_nodes.timing import histogram, statistics
 
 __all__ = ["PRIORITY", "computing", "paced", "ping_pong", "python_step", "try_ping_pong"]

@@ -15,10 +15,10 @@ from std_srvs.srv import Trigger
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
 from rths_nodes.gathering import GatheringStage
+from rths_nodes.pacing import Pacer
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names, parameters
 from rths_nodes.ros.names import ACTUATOR, AXIS_TOPICS, CONSOLE, MONITOR, RECORDER
-from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW, State
 from rths_nodes.scenario import Scenario

@@ -12,10 +12,10 @@ from typing import Any
 
 from rths_nodes.components import FLAG_TRIPPED, Measurement
 from rths_nodes.gathering import AxisStage
+from rths_nodes.pacing import Pacer
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names
 from rths_nodes.ros.names import AXIS, AXIS_TOPICS
-from rths_nodes.ros.pacing import Pacer
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import State
 from rths_nodes.scenario import Scenario

@@ -10,6 +10,7 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
+from rths_nodes.pacing import real_time
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.axis_node import AxisNode
 from rths_nodes.ros.compensator_node import CompensatorNode
@@ -18,7 +19,6 @@ from rths_nodes.ros.launching import NodeDescription
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.monitor_node import MonitorNode
 from rths_nodes.ros.names import RECORDER
-from rths_nodes.ros.pacing import real_time
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import Result
 from rths_nodes.ros.shell import Shell

@@ -13,6 +13,7 @@ from typing import Any
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
+from rths_nodes.pacing import Starving
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.shell import Shell
@@ -69,7 +70,11 @@ class LoopExecutor:
     def run(self) -> None:
         """Until every node is done."""
         while not all(node.done for node in self.nodes):
-            self._turn()
+            try:
+                self._turn()
+            except Starving as error:  # outside of a node: nobody knows whose fault it is
+                for node in self.nodes:
+                    node.surprise(error)
             if self._rig is not None and self._rig.done:
                 self._leave_with(self._rig)
 

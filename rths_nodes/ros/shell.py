@@ -162,7 +162,7 @@ class Shell(LifecycleNode):
                 self.get_logger().error(self.problem)
             return TransitionCallbackReturn.FAILURE
         except Exception as error:
-            self._surprise(error)
+            self.surprise(error)
             return TransitionCallbackReturn.FAILURE
         return TransitionCallbackReturn.SUCCESS
 
@@ -490,10 +490,11 @@ class Shell(LifecycleNode):
         try:
             return action(*arguments)
         except Exception as error:
-            self._surprise(error)
+            self.surprise(error)
             return False
 
-    def _surprise(self, error: Exception) -> None:
+    def surprise(self, error: Exception) -> None:
+        """End this node, and the test, because of an error that nobody has provided for."""
         self.problem = f"{self.identity}: {type(error).__name__}: {error}"
         self.exit_code = self.exit_code or 1
         self.get_logger().debug(traceback.format_exc())

@@ -12,11 +12,11 @@ from typing import Any
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
+from rths_nodes.pacing import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
 from rths_nodes.ros.launching import TELLS, die_with_parent
 from rths_nodes.ros.loop_executor import LoopExecutor
-from rths_nodes.ros.pacing import real_time, share_processors
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.shell import Shell
 

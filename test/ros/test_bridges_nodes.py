@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import faults, hosts, scenario
+from rths_nodes import faults, hosts, pacing, scenario
 from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.faulty_streams import FaultyStream, flip_bit
 from rths_nodes.loop import Loop
-from rths_nodes.ros import actuator_node, compensator_node, composed, launching, pacing
+from rths_nodes.ros import actuator_node, compensator_node, composed, launching
 from rths_nodes.safety import State
 
 NAME = "chen_ricles_2010"
@@ -317,7 +317,7 @@ def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, tmp_path)
     reference = hosts.run(NAME, overrides, faults=[words])
     plain = hosts.run(NAME, overrides)
     found = composed_with(words, tmp_path / "run", *overrides)
-    assert (found.result.outcome, found.result.exit_code) == ("finished", 0)
+    assert (found.result.outcome, found.result.exit_code) == ("finished", 0), found.result.reason
     bridged = found.result.section("timing")["bridged"]
     assert bridged == reference.timing["bridged"] == np.count_nonzero(found.run.flags & FLAG_BRIDGED) > 5
     assert found.late == (bridged if stream == "command" else 0)

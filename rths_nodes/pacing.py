@@ -1,0 +1,170 @@
+"""Pacing on absolute times, and the real-time set-up of a process."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from rths_nodes.timing import Durations
+
+BUSY_WAIT_NS = 150_000
+"""The end of a sleep is waited for actively: the scheduler wakes a sleeper up to this late."""
+
+PRIORITY = 60
+"""SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
+
+
+GIVE_WAY_NS = 250_000_000
+GIVEN_S = 0.0002
+"""A loop that is always late never sleeps: after this time it gives way, so long, to others on its processor."""
+
+STARVING_S, KILLED_S = 1, 3
+"""Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
+RESTED_S = 0.001
+
+LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
+"""Of mlockall(2)."""
+
+
+class Starving(RuntimeError):
+    """The process has held its processor too long: it hangs, and everything else on it with it."""
+
+
+class Pacer:
+    """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
+
+    ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected.
+    """
+
+    def __init__(self, period: float, ticks: int) -> None:
+        self._period = round(period * 1e9)
+        self.due = 0
+        self.missed = 0
+        self._slept_at = 0
+        self.lateness = Durations(ticks)
+
+    def start(self) -> None:
+        """The first tick is one period from now."""
+        self._slept_at = time.monotonic_ns()
+        self.due = self._slept_at + self._period
+
+    @property
+    def slack(self) -> int:
+        """Time to the next tick, ns; negative when it is over."""
+        return self.due - time.monotonic_ns()
+
+    def __call__(self) -> int:
+        """Wait for the tick; the number of periods by which it was missed."""
+        now = time.monotonic_ns()
+        ahead = self.due - now - BUSY_WAIT_NS
+        if ahead > 0:
+            self._slept_at = now
+            time.sleep(ahead * 1e-9)
+        elif now - self._slept_at > GIVE_WAY_NS:
+            self._slept_at = now
+            time.sleep(GIVEN_S)
+        now = time.monotonic_ns()
+        while now < self.due:
+            now = time.monotonic_ns()
+        late = now - self.due
+        self.lateness.add(late)
+        slipped = late // self._period
+        self.missed += slipped
+        self.due += (1 + slipped) * self._period
+        return slipped
+
+
+@contextmanager
+def real_time(wanted: bool) -> Iterator[list[str]]:
+    """Real-time scheduling of this process while inside; yields what was refused, in words.
+
+    Every step is optional: the loop works without it, with a longer tail. All threads are moved, because
+    those of the middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO meets throttling.
+    A process that then hangs would take its processor with it: ``Starving`` is raised wherever it is, and if that
+    does not help, the kernel ends it.
+    """
+    refused: list[str] = []
+    if not wanted:
+        yield refused
+        return
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    with ExitStack() as stack:
+        stack.callback(gc.enable)
+        if problem := _lock_memory(stack):
+            refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
+        problem = _for_all_threads(
+            lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        )
+        stack.callback(
+            _for_all_threads,
+            lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
+        )
+        if problem:
+            refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
+        time.sleep(RESTED_S)  # the kernel's count of time without rest begins anew
+        _guard(stack)
+        yield refused
+
+
+def _lock_memory(stack: ExitStack) -> str:
+    """Keep what is in memory there, until ``stack`` is unwound; why not, in words.
+
+    With a limit that is not far away, later allocations would fail: better not to begin.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
+        return f"limit {limit // 1024} KiB, see `ulimit -l`"
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.mlockall(LOCK_CURRENT | LOCK_FUTURE | LOCK_ON_FAULT):
+        return os.strerror(ctypes.get_errno())
+    stack.callback(library.munlockall)
+    return ""
+
+
+def _guard(stack: ExitStack) -> None:
+    """Limit the time without rest under real-time scheduling, until ``stack`` is unwound."""
+
+    def starve(*_: Any) -> None:
+        raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
+
+    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+    with suppress(ValueError, OSError):  # signals belong to the main thread; elsewhere there is no guard
+        stack.callback(signal.signal, signal.SIGXCPU, signal.signal(signal.SIGXCPU, starve))
+        killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (min(killed, STARVING_S * 1_000_000), killed))
+        # not everybody may raise the hard limit again; under normal scheduling it means nothing
+        stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
+
+
+def share_processors(in_loop: bool) -> None:
+    """Put the processes of the loop on one processor and all others on the rest.
+
+    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
+    processor takes 6 us instead of 26-57.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) > 1:
+        mine = allowed[-1:] if in_loop else allowed[:-1]
+        _for_all_threads(lambda thread: os.sched_setaffinity(thread, mine))
+
+
+def _for_all_threads(action: Callable[[int], None]) -> str:
+    """Do something to every thread of this process; the first refusal in words."""
+    refusal = ""
+    for name in os.listdir("/proc/self/task"):
+        try:
+            action(int(name))
+        except ProcessLookupError:
+            continue  # a thread that has ended meanwhile
+        except OSError as error:
+            refusal = refusal or error.strerror or str(error)
+    return refusal
