@@ -43,7 +43,7 @@ def test_the_frame_runs_at_every_rate_without_a_trip(latency: Any, rate: float, 
     ],
 )
 def test_absent_nodes_are_not_waited_for(latency: Any, observers: str, roles: set[str], tmp_path: Path) -> None:
-    configuration = latency.Configuration("composed", 1024.0, 1, observers)
+    configuration = latency.Configuration("", "composed", 1024.0, 1, observers)
     described = latency.nodes(configuration, tmp_path / "frame.yaml", "run", str(tmp_path / "run"))
     assert {node.role for node in described} == roles
     assert all(set(node.parameters["peers"]) == roles for node in described)
@@ -54,6 +54,7 @@ def found(missed: int) -> dict[str, Any]:
     return {
         "samples": 1000 - missed,
         "gaps": 0,
+        "computing_alone": times | {"p999_s": 1.5e-4},
         "timing": {"missed": missed, "bridged": 0, "loop": times, "lateness": times},
     }
 
@@ -64,14 +65,17 @@ def bare(share: float) -> dict[str, Any]:
 
 def test_figures_are_ratios_to_the_floors_and_are_drawn(latency: Any, tmp_path: Path) -> None:
     rows = [
-        latency.judged(latency.Configuration("composed", rate, 1, "both"), found(missed), [bare(0.0), bare(floor)])
+        latency.judged(
+            latency.Configuration("", "composed", rate, 1, "both"), found(missed), [bare(0.0), bare(floor)]
+        )
         for rate, missed, floor in ((1024.0, 20, 0.02), (2048.0, 50, 0.02), (4096.0, 5, 0.0))
     ]
     assert [row["missed_share"] for row in rows] == [0.02, 0.05, 0.005]
     assert [row["met"] for row in rows] == [True, False, True]  # allowed: 3 x 1 % + 1 %, 4 %, 1 %
     assert rows[0]["ratios"] == pytest.approx(
-        {"missed": 2.0, "lateness_p99": 4.0, "loop_median_to_ping_pong": 10.0}
+        {"missed": 2.0, "lateness_p99": 4.0, "loop_median_to_ping_pong": 10.0, "loop_p999_to_computing": 2.0}
     )
+    assert (rows[0]["loop_p99_of_period"], rows[0]["loop_p999_of_period"]) == pytest.approx((0.2048, 0.3072))
     assert latency.finite(rows[2]["ratios"])["missed"] is None  # the floor missed nothing
     assert latency.line(rows[1]).endswith("NOT MET")
     assert len(latency.line(rows[0])) == len(latency.HEAD)
