@@ -18,6 +18,7 @@ from rths_nodes import scenario as scenarios
 from rths_nodes.commands import compare, estimate, identify, stability, terminal
 from rths_nodes.commands.terminal import FAILED, INTERRUPTED, REFUSED
 from rths_nodes.gathering import ACTUATOR_NODES
+from rths_nodes.node import find_ros
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
 from rths_nodes.timing import trimmed
@@ -25,11 +26,8 @@ from rths_nodes.timing import trimmed
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sub-command; the exit code: 0 finished, 1 failed, 2 refused, 3 tripped, 130 interrupted."""
-    _find_ros()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == ["node"] and len(words) > 1:
-        return node_main(words[1], words[2:])
-    options = _parser().parse_args(words)
+    find_ros()
+    options = _parser().parse_args(arguments)
     try:
         code: int = options.command(options)
     except ConfigError as error:
@@ -44,29 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _find_ros() -> None:
-    """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
-    if (Path(sys.prefix) / "share" / "ament_index").is_dir():
-        os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
-
-
 def _complain(message: str, code: int) -> int:
     print(f"rths: {message}", file=sys.stderr)
     return code
-
-
-# -- nodes ------------------------------------------------------------------------------------------------
-
-
-def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
-    """Run one node until the test is over: what ``ros2 run rths_nodes <role>`` and the runner start."""
-    _find_ros()
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    try:
-        from rths_nodes.ros import single
-    except ImportError as error:
-        return _complain(f"ROS 2 is not installed here ({error})", FAILED)
-    return single.run(role, sys.argv[1:] if arguments is None else arguments, hosts.open_writer)
 
 
 # -- run --------------------------------------------------------------------------------------------------

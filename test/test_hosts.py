@@ -210,7 +210,7 @@ def test_ordinary_typed_subscribers_hear_the_loop():
 def start_node(role, tmp_path, *parameters):
     words = [part for text in parameters for part in ("-p", text)]
     return subprocess.Popen(
-        [sys.executable, "-m", "rths_nodes.cli", "node", role, "--ros-args", *words],
+        [sys.executable, "-m", "rths_nodes.node", role, "--ros-args", *words],
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import pytest
@@ -20,8 +20,8 @@ def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def plug_in(name: str, value: str) -> None:
         group = "rths_nodes.compensator"
-        points = [EntryPoint(name, value, group)]
-        monkeypatch.setattr(registry, "entry_points", lambda group: points if group == points[0].group else [])
+        points = EntryPoints([EntryPoint(name, value, group)])
+        monkeypatch.setattr(registry, "_entry_points", lambda: points)
         registry._table.cache_clear()
         registry._load.cache_clear()
 

@@ -59,14 +59,13 @@ def order(test: str, seed: int) -> list[float]:
     return [indices(case(test, name), (f"seed={seed}",))[0] for name in ("polynomial", "sadc", "tadc")]
 
 
-@pytest.mark.parametrize("test", ["sweep", "sine", "el_centro"])
-def test_with_noise_two_stages_beat_one_and_one_beats_the_polynomial(test: str) -> None:
-    found = order(test, 1)
+def test_with_noise_two_stages_beat_one_and_one_beats_the_polynomial() -> None:
+    found = order("sine", 1)
     assert found == sorted(found, reverse=True)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("test", ["sweep", "sine", "el_centro"])
 def test_they_do_so_for_every_seed(test: str, seed: int) -> None:
     found = order(test, seed)

@@ -152,8 +152,7 @@ class Processes:
             command = [
                 sys.executable,
                 "-m",
-                "rths_nodes.cli",
-                "node",
+                "rths_nodes.node",
                 description.role,
                 *self._arguments(description),
             ]

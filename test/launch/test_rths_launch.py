@@ -239,7 +239,7 @@ def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
         "peers": "[integrator, compensator, actuator, monitor]",
     }
     words = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-    command = [sys.executable, "-m", "rths_nodes.cli", "node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
+    command = [sys.executable, "-m", "rths_nodes.node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
     path = os.pathsep.join(filter(None, [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     driver = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, timeout=60, check=False)
     assert driver.returncode == 0
