@@ -30,8 +30,8 @@ def nodes_of(parent: int) -> dict[str, int]:
             words = (entry / "cmdline").read_text().split("\0") if environment else []
         except OSError:
             continue
-        if f"RTHS_PARENT={parent}" in environment and "node" in words:
-            found[words[words.index("node") + 1]] = int(entry.name)
+        if f"RTHS_PARENT={parent}" in environment and "rths_nodes.node" in words:
+            found[words[words.index("rths_nodes.node") + 1]] = int(entry.name)
     return found
 
 

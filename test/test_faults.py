@@ -53,7 +53,7 @@ class Rig:
             mine = f"RTHS_PARENT={self.popen.pid}" in (entry / "environ").read_text().split("\0")
         except OSError:
             return ""
-        return words[words.index("node") + 1] if mine and "node" in words else ""
+        return words[words.index("rths_nodes.node") + 1] if mine and "rths_nodes.node" in words else ""
 
     def wait_until_running(self) -> None:
         """Until about a second of test is in the journal."""

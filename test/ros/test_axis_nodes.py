@@ -177,9 +177,9 @@ class Rig:
             alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except OSError:
             return ""
-        if not mine or not alive or "node" not in words:
+        if not mine or not alive or "rths_nodes.node" not in words:
             return ""
-        role = words[words.index("node") + 1]
+        role = words[words.index("rths_nodes.node") + 1]
         namespace = next(word for word in words if word.startswith("__ns:="))
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 
