@@ -250,6 +250,7 @@ def _list(options: argparse.Namespace) -> int:
 def parameter_page() -> str:
     """All parameters of all components and sections, as Markdown: doc/parameters.md."""
     from rths_nodes.bridges import BridgeParams
+    from rths_nodes.heartbeat import HeartbeatParams
     from rths_nodes.monitors import MonitorParams
     from rths_nodes.safety import Limits
     from rths_nodes.scenario import Axis, Recording, Scenario
@@ -266,6 +267,7 @@ def parameter_page() -> str:
         ("axes.NAME.limits", "Limits of one axis.", Limits),
         ("axes.NAME.sensors", "Sensors of one axis.", Sensors),
         ("bridge", "What is bridged where a rig cannot wait.", BridgeParams),
+        ("heartbeat", "How long the rig goes on without its monitor or its recorder.", HeartbeatParams),
         ("monitor", "Limits on the indices of the whole rig.", MonitorParams),
         ("recording", "What goes into the recording beside the messages.", Recording),
     ]

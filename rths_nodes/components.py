@@ -278,6 +278,19 @@ class Port(Protocol):
 
     def open(self) -> None: ...
 
+    def arm_watchdog(self) -> None:
+        """Before the test, in real time: whoever stands behind the port begins to expect commands."""
+        ...
+
+    def disarm_watchdog(self) -> None:
+        """After the test: no more commands will come, in order."""
+        ...
+
+    @property
+    def interlock(self) -> str:
+        """Why the rig does not follow commands any more, in words; empty while it does. It trips us."""
+        ...
+
     def wait_tick(self) -> int:
         """Wait for the next tick and give its sample number."""
         ...

@@ -30,6 +30,11 @@ def check_layout(scenario: Scenario) -> None:
     """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+    if getattr(scenario.port, "watchdog", None) is not None:
+        raise ConfigError(
+            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis stops "
+            "its axis by itself"
+        )
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
@@ -250,6 +255,14 @@ class GatheringPort:
     def true_state_complete(self) -> bool:
         """True when the true state of every sample is told."""
         return self._true_sample > self.sample
+
+    interlock = ""
+
+    def arm_watchdog(self) -> None:
+        """Nobody stands behind this port but the axes, and they look after themselves."""
+
+    def disarm_watchdog(self) -> None:
+        """There is none."""
 
     def safe(self) -> None:
         """The axes stop by themselves when nobody leads them: each has its own safe stop."""

@@ -14,8 +14,9 @@ import numpy as np
 
 from rths_nodes import registry
 from rths_nodes.components import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement, Rig
-from rths_nodes.params import integer, number, params, vector
+from rths_nodes.params import ConfigError, integer, number, params, vector
 from rths_nodes.sensors import AuxiliarySensors, SensorPair
+from rths_nodes.watchdog import Watchdog
 
 TABLE = {"simulator": "rths_nodes.ports:Simulator"}
 
@@ -36,9 +37,24 @@ class Simulator:
             at_most=1000,
         )
         longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        watchdog: float | None = number(
+            "time without a command after which the port itself holds the rig, whatever its node does, in real time; "
+            "none if left out",
+            "s",
+            None,
+            at_least=0.01,
+            at_most=10.0,
+        )
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
             "rms of the noise of each auxiliary channel; none if left out", "m/s^2 or m or N", None, at_least=0.0
         )
+
+        def fits(self, scenario: Any) -> None:
+            """Raises ConfigError for a watchdog that would not wait for two commands."""
+            if self.watchdog is not None and self.watchdog < 2.0 * scenario.dt:
+                raise ConfigError(
+                    f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * scenario.dt:g} s, two servo periods"
+                )
 
     simulated = True
 
@@ -47,6 +63,8 @@ class Simulator:
     ) -> None:
         self.transport_samples = params.transport_samples
         self.pacer: Callable[[], int] | None = None
+        self._limit = params.watchdog
+        self._watchdog: Watchdog | None = None
         self._rig = _SeparateAxes(axes, dt) if rig is None else rig
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
@@ -62,8 +80,24 @@ class Simulator:
         self._line = deque([(np.zeros(n_axes), np.zeros(n_inputs)) for _ in range(self.transport_samples)])
         self.sample = 0
         self._flags = 0
+        self._taken = ""
         self._command = np.zeros(n_axes)
         self._look()
+
+    def arm_watchdog(self) -> None:
+        """Start the watchdog, where there is to be one; it watches from the first command on."""
+        if self._limit is not None:
+            self._watchdog = Watchdog(self._limit)
+
+    def disarm_watchdog(self) -> None:
+        """The test is over: no more commands, in order."""
+        if self._watchdog is not None:
+            self._watchdog.end()
+            self._watchdog = None
+
+    @property
+    def interlock(self) -> str:
+        return self._taken
 
     def wait_tick(self) -> int:
         self.sample += 1
@@ -72,6 +106,10 @@ class Simulator:
         return self.sample
 
     def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
+        if self._watchdog is not None:
+            self._taken = self._watchdog.beat()
+            if self._taken:
+                command = self._command  # it stands where it stood
         self._command = command
         self._line.append((command, auxiliary))
         self._rig.step(*self._line.popleft())
@@ -100,7 +138,8 @@ class Simulator:
         """A simulator stands still when nobody drives it."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """The watchdog may go."""
+        self.disarm_watchdog()
 
 
 class _SeparateAxes:

@@ -19,6 +19,7 @@ import yaml
 from rths_nodes import registry, wire
 from rths_nodes.bridges import BridgeParams
 from rths_nodes.components import Array
+from rths_nodes.heartbeat import HeartbeatParams
 from rths_nodes.monitors import MonitorParams
 from rths_nodes.params import (
     ConfigError,
@@ -42,7 +43,18 @@ from rths_nodes.safety import Limits
 from rths_nodes.sensors import Sensors
 from rths_nodes.soft_start import SoftStart
 
-SHARED = ("version", "name", "servo_rate", "substeps", "time_ratio", "soft_start", "duration", "seed", "bridge")
+SHARED = (
+    "version",
+    "name",
+    "servo_rate",
+    "substeps",
+    "time_ratio",
+    "soft_start",
+    "duration",
+    "seed",
+    "bridge",
+    "heartbeat",
+)
 """Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
 
 LAST_SAMPLE = 2**32 - 1
@@ -118,6 +130,7 @@ class Scenario:
     )
     semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
+    heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
@@ -297,6 +310,8 @@ class Scenario:
 
     def build_port(self) -> Any:
         """The port to the rig."""
+        if hasattr(self.port, "fits"):
+            self.port.fits(self)
         rig = None
         if self.rig is not None:
             rig = registry.class_of("rig", self.rig)(self.rig, self.dt, len(self.axes))

@@ -256,6 +256,11 @@ class RigStage:
         return self._trip_at is not None
 
     @property
+    def trip_reason(self) -> str:
+        """Why a trip has been asked for; empty when none has."""
+        return self._trip_at[1] if self._trip_at else ""
+
+    @property
     def trip_due(self) -> bool:
         """True when the next tick belongs to the safe policy."""
         return self._trip_at is not None and self.sample + 1 >= self._trip_at[0]
@@ -327,7 +332,7 @@ class RigStage:
                 # what the rig did was not made of a Target: nothing is to be learnt from it
                 measured.flags |= FLAG_BRIDGED
                 self.bridged += 1
-            reason = self._check.measurement(measured, command.target)
+            reason = self.port.interlock or self._check.measurement(measured, command.target)
             if reason:
                 self._begin_stop(reason, sample)
         if self._stop is not None:

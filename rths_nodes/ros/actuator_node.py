@@ -10,16 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rclpy.lifecycle import TransitionCallbackReturn
-from std_srvs.srv import Trigger
 
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
 from rths_nodes.gathering import GatheringStage
+from rths_nodes.heartbeat import Heartbeat
 from rths_nodes.pacing import Pacer
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names, parameters
 from rths_nodes.ros.names import ACTUATOR, AXIS_TOPICS, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.shell import Shell
+from rths_nodes.ros.stopping import StopRequests
 from rths_nodes.safety import LOCKSTEP_WINDOW, State
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import RigStage
@@ -39,6 +40,8 @@ GONE_NS = 20_000_000
 JUDGED_NS = 2_000_000_000
 """How long the node waits, after the test, for the monitor to judge its last samples."""
 
+PULSE_NS = 4_000_000
+
 ANSWER = 0.8
 """In real time: the share of a sample that the loop has for a Command at least, also where a Measurement was late.
 Less than one, so that bridging does not make the schedule slip."""
@@ -54,7 +57,7 @@ class ActuatorNode(Shell):
     """
 
     role = ACTUATOR
-    reads = ("bridge",)
+    reads = ("bridge", "heartbeat")
     rig: Any = None  # until the node is configured
     axes: tuple[str, ...] = ()
     """The axes that have nodes of their own; none when this node has them all."""
@@ -78,6 +81,8 @@ class ActuatorNode(Shell):
         self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
         self.rig.port.pacer = self.pacer
         self.rig.connect()
+        if self.pacer:
+            self.rig.port.arm_watchdog()
         # Now, not when a state is told: that is in real time, where a library's threads may wait for each other.
         self._constants = scenario.test_constants()
         self._loop = Durations(scenario.samples)
@@ -85,6 +90,8 @@ class ActuatorNode(Shell):
         self._statuses: dict[str, dict[str, Any]] = {}
         self._progress = {peer: -1 for peer in (MONITOR, RECORDER) if peer in self.peers}
         self._finished: set[str] = set()
+        self._heartbeat = Heartbeat(scenario.heartbeat, self._progress)
+        self._next_pulse = 0
         self._free_until = LOCKSTEP_WINDOW - 1
         self._told: State | None = None
         self._asked_at = self._began_at = self._ended_at = 0
@@ -109,16 +116,18 @@ class ActuatorNode(Shell):
             for topic in names.heard_by(self.role, AXIS_TOPICS):
                 speakers = 0 if topic.name == "true_state" else 1  # a real axis has none
                 self._listen_to(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", speakers)
-        self._stop_service = self.create_service(Trigger, "~/stop", self._on_stop)
+        inbox = self.inboxes["emergency_stop"]
+        self._stops = StopRequests(self, self._group, inbox, self.rig.hold, self.rig.trip)
+
+    def look(self) -> None:
+        """Requests to stop are heard also when nothing moves."""
+        if self.rig is not None:
+            self._stops.hear()
+        super().look()
 
     def _close_endpoints(self) -> None:
         super()._close_endpoints()
-        self.destroy_service(self._stop_service)
-
-    def _on_stop(self, request: Any, response: Any) -> Any:
-        self.rig.hold("stop service")
-        response.success, response.message = True, "the rig stops and holds"
-        return response
+        self._stops.close()
 
     def on_activate(self, state: Any) -> Any:
         """From now on the peers are waited for."""
@@ -150,8 +159,9 @@ class ActuatorNode(Shell):
             self._tell_state()
         for status in self.heard("node_status"):
             self._statuses[status["node"]] = status
-        if self.interrupted:
-            self.rig.machine.to(State.HELD, "interrupted before the test began")
+        if self.interrupted or self.rig.trip_known:
+            reason = self.rig.trip_reason or "interrupted"
+            self.rig.machine.to(State.HELD, f"{reason} before the test began")
             self._tell_state()
             return
         for name, status in self._statuses.items():
@@ -196,6 +206,7 @@ class ActuatorNode(Shell):
         self._started_ns = time.time_ns()
         measured = self.rig.first()
         self._began_at = time.monotonic_ns()
+        self._heartbeat.begin(self._began_at)
         self._tell_state()
         if self.pacer:
             self.pacer.start()
@@ -272,6 +283,7 @@ class ActuatorNode(Shell):
     def _may_tick(self) -> bool:
         """True when there is a command, or none is needed or waited for any more, and nobody is too far behind."""
         self._hear_trips()
+        self._pulse()
         if self.interrupted:
             self.rig.hold("interrupted")
         if self.rig.stopping or self.rig.trip_due:
@@ -291,6 +303,24 @@ class ActuatorNode(Shell):
                 # what happens to other nodes after the end does not change the test
                 if not self.rig.ended or trip["source"] == MONITOR:
                     self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
+
+    def _pulse(self) -> None:
+        """What is looked at a few times in the time of a bridge: who wants to stop, and who is still there."""
+        now = time.monotonic_ns()
+        if now < self._next_pulse:
+            return
+        self._next_pulse = now + PULSE_NS
+        self._stops.hear()
+        if self.lockstep:
+            return
+        for progress in self.heard("progress"):
+            self._heartbeat.heard(progress["node"], now)
+        for words in self._heartbeat.lost(now):
+            if f"heartbeat.{RECORDER}" in words and self.scenario.heartbeat.recorder_lost == "warn":
+                self.note = words
+                self.get_logger().warning(words)
+            else:
+                self.rig.trip(words)
 
     def _observers_follow(self) -> bool:
         # a known trip bounds the run by itself, and the monitor says nothing beyond the breach
@@ -376,7 +406,9 @@ class ActuatorNode(Shell):
     # -- after the test -----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._ended_at = self._ended_at or time.monotonic_ns()
+        if not self._ended_at:
+            self._ended_at = time.monotonic_ns()
+            self.rig.port.disarm_watchdog()
         for progress in self.heard("progress"):
             if progress["done"]:
                 self._finished.add(progress["node"])

@@ -57,6 +57,7 @@ class MonitorNode(Shell):
         self.stage.work()
         self._trip()
         self._tell()
+        self.beat(self._told)
         if busy:
             self._quiet_from = time.monotonic_ns()
         else:

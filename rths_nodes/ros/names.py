@@ -76,6 +76,8 @@ TOPICS: dict[str, Topic] = {
         Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
         Topic("node_status", _own("NodeStatus"), ROLES, (ACTUATOR, RECORDER, CONSOLE), True),
         Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), (ACTUATOR, RECORDER), True),
+        # From whoever sees a reason to.
+        Topic("emergency_stop", "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.

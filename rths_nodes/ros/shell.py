@@ -80,7 +80,7 @@ class Shell(LifecycleNode):
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
-        self._next_look = 0
+        self._next_look = self._next_beat = 0
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
@@ -332,6 +332,14 @@ class Shell(LifecycleNode):
             if sample > expected:
                 raise ValueError(f"Measurement {sample} came where {expected} was expected")
         return None
+
+    def beat(self, sample: int) -> None:
+        """Say now and then, in real time, that this node lives and how far it has come."""
+        now = time.monotonic_ns()
+        if self._lockstep or now < self._next_beat:
+            return
+        self._next_beat = now + round(self.scenario.heartbeat.period * 1e9)
+        self.tell("progress", {"node": self.role, "sample": max(sample, 0)})
 
     # -- handshake ----------------------------------------------------------------------------------------
 

@@ -89,3 +89,34 @@ def put_summary(node: Any, speaker: str, /, **sent: int) -> None:
 def by_hand() -> SimpleNamespace:
     """Nodes by hand, and what is put into their inboxes."""
     return SimpleNamespace(node=node_by_hand, put=put, put_state=put_state, put_summary=put_summary)
+
+
+class Clock:
+    """Stands for the module ``time``: it runs when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000
+
+    def monotonic_ns(self) -> int:
+        self.now += 1_000  # who waits actively must get somewhere
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.monotonic_ns() * 1e-9
+
+    def time_ns(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    from rths_nodes import pacing
+    from rths_nodes.ros import actuator_node, compensator_node, shell
+
+    for module in (actuator_node, compensator_node, pacing, shell):
+        monkeypatch.setattr(module, "time", clock)
+    return clock

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import faults, hosts, pacing, scenario
+from rths_nodes import faults, hosts, scenario
 from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.faulty_streams import FaultyStream, flip_bit
 from rths_nodes.loop import Loop
-from rths_nodes.ros import actuator_node, compensator_node, composed, launching
+from rths_nodes.ros import actuator_node, composed, launching
 from rths_nodes.safety import State
 
 NAME = "chen_ricles_2010"
@@ -26,31 +26,6 @@ LONGEST = 10
 
 
 # One node, its inboxes and its clock by hand
-
-
-class Clock:
-    """Stands for the module ``time``: it runs when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000_000
-
-    def monotonic_ns(self) -> int:
-        self.now += 1_000  # who waits actively must get somewhere
-        return self.now
-
-    def time_ns(self) -> int:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += round(seconds * 1e9)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (actuator_node, compensator_node, pacing):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 def hear(node, topic, unpack):
@@ -90,7 +65,7 @@ class Compensator:
 
 
 @pytest.fixture
-def compensator(by_hand, clock: Clock) -> Iterator[Compensator]:
+def compensator(by_hand, clock) -> Iterator[Compensator]:
     overrides = ["substeps=1", "compensator.type=none"]
     with by_hand.node("compensator", pace="realtime", overrides=overrides) as node:
         compensator = Compensator(node)
@@ -184,7 +159,7 @@ def test_in_lockstep_a_target_is_waited_for(by_hand, clock):
 class Rig:
     """An actuator node, its Measurements, and the Commands that it is given; work as the executor asks for it."""
 
-    def __init__(self, by_hand, node, clock: Clock) -> None:
+    def __init__(self, by_hand, node, clock) -> None:
         self.node, self.clock = node, clock
         self.measured: list[Measurement] = hear(node, "measurement", node.codec.unpack_measurement)
         node._ready_told = True
@@ -205,7 +180,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(by_hand, clock: Clock) -> Iterator[Rig]:
+def rig(by_hand, clock) -> Iterator[Rig]:
     with by_hand.node("actuator", pace="realtime", peers=["actuator"]) as node:
         rig = Rig(by_hand, node, clock)
         for sample in (1, 2, 3):

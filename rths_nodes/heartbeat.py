@@ -1,0 +1,75 @@
+"""Signs of life of the nodes that watch and record the rig: their silence is a fault like any other.
+
+The nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rths_nodes.params import ConfigError, number, params, show, text
+
+BEATS = 4
+"""Signs of life that may be missed in a row before a node counts as lost."""
+SECOND = 1_000_000_000
+
+
+@params
+class HeartbeatParams:
+    """How long the rig goes on without its monitor or its recorder in real time; in lockstep it waits for them."""
+
+    monitor: float = number(
+        "silence of the monitor after which the rig trips: nobody looks at its limits any more",
+        "s",
+        0.2,
+        at_least=0.05,
+        at_most=10.0,
+    )
+    recorder: float = number(
+        "silence of the recorder after which it counts as lost: messages wait for it about two seconds",
+        "s",
+        1.5,
+        at_least=0.1,
+        at_most=10.0,
+    )
+    recorder_lost: str = text(
+        "what the rig does then: stop, or warn and go on without a recording", "stop", choices=("stop", "warn")
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses a recorder that is given less time than the monitor: it may have to wait for a disk."""
+        if self.recorder < self.monitor:
+            raise ConfigError(
+                f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
+            )
+
+    @property
+    def period(self) -> float:
+        """Between two signs of life, s."""
+        return self.monitor / BEATS
+
+
+class Heartbeat:
+    """When which of ``peers`` was heard last; times are ns of one clock."""
+
+    def __init__(self, params: HeartbeatParams, peers: Iterable[str]) -> None:
+        self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
+        self._heard: dict[str, int] = {}
+
+    def begin(self, now: int) -> None:
+        """Everybody has just been heard: they have said that they are ready."""
+        self._heard = dict.fromkeys(self._limits, now)
+
+    def heard(self, peer: str, now: int) -> None:
+        """A sign of life; of a peer that is lost, or not expected, it means nothing."""
+        if peer in self._heard:
+            self._heard[peer] = now
+
+    def lost(self, now: int) -> list[str]:
+        """The peers that are silent for longer than they may, in words; each is told once."""
+        silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
+        return [self._words(peer, now - self._heard.pop(peer)) for peer in silent]
+
+    def _words(self, peer: str, silence: int) -> str:
+        limit = self._limits[peer] / SECOND
+        return f"heartbeat.{peer}: silent for {silence / SECOND:.2g} s: must be <= {limit:g} s"

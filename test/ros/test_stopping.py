@@ -1,0 +1,151 @@
+"""Who may stop a test from outside, and the signs of life that the rig needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rclpy
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from std_msgs.msg import Empty
+from std_srvs.srv import Trigger
+
+from rths_nodes import hosts
+from rths_nodes.safety import State
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def operator() -> Iterator[Node]:
+    context = Context()
+    rclpy.init(context=context)
+    node = Node("operator", context=context)
+    yield node
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def call(node: Node, name: str) -> Any:
+    client = node.create_client(Trigger, name)
+    assert client.wait_for_service(timeout_sec=30.0)
+    executor = SingleThreadedExecutor(context=node.context)
+    executor.add_node(node)
+    future = client.call_async(Trigger.Request())
+    executor.spin_until_future_complete(future, timeout_sec=30.0)
+    executor.shutdown()
+    return future.result()
+
+
+def press(node: Node) -> None:
+    publisher = node.create_publisher(Empty, "/rths/emergency_stop", 1)
+    while not publisher.get_subscription_count():
+        time.sleep(0.01)
+    publisher.publish(Empty())
+
+
+def run_while(action: Callable[[], Any], host: str, *overrides: str) -> hosts.Report:
+    found: list[hosts.Report] = []
+    run = threading.Thread(
+        target=lambda: found.append(hosts.run("chen_ricles_2010", overrides, host=host, pace="realtime"))
+    )
+    run.start()
+    action()
+    run.join(timeout=60.0)
+    return found[0]
+
+
+def test_the_service_trips_at_once(operator: Node) -> None:
+    answers: list[Any] = []
+    report = run_while(lambda: answers.append(call(operator, "/rths/actuator/emergency_stop")), "composed")
+    assert answers[0].success
+    if report.samples:  # it may come before the test has begun
+        assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert "emergency stop: service" in report.reason
+
+
+def test_the_service_is_heard_where_no_slack_is_left(operator: Node) -> None:
+    """At 4096 Hz an executor never gets half a millisecond."""
+    report = run_while(
+        lambda: call(operator, "/rths/actuator/stop"),
+        "composed",
+        "servo_rate=4096",
+        "substeps=40",
+        "bridge.max_bridge=0.1",
+    )
+    assert (report.outcome, "stop service" in report.reason) == ("held", True)
+
+
+def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node) -> None:
+    report = run_while(lambda: press(operator), "processes")
+    assert report.outcome in ("tripped", "held")
+    assert "emergency stop: topic" in report.reason
+
+
+# One actuator node, its clock by hand
+
+
+def running(by_hand: Any, node: Any) -> Any:
+    for state in (State.ARMED,):
+        node.rig.machine.to(state)
+    node._begin()
+    return node
+
+
+def beats(by_hand: Any, node: Any, *peers: str) -> None:
+    for peer in peers:
+        by_hand.put(node, "progress", node=peer, sample=5)
+
+
+@pytest.mark.parametrize(
+    ("peer", "overrides", "reason"),
+    [
+        ("monitor", [], "heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s"),
+        ("recorder", [], "heartbeat.recorder: silent for 1.5 s: must be <= 1.5 s"),
+        ("recorder", ["heartbeat.recorder_lost=warn"], ""),
+        ("monitor", ["heartbeat.recorder_lost=warn"], "heartbeat.monitor: silent"),
+    ],
+)
+def test_a_silent_observer_stops_the_rig(
+    by_hand: Any, clock: Any, peer: str, overrides: list[str], reason: str
+) -> None:
+    peers = ["actuator", "monitor", "recorder"]
+    with by_hand.node("actuator", pace="realtime", peers=peers, overrides=overrides) as node:
+        running(by_hand, node)
+        for _ in range(40):
+            beats(by_hand, node, *(other for other in ("monitor", "recorder") if other != peer))
+            clock.now += 50_000_000
+            node._pulse()
+        assert reason in node.rig.trip_reason
+        assert bool(node.rig.trip_reason) == bool(reason)
+        assert ("heartbeat.recorder" in node.note) == (not reason)
+
+
+def test_in_lockstep_observers_are_waited_for(by_hand: Any, clock: Any) -> None:
+    with by_hand.node("actuator", peers=["actuator", "monitor", "recorder"]) as node:
+        running(by_hand, node)
+        clock.now += 100 * SECOND
+        node._pulse()
+        assert not node.rig.trip_known
+
+
+@pytest.mark.parametrize("role", ["monitor", "recorder"])
+def test_observers_say_that_they_live(by_hand: Any, role: str) -> None:
+    with by_hand.node(role, pace="realtime") as node:
+        sent: list[str] = []
+        node.send = lambda topic, data: sent.append(topic)
+        period = node.scenario.heartbeat.period
+        for _ in range(3):
+            node.beat(0)
+        assert sent == ["progress"]
+        node._next_beat -= round(period * SECOND)
+        node.beat(0)
+        assert sent == ["progress"] * 2
