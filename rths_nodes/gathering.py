@@ -32,8 +32,8 @@ def check_layout(scenario: Scenario) -> None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
     if getattr(scenario.port, "watchdog", None) is not None:
         raise ConfigError(
-            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis stops "
-            "its axis by itself"
+            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
+            "stops its axis by itself"
         )
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:

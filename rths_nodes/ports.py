@@ -38,8 +38,8 @@ class Simulator:
         )
         longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
         watchdog: float | None = number(
-            "time without a command after which the port itself holds the rig, whatever its node does, in real time; "
-            "none if left out",
+            "time without a command after which the port itself holds the rig, whatever its node does, in real "
+            "time; none if left out",
             "s",
             None,
             at_least=0.01,

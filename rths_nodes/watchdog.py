@@ -1,7 +1,7 @@
 """The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
 
 It hears a beat with every command. When they stay away for longer than its limit, because the node is dead, frozen
-or late, it takes the rig over, says so, and gives it back to nobody: a node that comes back finds the interlock open.
+or late, it takes the rig over, says so, and gives it back to nobody: a node that comes back finds it taken.
 """
 
 from __future__ import annotations
