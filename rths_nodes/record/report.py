@@ -101,7 +101,8 @@ def _facts(run: Run) -> dict[str, str]:
     if scenario.time_ratio > 1:
         facts["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
     if "gaps" in known:
-        facts["Missing in the recording"] = f"{known['gaps']} gaps" if known["gaps"] != "0" else "nothing"
+        lost = f" ({known['lost']})" if known.get("lost") else ""
+        facts["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
     return facts
 
 

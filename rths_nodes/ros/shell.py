@@ -25,6 +25,7 @@ from rths_nodes.ros import names, parameters, serialization
 from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
+from rths_nodes.timing import Durations, of_hop
 
 PACES = ("lockstep", "realtime")
 STATUS_PERIOD_NS = 2_000_000
@@ -455,6 +456,10 @@ class Shell(LifecycleNode):
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         """The last sample that was worked in, and the numbers of the Summary."""
         return 0, {}
+
+    def hop_of(self, durations: Durations) -> dict[str, Any]:
+        """What the Summary of a node in the loop tells of its work, below ``timing``."""
+        return {"hops": {self.role: of_hop(durations)}}
 
     def last_words(self) -> None:
         """Tell the final numbers."""
