@@ -268,9 +268,7 @@ def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
     """The recorder's last words as they are reported; None without a recorder that could say them."""
     if not recording:
         return None
-    counts = {
-        name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")
-    }
+    counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
     silent = sorted(recording.get("silent", {}))
     return counts | {"silent": silent, "complete": not silent and not any(counts["gaps"].values())}
 

@@ -19,7 +19,7 @@ class Durations:
 
     def __init__(self, expected: int) -> None:
         self._values = np.full(max(expected, 1), -1, dtype=np.int64)
-        self._items = memoryview(self._values)  # half the time of an item of the array
+        self._items = self._values.data  # a memoryview takes half the time of an array for one item
         self._room = len(self._values)
         self._count = 0
 
@@ -101,16 +101,16 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
         return report
     report["hops"] = hops
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
-    if integrator.get("count") and compensator.get("count"):
+    if "loop" in report and integrator.get("count") and compensator.get("count"):  # a dead node has told nothing
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
         hops["transport"] = {"mean_s": report["loop"]["mean_s"] - compensator["mean_s"] - a_sample}
     return report
 
 
 def _around(period: float) -> Array:
-    """Edges (s) of bins for times between ticks: a twentieth of a period each, one of them around it; up to four."""
-    edges: Array = period * (np.arange(82) - 0.5) / 20.0
-    return edges.clip(0.0)
+    """Edges (s) of bins for times between ticks, up to four: a twentieth of a period each, one around it."""
+    edges = period * (np.arange(82) - 0.5) / 20.0
+    return np.asarray(edges.clip(0.0), dtype=np.float64)
 
 
 def timing(

@@ -31,6 +31,9 @@ _NOTES = (
     "actuator lags; a lag acts on the structure like negative damping.",
     "Transport samples q: a command acts q samples after it was sent; q = 0 is an idealisation that "
     "only a simulator can do.",
+    "Loop: from sending a Measurement to having the next Command. Its mean is that of the compensator, of the "
+    "integrator (by its share of the samples) and of the transport by the middleware; other columns do not add "
+    "up.",
     "Indices count the samples of the test, not those of a soft start or a safe stop. Long histories are "
     "drawn by their envelopes; the indices come from all samples.",
     f"<b>{NO_SAFETY}</b> A rig needs its own interlocks.",

@@ -106,7 +106,6 @@ _TRUE = (
 _PERCENTILES = (
     ("mean", "mean_s"),
     ("median", "median_s"),
-   
     ("99 %", "p99_s"),
     ("99.9 %", "p999_s"),
     ("largest", "max_s"),

@@ -14,10 +14,10 @@ CLOCKS = (
     ("period", "Time between ticks"),
 )
 """What is timed, as it is recorded and as it is called."""
-LOOP = "Loop, from Measurement to Command"
+LOOP = "Loop: Measurement to Command"
 """What the first of them is on the hosts with nodes."""
 HOPS = (
-    ("integrator", "Integrator: Measurement to Target"),
+    ("integrator", "Integrator, once a step: Measurement to Target"),
     ("compensator", "Compensator: Target to Command"),
     ("transport", "Transport between them, and waiting"),
     ("actuator", "Actuator: tick to Measurement"),

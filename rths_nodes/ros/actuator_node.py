@@ -213,6 +213,26 @@ class ActuatorNode(Shell):
         return self.rig is not None and bool(self.rig.ended)
 
     @property
+    def state_of_test(self) -> State:
+        return self.rig.machine.state if self.rig is not None else State.IDLE
+
+    @property
+    def reason(self) -> str:
+        return str(self.rig.machine.reason)
+
+    @property
+    def last_sample(self) -> int:
+        return int(self.rig.sample)
+
+    def counters(self) -> dict[str, int]:
+        missed = self.pacer.missed if self.pacer else 0
+        return super().counters() | {"missed": missed, "bridged": self.rig.bridged, "late": self.rig.late_commands}
+
+    def clocks(self) -> dict[str, Durations]:
+        clocks = {"loop": self._loop, "work": self._hop}
+        return clocks | {"lateness": self.pacer.lateness} if self.pacer else clocks
+
+    @property
     def under_way(self) -> bool:
         return self.running or (self.active and not self.ended)
 

@@ -49,7 +49,8 @@ class CompensatorNode(Shell):
         while self._waiting and (self._ready(self._waiting[0][0]) or self._overdue()):
             measured, stamp, _ = self._waiting.popleft()
             self._answer(measured, stamp, began)
-            busy, began = True, time.monotonic_ns()
+            busy, self._answered_at = True, time.monotonic_ns()
+            began = self._answered_at
         if busy:
             self._quiet_from = time.monotonic_ns()
         else:
@@ -106,6 +107,16 @@ class CompensatorNode(Shell):
     def _in_vain(self) -> bool:
         """True when a Measurement waits for a Target that will not come: the integrator is dead."""
         return bool(self._waiting) and time.monotonic_ns() - self._quiet_from > QUIET_NS
+
+    @property
+    def last_sample(self) -> int:
+        return self._answered
+
+    def counters(self) -> dict[str, int]:
+        return super().counters() | {"bridged": self.stage.bridged}
+
+    def clocks(self) -> dict[str, Durations]:
+        return {"work": self._hop}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))

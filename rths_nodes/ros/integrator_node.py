@@ -36,7 +36,7 @@ class IntegratorNode(Shell):
             target = self.stage.next(measured)
             if target is not None:
                 self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9), began)
-            began = time.monotonic_ns()
+            self._answered_at = began = time.monotonic_ns()
         if not busy:
             self._finish()
         return busy
@@ -51,6 +51,13 @@ class IntegratorNode(Shell):
         if self.ended and not self.spoken and self._expected > self.test["sample"]:
             self.last_words()
         self.leave()
+
+    @property
+    def last_sample(self) -> int:
+        return self._expected - 1
+
+    def clocks(self) -> dict[str, Durations]:
+        return {"work": self._hop}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         return self._expected - 1, wire.numbers_of(self.hop_of(self._hop), "timing")

@@ -207,13 +207,20 @@ class RecorderNode(Shell):
         return now - self._ended_at > LAST_WORDS_NS or (self.hurried and now - self._hurried_at > HURRY_NS)
 
     @property
+    def last_sample(self) -> int:
+        return self._next["measurement"] - 1
+
+    def counters(self) -> dict[str, int]:
+        return super().counters() | {"lost": sum(self._lost.values())}
+
+    @property
     def gaps(self) -> dict[str, int]:
         """How often messages are missing in each stream, at its end included."""
         return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many messages of each stream did not come; of a node without last words, those before its last one."""
+        """How many messages of each stream did not come; without last words, only those before the last."""
         tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
