@@ -111,9 +111,6 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def _json(report: hosts.Report) -> dict[str, Any]:
-    timing = {
-        name: trimmed(value) if name.endswith("_histogram") else value for name, value in report.timing.items()
-    }
     return {
         "scenario": report.scenario.name,
         "host": report.host,
@@ -126,9 +123,22 @@ def _json(report: hosts.Report) -> dict[str, Any]:
         "wall_s": report.wall_s,
         "metrics": report.metrics,
         "compensator": {"type": type(report.scenario.compensator).type_name} | report.compensator,
-        "timing": timing,
+        "timing": _trimmed(report.timing),
+        "messages": report.messages,
         "recording": str(report.recording) if report.recording else None,
         "notes": report.notes,
+    }
+
+
+def _trimmed(timing: dict[str, Any]) -> dict[str, Any]:
+    """All histograms, those of the hops as well, without their empty bins."""
+    return {
+        name: trimmed(value)
+        if name.endswith("histogram")
+        else _trimmed(value)
+        if isinstance(value, dict)
+        else value
+        for name, value in timing.items()
     }
 
 
@@ -171,6 +181,9 @@ def _print_report(report: hosts.Report, page: str | None) -> None:
         if report.pace == "realtime":
             text += f"; {report.timing['missed']:.0f} ticks missed, {report.timing['bridged']:.0f} bridged"
         console.print(text)
+    if hops := report.timing.get("hops"):
+        means = {name: terminal.duration(hop["mean_s"]) for name, hop in hops.items()}
+        console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     for note in report.notes:
         console.print(f"note: {note}", markup=False)
     if report.recording:

@@ -31,6 +31,7 @@ from rths_nodes.record.run import Collector, Run
 from rths_nodes.ros import names
 from rths_nodes.safety import State
 from rths_nodes.scenario import Scenario
+from rths_nodes.timing import gathered
 
 HOSTS = ("embedded", "composed", "processes")
 PACES = ("lockstep", "realtime")
@@ -51,6 +52,8 @@ class Report:
     metrics: dict[str, Any]
     compensator: dict[str, Any]
     timing: dict[str, Any]
+    messages: dict[str, Any] | None = None
+    """What the recorder has missed, by topic, and whether the recording is complete; None where nobody counted."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
@@ -253,11 +256,21 @@ def _nodes(
         exit_code=result.exit_code,
         metrics=result.section("metrics"),
         compensator=result.section("compensator"),
-        timing=result.section("timing"),
+        timing=gathered(result.numbers),
+        messages=_messages(result.section("recording")),
         recording=directory,
         notes=result.notes,
         actuator_nodes=actuator_nodes,
     )
+
+
+def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
+    """The recorder's last words as they are reported; None without a recorder that could say them."""
+    if not recording:
+        return None
+    counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
+    silent = sorted(recording.get("silent", {}))
+    return counts | {"silent": silent, "complete": not silent and not any(counts["gaps"].values())}
 
 
 def _run_nodes(

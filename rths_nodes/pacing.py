@@ -40,13 +40,14 @@ class Starving(RuntimeError):
 class Pacer:
     """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
 
-    ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected.
+    ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected. ``missed`` counts the periods,
+    ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns.
     """
 
     def __init__(self, period: float, ticks: int) -> None:
         self._period = round(period * 1e9)
-        self.due = 0
-        self.missed = 0
+        self.due = self.began = 0
+        self.missed = self.slips = 0
         self._slept_at = 0
         self.lateness = Durations(ticks)
 
@@ -77,6 +78,8 @@ class Pacer:
         self.lateness.add(late)
         slipped = late // self._period
         self.missed += slipped
+        self.slips += slipped > 0
+        self.began = now
         self.due += (1 + slipped) * self._period
         return slipped
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
-from rths_nodes.timing import Durations, histogram, periods, statistics, timing, trimmed
+from rths_nodes import wire
+from rths_nodes.timing import Durations, gathered, histogram, of_hop, periods, statistics, timing, trimmed
 
 
 def test_durations_are_kept_and_do_not_grow() -> None:
@@ -19,8 +21,8 @@ def test_durations_are_kept_and_do_not_grow() -> None:
 
 def test_statistics_are_percentiles() -> None:
     found = statistics(np.arange(1001) * 1e-6)
-    assert list(found) == ["median_s", "p99_s", "p999_s", "max_s"]
-    np.testing.assert_allclose(list(found.values()), [500e-6, 990e-6, 999e-6, 1000e-6])
+    assert list(found) == ["mean_s", "median_s", "p99_s", "p999_s", "max_s"]
+    np.testing.assert_allclose(list(found.values()), [500e-6, 500e-6, 990e-6, 999e-6, 1000e-6])
 
 
 def test_without_data_there_are_no_numbers() -> None:
@@ -53,6 +55,36 @@ def test_periods_are_the_times_between_ticks() -> None:
     report = timing(0.5, np.zeros(0), np.array([1e-5, 2e-5]), missed=0, bridged=0, period=1e-3)
     assert report["period"]["median_s"] == 1.01e-3
     assert sum(report["period_histogram"]["counts"]) == 1
+
+
+def durations(*microseconds: int) -> Durations:
+    found = Durations(len(microseconds))
+    for value in microseconds:
+        found.add(1000 * value)
+    return found
+
+
+def test_what_the_loop_takes_beside_the_work_of_its_nodes_is_transport() -> None:
+    """Two steps of two samples: 4 x 100 us, of it 2 x 60 us by the integrator and 4 x 20 us by the compensator."""
+    hops = {"integrator": durations(50, 70), "compensator": durations(20, 20, 20, 20)}
+    loop = timing(0.5, durations(130, 70, 130, 70).seconds, np.zeros(0), 0, 0)
+    told = [{"hops": {name: of_hop(values)}} for name, values in hops.items()]
+    numbers = {path: value for part in (loop, *told) for path, value in wire.numbers_of(part, "timing").items()}
+    report = gathered(numbers)
+    assert (report["hops"]["integrator"]["count"], report["hops"]["compensator"]["median_s"]) == (2, 20e-6)
+    assert sum(report["hops"]["integrator"]["histogram"]["counts"]) == 2
+    assert report["hops"]["transport"]["mean_s"] == pytest.approx(50e-6)
+    rest = {path: value for path, value in numbers.items() if ".loop" not in path}  # the actuator has died
+    assert set(gathered(rest)["hops"]) == set(hops)
+    assert gathered({}) == {}
+
+
+def test_a_second_of_durations_is_what_came_since() -> None:
+    found = durations(1, 2, 3)
+    np.testing.assert_allclose(found.since(1), [2e-6, 3e-6])
+    found.add(4000)  # beyond what was expected
+    np.testing.assert_allclose(found.since(2), [4e-6])
+    assert len(found.since(4)) == 0
 
 
 def test_timing_reports_what_there_is() -> None:

@@ -9,6 +9,7 @@ from rths_nodes import wire
 from rths_nodes.params import ConfigError
 from rths_nodes.record import bag
 from rths_nodes.record.run import Collector, Run
+from rths_nodes.timing import gathered
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -38,4 +39,4 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         elif kind == "summary":
             summary = wire.decode("Summary", data)
             numbers.update(zip(summary["names"], summary["values"], strict=True))
-    return collector.run(information, wire.nested(numbers, "metrics"), wire.nested(numbers, "timing"))
+    return collector.run(information, wire.nested(numbers, "metrics"), gathered(numbers))

@@ -31,6 +31,9 @@ _NOTES = (
     "actuator lags; a lag acts on the structure like negative damping.",
     "Transport samples q: a command acts q samples after it was sent; q = 0 is an idealisation that "
     "only a simulator can do.",
+    "Loop: from sending a Measurement to having the next Command. Its mean is that of the compensator, of the "
+    "integrator (by its share of the samples) and of the transport by the middleware; other columns do not add "
+    "up.",
     "Indices count the samples of the test, not those of a soft start or a safe stop. Long histories are "
     "drawn by their envelopes; the indices come from all samples.",
     f"<b>{NO_SAFETY}</b> A rig needs its own interlocks.",
@@ -101,7 +104,8 @@ def _facts(run: Run) -> dict[str, str]:
     if scenario.time_ratio > 1:
         facts["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
     if "gaps" in known:
-        facts["Missing in the recording"] = f"{known['gaps']} gaps" if known["gaps"] != "0" else "nothing"
+        lost = f" ({known['lost']})" if known.get("lost") else ""
+        facts["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
     return facts
 
 

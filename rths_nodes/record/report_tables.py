@@ -14,7 +14,18 @@ from rths_nodes.components import (
     FLAG_TRIPPED,
 )
 from rths_nodes.record import analysis
-from rths_nodes.record.report_words import CLOCKS, MM, MM2, MS, PERCENT, US, number, quantity, rounded
+from rths_nodes.record.report_words import (
+    HOPS,
+    MM,
+    MM2,
+    MS,
+    PERCENT,
+    US,
+    clocks,
+    number,
+    quantity,
+    rounded,
+)
 from rths_nodes.record.response import response_errors
 from rths_nodes.record.run import Run
 
@@ -92,7 +103,14 @@ _TRUE = (
     "<p>Measured: what the sensors saw, with their noise and resolution; a laboratory has no more. True: the "
     "displacement itself, which only a simulator knows.</p>"
 )
-_PERCENTILES = (("median", "median_s"), ("99 %", "p99_s"), ("99.9 %", "p999_s"), ("largest", "max_s"))
+_PERCENTILES = (
+    ("mean", "mean_s"),
+    ("median", "median_s"),
+    ("99 %", "p99_s"),
+    ("99.9 %", "p999_s"),
+    ("largest", "max_s"),
+)
+_COUNTED = (("Missed ticks", "missed"), ("Commands that came too late to be sent", "late_commands"))
 _FLAGGED = (
     (FLAG_BRIDGED, "bridged"),
     (FLAG_SLIPPED, "slipped"),
@@ -154,10 +172,12 @@ def response(run: Run) -> str:
 
 def timing(run: Run) -> str:
     """Percentiles of the durations, below the period and the number of flagged samples."""
-    clocks = [(title, run.timing.get(key, {})) for key, title in CLOCKS]
+    timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
+    hops = run.timing.get("hops", {})
+    timed[1:1] = [(title, hops.get(key, {})) for key, title in HOPS]
     rows = [
         _row(title, [rounded(clock.get(key), US) for _, key in _PERCENTILES], "<td>µs</td>")
-        for title, clock in clocks
+        for title, clock in timed
         if any(number(clock.get(key)) is not None for _, key in _PERCENTILES)
     ]
     heads = [name for name, _ in _PERCENTILES]
@@ -170,8 +190,8 @@ def _counts(run: Run) -> str:
     words = [f"{n} {what}" for flag, what in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
     clean = "No sample was bridged, slipped or saturated."
     said = f"Flagged samples: {', '.join(words)}." if words else clean
-    missed = number(run.timing.get("missed"))
-    return said + (f" Missed ticks: {missed:.0f}." if missed is not None else "")
+    counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
+    return " ".join([said, *(f"{title}: {count:.0f}." for title, count in counts if count is not None)])
 
 
 def _table(kind: str, corner: str, heads: Sequence[str], last: str, rows: Sequence[str]) -> str:

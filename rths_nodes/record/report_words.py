@@ -8,8 +8,27 @@ from typing import Any
 MM, MM2, KN, PERCENT, MS, US = 1e3, 1e6, 1e-3, 1.0, 1e3, 1e6
 """Factors from SI to what is shown."""
 
-CLOCKS = (("loop", "Computing time of one sample"), ("lateness", "Lateness of a tick"))
+CLOCKS = (
+    ("loop", "Computing time of one sample"),
+    ("lateness", "Lateness of a tick"),
+    ("period", "Time between ticks"),
+)
 """What is timed, as it is recorded and as it is called."""
+LOOP = "Loop: Measurement to Command"
+"""What the first of them is on the hosts with nodes."""
+HOPS = (
+    ("integrator", "Integrator, once a step: Measurement to Target"),
+    ("compensator", "Compensator: Target to Command"),
+    ("transport", "Transport between them, and waiting"),
+    ("actuator", "Actuator: tick to Measurement"),
+)
+"""The ways of the loop, in its order; each is the node's own work, the mean of ``transport`` is what remains."""
+
+
+def clocks(host: str) -> tuple[tuple[str, str], ...]:
+    """``CLOCKS`` as they are called in a run on ``host``: where there are no nodes, the loop only computes."""
+    (loop, computing), *others = CLOCKS
+    return (loop, computing if host == "embedded" else LOOP), *others
 
 
 def grouped(value: float, form: str = "") -> str:

@@ -85,7 +85,7 @@ class ActuatorNode(Shell):
             self.rig.port.arm_watchdog()
         # Now, not when a state is told: that is in real time, where a library's threads may wait for each other.
         self._constants = scenario.test_constants()
-        self._loop = Durations(scenario.samples)
+        self._loop, self._hop = Durations(scenario.samples), Durations(scenario.samples)
         self._command: Command | None = None
         self._statuses: dict[str, dict[str, Any]] = {}
         self._progress = {peer: -1 for peer in (MONITOR, RECORDER) if peer in self.peers}
@@ -224,6 +224,26 @@ class ActuatorNode(Shell):
         return self.rig is not None and bool(self.rig.ended)
 
     @property
+    def state_of_test(self) -> State:
+        return self.rig.machine.state if self.rig is not None else State.IDLE
+
+    @property
+    def reason(self) -> str:
+        return str(self.rig.machine.reason)
+
+    @property
+    def last_sample(self) -> int:
+        return int(self.rig.sample)
+
+    def counters(self) -> dict[str, int]:
+        missed = self.pacer.missed if self.pacer else 0
+        return super().counters() | {"missed": missed, "bridged": self.rig.bridged, "late": self.rig.late_commands}
+
+    def clocks(self) -> dict[str, Durations]:
+        clocks = {"loop": self._loop, "work": self._hop}
+        return clocks | {"lateness": self.pacer.lateness} if self.pacer else clocks
+
+    @property
     def under_way(self) -> bool:
         return self.running or (self.active and not self.ended)
 
@@ -333,7 +353,9 @@ class ActuatorNode(Shell):
 
     def tick(self) -> None:
         """One sample; in real time this waits for the tick, and a Command that is not here is late."""
+        began = time.monotonic_ns()
         measured = self.rig.tick(self._command, late=self._command is None and not self.rig.trip_due)
+        self._hop.add(time.monotonic_ns() - (self.pacer.began if self.pacer else began))
         self._command = None
         self._publish(measured)
 
@@ -448,13 +470,15 @@ class ActuatorNode(Shell):
         return not self.rig.port.true_state_complete and time.monotonic_ns() - self._ended_at < TRUTH_NS
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self.rig.sample, wire.numbers_of(self._timing(), "timing")
+        return self.rig.sample, wire.numbers_of(self._timing() | self.hop_of(self._hop), "timing")
 
     def _timing(self) -> dict[str, Any]:
         lateness = self.pacer.lateness.seconds if self.pacer else Durations(0).seconds
         running = (self._ended_at - self._began_at) * 1e-9 if self._began_at else 0.0
-        missed = self.pacer.missed if self.pacer else 0
-        return timing(running, self._loop.seconds, lateness, missed, self.rig.bridged)
+        missed, slipped = (self.pacer.missed, self.pacer.slips) if self.pacer else (0, 0)
+        period = self.scenario.dt if self.pacer else None
+        counts = {"slipped": slipped, "late_commands": self.rig.late_commands}
+        return counts | timing(running, self._loop.seconds, lateness, missed, self.rig.bridged, period)
 
     def go_safe(self, reason: str) -> None:
         """The rig itself: no topic is needed."""

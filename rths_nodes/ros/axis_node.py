@@ -85,7 +85,7 @@ class AxisNode(Shell):
             found = self.receive("command", self.codec.unpack_command)
             if found is None:
                 break
-            self._last_command = time.monotonic_ns()
+            self._last_command = self._answered_at = time.monotonic_ns()
             self._answer(self.stage.follow(found[0]), found[1])
             limit -= 1
             busy = True
@@ -181,6 +181,10 @@ class AxisNode(Shell):
         if self.ended and not self.spoken and self.stage.sample >= self.test["sample"]:
             self.last_words()
         self.leave()
+
+    @property
+    def last_sample(self) -> int:
+        return int(self.stage.sample)
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         return self.stage.sample, {}

@@ -6,11 +6,13 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from rths_nodes import wire
 from rths_nodes.components import FLAG_TRIPPED, Measurement
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import CommandStage
+from rths_nodes.timing import Durations
 
 QUIET_NS = 3_000_000_000
 """After the test: the Target of a dead integrator is not waited for longer than this."""
@@ -36,16 +38,19 @@ class CompensatorNode(Shell):
         self._patience = round(PATIENCE * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = 0
+        self._hop = Durations(scenario.samples)
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names
 
     def work(self, limit: int = 1_000_000) -> bool:
+        began = time.monotonic_ns()
         busy = self._take()
         while self._waiting and (self._ready(self._waiting[0][0]) or self._overdue()):
             measured, stamp, _ = self._waiting.popleft()
-            self._answer(measured, stamp)
-            busy = True
+            self._answer(measured, stamp, began)
+            busy, self._answered_at = True, time.monotonic_ns()
+            began = self._answered_at
         if busy:
             self._quiet_from = time.monotonic_ns()
         else:
@@ -83,10 +88,12 @@ class CompensatorNode(Shell):
         self._take()  # it may have come while this process did not run
         return True
 
-    def _answer(self, measured: Measurement, stamp: int) -> None:
+    def _answer(self, measured: Measurement, stamp: int, began: int) -> None:
         command = self.stage.next(measured) if self._ready(measured) else self.stage.bridge(measured)
         if command is not None:
-            self.send("command", self.codec.pack_command(command, stamp + self._period))
+            data = self.codec.pack_command(command, stamp + self._period)
+            self._hop.add(time.monotonic_ns() - began)
+            self.send("command", data)
         if not measured.flags & FLAG_TRIPPED:
             state = (measured.sample, self.stage.state(), measured.flags, stamp)
             self.publish_for_record("compensator_state", self.codec.pack_state, *state)
@@ -101,6 +108,17 @@ class CompensatorNode(Shell):
         """True when a Measurement waits for a Target that will not come: the integrator is dead."""
         return bool(self._waiting) and time.monotonic_ns() - self._quiet_from > QUIET_NS
 
+    @property
+    def last_sample(self) -> int:
+        return self._answered
+
+    def counters(self) -> dict[str, int]:
+        return super().counters() | {"bridged": self.stage.bridged}
+
+    def clocks(self) -> dict[str, Durations]:
+        return {"work": self._hop}
+
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
-        return self._answered, {f"compensator.{name}": value for name, value in state.items()}
+        told = {f"compensator.{name}": value for name, value in state.items()}
+        return self._answered, told | wire.numbers_of(self.hop_of(self._hop), "timing")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
+from rths_nodes import wire
 from rths_nodes.components import Target
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import SubstructureStage
+from rths_nodes.timing import Durations
 
 
 class IntegratorNode(Shell):
@@ -18,9 +22,10 @@ class IntegratorNode(Shell):
     def build(self, scenario: Scenario) -> None:
         self.stage = SubstructureStage(scenario)
         self._expected = 0
+        self._hop = Durations(scenario.steps)
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy = False
+        busy, began = False, time.monotonic_ns()
         while limit > 0 and (found := self.next_measurement(self._expected)) is not None:
             measured, stamp = found
             if self._expected == 0:
@@ -30,18 +35,29 @@ class IntegratorNode(Shell):
             busy = True
             target = self.stage.next(measured)
             if target is not None:
-                self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9))
+                self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9), began)
+            self._answered_at = began = time.monotonic_ns()
         if not busy:
             self._finish()
         return busy
 
-    def _publish(self, target: Target, stamp: int) -> None:
-        self.send("target", self.codec.pack_target(target, stamp))
+    def _publish(self, target: Target, stamp: int, began: int | None = None) -> None:
+        data = self.codec.pack_target(target, stamp)
+        if began is not None:
+            self._hop.add(time.monotonic_ns() - began)
+        self.send("target", data)
 
     def _finish(self) -> None:
         if self.ended and not self.spoken and self._expected > self.test["sample"]:
             self.last_words()
         self.leave()
 
+    @property
+    def last_sample(self) -> int:
+        return self._expected - 1
+
+    def clocks(self) -> dict[str, Durations]:
+        return {"work": self._hop}
+
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self._expected - 1, {}
+        return self._expected - 1, wire.numbers_of(self.hop_of(self._hop), "timing")

@@ -23,6 +23,8 @@ SERVE_SLACK_NS = 500_000
 """Services are served when at least this much is left to the next tick: a look costs 50 us a node."""
 RECORD_SLACK_NS = 50_000
 """What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
+DIAGNOSE_EVERY_NS = 20_000_000
+"""Between two looks whether a node has something to say on its health."""
 OBSERVE_EVERY = 32
 """Turns between two looks of monitor and recorder in lockstep."""
 OBSERVE_LIMIT = 16
@@ -50,7 +52,7 @@ class LoopExecutor:
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
-        self._next_service = 0
+        self._next_service = self._next_diagnosis = 0
         self._turns = self._idle_turns = 0
 
     def _axis_waiter(self, rig: ActuatorNode, context: Any) -> Callable[[], None]:
@@ -104,6 +106,7 @@ class LoopExecutor:
         if not busy or self._turns % OBSERVE_EVERY == 0:
             busy |= self._observe(1_000_000 if self._left() is None else OBSERVE_LIMIT)
             self._serve_if_due()
+            self._diagnose_if_due()
         self._idle_turns = 0 if busy else self._idle_turns + 1
         if not busy:
             self._rest()
@@ -114,6 +117,7 @@ class LoopExecutor:
         self._observe(OBSERVE_LIMIT)
         if slack > SERVE_SLACK_NS:
             self._serve_if_due()
+        self._diagnose_if_due()
 
     def _publish_for_record(self) -> None:
         for node in self._ring:
@@ -137,6 +141,25 @@ class LoopExecutor:
         self._services.spin_once(timeout_sec=0.0)
         if self._idle:
             self._idle()
+
+    def _diagnose_if_due(self) -> None:
+        """At most one node at a time says how it is: a message takes 50 us."""
+        now = time.monotonic_ns()
+        if now < self._next_diagnosis or not self._may_diagnose():
+            return
+        self._next_diagnosis = now + DIAGNOSE_EVERY_NS
+        for node in self.nodes:
+            if not node.done and node.safely(node.diagnose):
+                return
+
+    def _may_diagnose(self) -> bool:
+        """True when the loop waits for its tick, and long enough; always where it has none."""
+        rig = self._rig
+        if rig is None:
+            return all(node.unhurried for node in self.nodes)
+        if rig.pacer is None or not rig.running:
+            return True
+        return rig.pacer.slack > min(SERVE_SLACK_NS, round(rig.scenario.dt * 0.5e9))
 
     def _left(self) -> float | None:
         """Time to the next deadline of a node in the loop, s; None when nothing is late."""

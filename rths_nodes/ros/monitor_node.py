@@ -102,5 +102,9 @@ class MonitorNode(Shell):
             self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
         self.leave()
 
+    @property
+    def last_sample(self) -> int:
+        return self.stage.sample
+
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         return self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics")

@@ -85,6 +85,9 @@ TOPICS: dict[str, Topic] = {
     )
 }
 
+DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
+"""The one absolute name: where ROS tools look for it, whatever the namespace of the rig."""
+
 # Below the namespace of an axis that has a node of its own: what that node and the actuator node say to each
 # other. Not recorded: the actuator node gathers them into the topics of the rig, which are.
 AXIS_TOPICS: dict[str, Topic] = {

@@ -86,6 +86,7 @@ class RecorderNode(Shell):
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._next = {name: _first(name) for name in self._streams}
         self._holes = dict.fromkeys(self._streams, 0)
+        self._lost = dict.fromkeys(self._streams, 0)
         self._sent: dict[str, int] = {}
         self._sections: dict[str, dict[str, Any]] = {}
         self._told = 0
@@ -157,6 +158,7 @@ class RecorderNode(Shell):
             write(full, data, sec * 1_000_000_000 + nanosec)
             if number != expected:
                 self._holes[name] += 1
+                self._lost[name] += max(0, number - expected)
             expected = number + 1
             limit -= 1
         self._next[name] = expected
@@ -172,7 +174,7 @@ class RecorderNode(Shell):
             return
         self.hear_state()  # what came before the last words: a finished test may have become a tripped one
         self.writer.flush()
-        found = {"gaps": self.gaps, "silent": dict.fromkeys(sorted(self._silent()), 1)}
+        found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         self.note = doubts(found)
         self.tell_summary(sample, wire.numbers_of(found, "recording"))
         self.tell("progress", {"node": self.role, "sample": max(sample, 0), "done": True})
@@ -206,9 +208,22 @@ class RecorderNode(Shell):
         return now - self._ended_at > LAST_WORDS_NS or (self.hurried and now - self._hurried_at > HURRY_NS)
 
     @property
+    def last_sample(self) -> int:
+        return self._next["measurement"] - 1
+
+    def counters(self) -> dict[str, int]:
+        return super().counters() | {"lost": sum(self._lost.values())}
+
+    @property
     def gaps(self) -> dict[str, int]:
         """How often messages are missing in each stream, at its end included."""
         return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many messages of each stream did not come; without last words, only those before the last."""
+        tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
+        return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
         """Close the recording; after the last word, because indexing takes its time."""
@@ -223,6 +238,7 @@ class RecorderNode(Shell):
                 "reason": self.test.get("reason", "") or self.problem,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
+                "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
                 "silent": " ".join(sorted(self._silent())),
             }
         )

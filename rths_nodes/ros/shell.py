@@ -22,9 +22,11 @@ from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import names, parameters, serialization
+from rths_nodes.ros.diagnostics import Diagnostics
 from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
+from rths_nodes.timing import Durations, of_hop
 
 PACES = ("lockstep", "realtime")
 STATUS_PERIOD_NS = 2_000_000
@@ -77,6 +79,8 @@ class Shell(LifecycleNode):
         self._counted: dict[str, int] = {}
         self._lockstep = True
         self.malformed = 0
+        self._diagnostics: Diagnostics | None = None
+        self._answered_at = 0
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
@@ -194,9 +198,11 @@ class Shell(LifecycleNode):
         self._lockstep = self.value("pace") == "lockstep"
         self.scenario = parameters.effective(self, loaded, self.sections)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
+        self._calm = round(self.scenario.dt * 1e9 / 4)
         self.build(self.scenario)
         self._make_codec()
         self._open_endpoints()
+        self._open_diagnostics()
         self.tell_status()
 
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
@@ -241,6 +247,20 @@ class Shell(LifecycleNode):
             speakers = names.partners(topic, self.role, self.peers, publishing=False)
             self._listen_to(topic.name, topic, self.rig_topic(topic.name), speakers)
 
+    def _open_diagnostics(self) -> None:
+        """All of it, and a first message: nothing is to be made for the first time while the rig moves."""
+        topic = names.DIAGNOSTICS
+        self._publish_on("diagnostics", topic, topic.name, 0)
+        facts = {"role": self.role, "scenario": self.scenario.name, "run_id": self.value("run_id")}
+        publisher, rig = self._publishers_by_name["diagnostics"], self.rig_namespace.strip("/")
+        self._diagnostics = Diagnostics(self, publisher, rig, facts)
+        self._diagnostics.tell()
+
+    @property
+    def rig_namespace(self) -> str:
+        """The namespace of the rig."""
+        return str(self.get_namespace())
+
     def rig_topic(self, name: str) -> str:
         """Where a topic of the rig is, as this node names it."""
         return name
@@ -268,6 +288,7 @@ class Shell(LifecycleNode):
             self.destroy_subscription(inbox.subscription)
         self._publishers_by_name.clear()
         self.inboxes.clear()
+        self._diagnostics = None
 
     # -- messages -----------------------------------------------------------------------------------------
 
@@ -432,6 +453,42 @@ class Shell(LifecycleNode):
             self.hear_state()  # a finished test may have become a tripped one in the end
             self.done = True
 
+    # -- diagnostics --------------------------------------------------------------------------------------
+
+    def diagnose(self) -> bool:
+        """Publish the diagnostics when a second is over; whether it was. Only in the slack of the loop."""
+        return self._diagnostics is not None and self._diagnostics.tell_if_due()
+
+    @property
+    def unhurried(self) -> bool:
+        """True when the loop needs nothing of this node now, nor, as far as it knows, for most of a sample."""
+        if self._lockstep or self.role not in (*names.LOOP, names.AXIS) or not self.under_way:
+            return True
+        return time.monotonic_ns() - self._answered_at < self._calm
+
+    @property
+    def state_of_test(self) -> State:
+        """Where the test stands, as far as this node knows."""
+        return State(self.test["state"]) if self.test else State.IDLE
+
+    @property
+    def reason(self) -> str:
+        """Why the test stands there; empty when it is plain."""
+        return str(self.test.get("reason", ""))
+
+    @property
+    def last_sample(self) -> int:
+        """The last sample that this node has worked in; -1 before the first."""
+        return -1
+
+    def counters(self) -> dict[str, int]:
+        """How often happened what should not, since the node was configured."""
+        return {"malformed": self.malformed}
+
+    def clocks(self) -> dict[str, Durations]:
+        """What the node times."""
+        return {}
+
     # -- end ----------------------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
@@ -464,6 +521,10 @@ class Shell(LifecycleNode):
         """The last sample that was worked in, and the numbers of the Summary."""
         return 0, {}
 
+    def hop_of(self, durations: Durations) -> dict[str, Any]:
+        """What the Summary of a node in the loop tells of its work, below ``timing``."""
+        return {"hops": {self.role: of_hop(durations)}}
+
     def last_words(self) -> None:
         """Tell the final numbers."""
         self.tell_summary(*self.final_numbers())
@@ -486,6 +547,8 @@ class Shell(LifecycleNode):
             "summary",
             {"node": self.identity, "sample": max(sample, 0), "names": list(self.summary), "values": numbers},
         )
+        if self._diagnostics is not None:
+            self._diagnostics.tell()
 
     def flush_publishers(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
@@ -510,6 +573,9 @@ class Shell(LifecycleNode):
         if "summary" in self._publishers_by_name and not self.spoken:
             with suppress(Exception):  # the stage may be broken: only the counts
                 self.tell_summary(0, {})
+        if self._diagnostics is not None:
+            with suppress(Exception):  # as above
+                self._diagnostics.tell()
         self.done = True
 
     def stop(self, reason: str) -> None:

@@ -9,13 +9,14 @@ from matplotlib.ticker import NullFormatter
 from rths_nodes.record import analysis
 from rths_nodes.record.figures.sheet import sheet
 from rths_nodes.record.figures.style import INK, LINES, PALETTE
-from rths_nodes.record.report_words import CLOCKS, US, grouped, number
+from rths_nodes.record.report_words import US, clocks, grouped, number
 from rths_nodes.record.run import Run
 
 
 def histograms(run: Run) -> Figure | None:
     """One panel per clock that was recorded; None if there is none."""
-    recorded = [(key, title, *analysis.bars(run.timing.get(f"{key}_histogram", {}))) for key, title in CLOCKS]
+    named = clocks(run.information.get("host", ""))
+    recorded = [(key, title, *analysis.bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
     shown = [row for row in recorded if len(row[-1])]
     if not shown:
         return None

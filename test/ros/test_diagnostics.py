@@ -1,0 +1,96 @@
+"""What nodes tell on /diagnostics: once a second of their clock, decoded as any ROS tool does."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from rclpy.serialization import deserialize_message
+
+from rths_nodes.ros import compensator_node, diagnostics, integrator_node, shell
+from rths_nodes.safety import State
+
+
+class Clock:
+    """Stands for the module ``time``: it runs when it is told to."""
+
+    now = 1_000_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+    def time_ns(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in (compensator_node, diagnostics, integrator_node, shell):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+class Listener:
+    """A typed subscription to /diagnostics, emptied by hand."""
+
+    def __init__(self, node) -> None:
+        self._handle = node.create_subscription(DiagnosticArray, "/diagnostics", lambda _: None, 10).handle
+
+    def take(self) -> list[DiagnosticStatus]:
+        heard = []
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            if (found := self._handle.take_message(DiagnosticArray, True)) is not None:
+                heard += deserialize_message(found[0], DiagnosticArray).status
+        return heard
+
+
+def told(status: DiagnosticStatus) -> dict[str, str]:
+    return {entry.key: entry.value for entry in status.values}
+
+
+def test_once_a_second_of_the_clock(by_hand, clock):
+    with by_hand.node("compensator", namespace="shaker_2") as node:
+        listener = Listener(node)
+        published = [bool(node.diagnose())]
+        for _ in range(30):
+            clock.now += 100_000_000
+            published.append(node.diagnose())
+        assert [n for n, yes in enumerate(published) if yes] == [0, 10, 20, 30]
+        heard = listener.take()
+    assert len(heard) == 4
+    assert {(s.level, s.name, s.hardware_id) for s in heard} == {
+        (DiagnosticStatus.OK, "shaker_2/compensator", "shaker_2")
+    }
+    assert told(heard[-1])["scenario"] == "chen_ricles_2010"
+    assert (told(heard[-1])["role"], told(heard[-1])["sample"]) == ("compensator", "-1")
+
+
+def test_what_happened_in_the_last_second_warns_and_a_trip_is_an_error(by_hand, clock):
+    with by_hand.node("integrator") as node:
+        listener = Listener(node)
+        node.malformed += 2
+        node.diagnose()
+        clock.now += 1_000_000_000
+        node.diagnose()
+        by_hand.put_state(node, State.TRIPPED, 7, "too far")
+        clock.now += 1_000_000_000
+        node.diagnose()
+        warned, fine, tripped = listener.take()
+    assert (warned.level, warned.message, told(warned)["malformed"]) == (DiagnosticStatus.WARN, "2 malformed", "2")
+    assert (fine.level, told(fine)["malformed"]) == (DiagnosticStatus.OK, "2")
+    assert (tripped.level, tripped.message) == (DiagnosticStatus.ERROR, "too far")
+    assert told(tripped)["state"] == "TRIPPED"
+
+
+def test_a_surprise_is_told_at_once(by_hand, clock):
+    with by_hand.node("integrator") as node:
+        listener = Listener(node)
+        node.surprise(RuntimeError("no such thing"))
+        last = listener.take()[-1]
+    assert (last.level, last.message) == (DiagnosticStatus.ERROR, "integrator: RuntimeError: no such thing")
