@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from rths_nodes.ros import names
+from rths_nodes.ros.peers import Door
 
 LATCHED_DEPTH = 64
 """Of a subscription to a latched topic: several nodes, or several states, may speak before it is looked at."""
@@ -28,26 +30,49 @@ class ByHand(CallbackGroup):
 
 
 class Inbox:
-    """One subscription, emptied by hand."""
+    """One subscription, emptied by hand; only messages that pass the ``door`` come out."""
 
-    def __init__(self, subscription: Any) -> None:
-        self.subscription = subscription
+    def __init__(self, subscription: Any, door: Door) -> None:
+        self.subscription, self.door = subscription, door
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
+        self._known, self._waiting = door.known, door.waiting
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
-        found = self._take(self._type, True)
-        return None if found is None else found[0]
+        if self._waiting:
+            return self._waiting.popleft()
+        while (found := self._take(self._type, True)) is not None:
+            data: bytes = found[0]
+            gid = found[1].get("publisher_gid")
+            if gid is None:
+                self.door.by_gid = False
+                return data
+            if gid["data"] in self._known:
+                return data
+            self.door.meet(gid["data"], data)
+            if self._waiting:
+                return self._waiting.popleft()
+        return None
 
 
 def open_inbox(
-    node: Any, topic: names.Topic, group: ByHand, depth: int, best_effort: bool = False, name: str = ""
+    node: Any,
+    topic: names.Topic,
+    group: ByHand,
+    depth: int,
+    best_effort: bool = False,
+    name: str = "",
+    speakers: Sequence[str] = (),
 ) -> Inbox:
-    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand."""
+    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
+
+    ``speakers``: full names of the nodes whose messages count.
+    """
     qos = quality(topic, depth, best_effort)
     kind = message_class(topic.type)
-    return Inbox(node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True))
+    found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
+    return Inbox(found, Door(node, found, speakers))
 
 
 def quality(topic: names.Topic, depth: int, best_effort: bool = False) -> QoSProfile:

@@ -39,7 +39,7 @@ class IntegratorNode(Shell):
         self.send("target", self.codec.pack_target(target, stamp))
 
     def _finish(self) -> None:
-        if self.ended and not self.spoken and self._expected > self.test["sample"]:
+        if self.ended and not self.spoken and (self.lost or self._expected > self.test["sample"]):
             self.last_words()
         self.leave()
 

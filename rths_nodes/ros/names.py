@@ -121,8 +121,7 @@ def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     return [topic for topic in table.values() if node in topic.subscribers]
 
 
-def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> int:
-    """How many endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
+def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
+    """Whose endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
     others = topic.subscribers if publishing else topic.publishers
-    present = [role_of(peer) for peer in nodes]
-    return sum(present.count(other) for other in others if other != node or not publishing)
+    return tuple(peer for peer in nodes if role_of(peer) in others and (role_of(peer) != node or not publishing))
