@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rths_nodes import wire
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import ros_context
-from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, message_class, open_inbox, quality
+from rths_nodes.ros.endpoints import ByHand, message_class, open_inbox, quality
 from rths_nodes.ros.launching import NodeDescription, Processes
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.results import Result
@@ -40,9 +40,9 @@ class Console(Node):
         group = ByHand()
         for topic in names.heard_by(CONSOLE):
             speakers = [f"/{namespace}/{peer}" for peer in names.partners(topic, CONSOLE, peers, publishing=False)]
-            self._inboxes[topic.name] = open_inbox(self, topic, group, LATCHED_DEPTH, speakers=speakers)
+            self._inboxes[topic.name] = open_inbox(self, topic, group, speakers=speakers)
         trip = names.TOPICS["trip"]
-        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip, 1))
+        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
         self.result = Result()
         self.heard_state = False
         self.problems: dict[str, str] = {}

@@ -12,9 +12,6 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rths_nodes.ros import names
 from rths_nodes.ros.peers import Door
 
-LATCHED_DEPTH = 64
-"""Of a subscription to a latched topic: several nodes, or several states, may speak before it is looked at."""
-
 
 class ByHand(CallbackGroup):
     """Subscriptions that no executor may touch."""
@@ -60,26 +57,27 @@ def open_inbox(
     node: Any,
     topic: names.Topic,
     group: ByHand,
-    depth: int,
     best_effort: bool = False,
     name: str = "",
     speakers: Sequence[str] = (),
 ) -> Inbox:
     """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
 
-    ``speakers``: full names of the nodes whose messages count.
+    ``speakers``: full names of the nodes whose messages count. The inbox keeps all, up to the limit of the
+    middleware (Fast DDS: 5000): with fewer, a burst of somebody else's would push messages of the peers out.
     """
-    qos = quality(topic, depth, best_effort)
+    qos = quality(topic, best_effort)
+    qos.history = HistoryPolicy.KEEP_ALL
     kind = message_class(topic.type)
     found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
     return Inbox(found, Door(node, found, speakers))
 
 
-def quality(topic: names.Topic, depth: int, best_effort: bool = False) -> QoSProfile:
-    """The QoS of an endpoint of ``topic``; only streams may be best effort."""
+def quality(topic: names.Topic, best_effort: bool = False) -> QoSProfile:
+    """The QoS of a publisher of ``topic``; only streams may be best effort."""
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
-        depth=depth,
+        depth=topic.kept,
         reliability=ReliabilityPolicy.BEST_EFFORT if best_effort and topic.stream else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
     )

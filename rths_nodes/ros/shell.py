@@ -22,7 +22,7 @@ from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import names, parameters, peers, serialization
-from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
 
@@ -266,16 +266,15 @@ class Shell(LifecycleNode):
 
     def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: Sequence[str]) -> None:
         """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
-        qos = quality(topic, 1 if topic.latched else topic.depth, self._best_effort)
+        qos = quality(topic, self._best_effort)
         self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
         self._rows[key], self._listeners[key], self.sent[key] = topic, set(listeners), 0
 
     def _listen_to(
         self, key: str, topic: names.Topic, name: str, speakers: Sequence[str], awaited: bool = True
     ) -> None:
-        """An inbox of the row ``topic`` on ``name`` for the ``speakers``, which may be ``awaited`` before the test."""
-        depth = LATCHED_DEPTH if topic.latched else topic.subscriber_depth(self.role)
-        inbox = open_inbox(self, topic, self._group, depth, self._best_effort, name, speakers)
+        """An inbox of the row ``topic`` on ``name`` for the ``speakers``, ``awaited`` before the test or not."""
+        inbox = open_inbox(self, topic, self._group, self._best_effort, name, speakers)
         self.inboxes[key], self._doors[key] = inbox, inbox.door
         if awaited:
             self._awaited.add(key)
