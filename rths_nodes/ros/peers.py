@@ -31,9 +31,13 @@ def subscribers(node: Any, topic: str) -> set[str]:
 
 
 def twins(node: Any, topic: str, peers: Sequence[str]) -> str:
-    """The peer (full name) that is there more than once, by its publishers of ``topic``; empty: none."""
-    there = [name for name, _ in publishers(node, topic)]
-    return next((peer for peer in peers if there.count(peer) > 1), "")
+    """The nodes that are called as the same one of ``peers``, by their publishers of ``topic``; empty: none."""
+    there = publishers(node, topic)
+    for peer in peers:
+        gids = [gid.hex() for name, gid in there if name == peer]
+        if len(gids) > 1:
+            return f"{len(gids)} nodes are called {peer}: they publish on {topic} as {' and '.join(sorted(gids))}"
+    return ""
 
 
 def _full_name(info: Any) -> str:

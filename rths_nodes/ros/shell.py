@@ -409,10 +409,7 @@ class Shell(LifecycleNode):
         now = time.monotonic_ns()
         self._twin_since = (self._twin_since or now) if twin else 0
         if twin and now - self._twin_since > TWIN_NS:
-            self.refuse(
-                f"two nodes are called {twin}: they publish on the same topics, as {topic}; "
-                "give each rig a namespace, or a ROS_DOMAIN_ID, of its own"
-            )
+            self.refuse(f"{twin}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
         return not twin
 
     def refuse(self, reason: str) -> None:
