@@ -204,7 +204,8 @@ def test_what_comes_from_a_peer_that_is_not_known_yet_is_kept(by_hand, monkeypat
         monkeypatch.setattr(peers, "publishers", lambda *_: [("", b"a"), ("", b"b")])
         for gid, message in ((b"a", b"1"), (b"b", b"x"), (b"a", b"2")):
             door.meet(gid, message)
-        assert not door.waiting and not door.complete
+        assert not door.waiting
+        assert not door.complete
         monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/lab/b", b"b")])
         door.look()
         assert (list(door.waiting), door.known, door.complete) == ([b"2"], {b"a"}, True)
