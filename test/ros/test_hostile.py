@@ -412,7 +412,7 @@ def flood() -> Iterator[subprocess.Popen]:
 
 
 def test_a_process_that_floods_every_topic_moves_nothing_and_ends_no_node(flood, tmp_path):
-    """It may take so much of the machine that a message is missed for too long: then the rig trips, and says so."""
+    """It may take so much of the machine that a message is missing for too long: then the rig trips."""
     run = start(tmp_path / "run")
     out, errors = run.communicate(timeout=100)
     assert flood.poll() is None
