@@ -21,6 +21,7 @@ from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.node import find_ros
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
+from rths_nodes.ros.names import NAMESPACE
 from rths_nodes.timing import trimmed
 
 
@@ -65,6 +66,7 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             pace=options.pace,
             actuator_nodes=options.actuator_nodes,
+            namespace=options.namespace,
             record=record,
             keep=bool(options.report) and record is None,
             faults=options.fault,
@@ -413,6 +415,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=ACTUATOR_NODES,
         default="one",
         help="one actuator node, or one more per axis for axes that are not coupled; default: %(default)s",
+    )
+    run.add_argument(
+        "--namespace",
+        default=NAMESPACE,
+        metavar="NAME",
+        help="of the rig's nodes and topics; two rigs on one machine need two; default: %(default)s",
     )
     where = run.add_mutually_exclusive_group()
     where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")

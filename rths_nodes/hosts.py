@@ -93,6 +93,7 @@ def run(
     host: str = "embedded",
     pace: str = "lockstep",
     actuator_nodes: str = "one",
+    namespace: str = names.NAMESPACE,
     record: str | os.PathLike[str] | None = None,
     keep: bool = True,
     faults: Sequence[str] = (),
@@ -102,14 +103,16 @@ def run(
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one) on ``host``.
 
     ``actuator_nodes`` is ``one`` for the whole rig, or ``per_axis``: each axis has a node of its own, gathered by
-    the actuator node. ``record`` is the directory of the recording, None for none; ``keep`` keeps the histories of
-    an embedded run in memory. ``faults`` are put in on purpose (``faults.py``). ``progress`` gets sample and
-    samples; ``interrupted`` tells that the operator wants to stop.
+    the actuator node. ``namespace`` is that of the rig's nodes and topics. ``record`` is the directory of the
+    recording, None for none; ``keep`` keeps the histories of an embedded run in memory. ``faults`` are put in on
+    purpose (``faults.py``). ``progress`` gets sample and samples; ``interrupted`` tells that the operator wants to
+    stop.
     Raises ConfigError for anything that must not run.
     """
     loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
     loaded = scenarios.override(loaded, overrides)
     _check(host, pace, actuator_nodes)
+    namespace = names.checked_namespace(namespace)
     loaded.codec()
     # builds every component: what is wrong is refused here, before any node starts
     loop = _loop(loaded, host, faults)
@@ -119,9 +122,9 @@ def run(
     told = (lambda sample: progress(sample, loaded.samples)) if progress else None
     started = time.monotonic()
     if host == "embedded":
-        report = _embedded(loop, directory, keep, told, interrupted, faults)
+        report = _embedded(loop, namespace, directory, keep, told, interrupted, faults)
     else:
-        report = _nodes(loaded, host, pace, actuator_nodes, directory, told, interrupted)
+        report = _nodes(loaded, host, pace, actuator_nodes, namespace, directory, told, interrupted)
     report.wall_s = time.monotonic() - started
     return report
 
@@ -175,6 +178,7 @@ def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[s
 
 def _embedded(
     loop: Loop,
+    namespace: str,
     directory: Path | None,
     keep: bool,
     progress: Callable[[int], None] | None,
@@ -188,8 +192,8 @@ def _embedded(
     collector = Collector(scenario, loop.commands.state_names) if keep else None
     recording = None
     if directory is not None:
-        topics = recorded_topics(names.NAMESPACE)
-        recording = RecordingSink(open_writer(str(directory), topics, about), scenario, names.NAMESPACE, about)
+        topics = recorded_topics(namespace)
+        recording = RecordingSink(open_writer(str(directory), topics, about), scenario, namespace, about)
     sinks = [sink for sink in (collector, recording) if sink is not None]
     try:
         outcome = loop.run(sinks, progress, interrupted)
@@ -224,6 +228,7 @@ def _nodes(
     host: str,
     pace: str,
     actuator_nodes: str,
+    namespace: str,
     directory: Path | None,
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
@@ -240,6 +245,7 @@ def _nodes(
             pace=pace,
             run_id=scenario.run_id(),
             record=str(directory or ""),
+            namespace=namespace,
             host=host,
             console=host == "processes",
             axes=axes,

@@ -63,7 +63,7 @@ def test_each_axis_may_have_a_node_of_its_own_in_its_namespace():
             for role in set(roles) & {*NODES, names.AXIS}:
                 others = topic.subscribers if publishing else topic.publishers
                 present = [node for node in nodes if node.role in others]
-                assert names.partners(topic, role, peers, publishing) <= len(present)
+                assert len(names.partners(topic, role, peers, publishing)) <= len(present)
 
 
 def test_one_actuator_node_is_what_a_rig_has_unless_it_is_asked_for_more():
@@ -147,9 +147,9 @@ def test_every_endpoint_waits_for_as_many_partners_as_there_are(record):
         publishers = [node for node in topic.publishers if node in nodes]
         listeners = [node for node in topic.subscribers if node in nodes]
         for node in publishers:
-            assert names.partners(topic, node, nodes, publishing=True) <= len(listeners)
+            assert len(names.partners(topic, node, nodes, publishing=True)) <= len(listeners)
         for node in listeners:
-            assert names.partners(topic, node, nodes, publishing=False) <= len(publishers)
+            assert len(names.partners(topic, node, nodes, publishing=False)) <= len(publishers)
 
 
 @pytest.mark.parametrize(

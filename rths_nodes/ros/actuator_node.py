@@ -111,11 +111,12 @@ class ActuatorNode(Shell):
     def _open_endpoints(self) -> None:
         super()._open_endpoints()
         for axis in self.axes:
+            node = self.full_names([names.axis_node(axis)])
             for topic in names.published_by(self.role, AXIS_TOPICS):
-                self._publish_on(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", 1)
+                self._publish_on(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", node)
             for topic in names.heard_by(self.role, AXIS_TOPICS):
-                speakers = 0 if topic.name == "true_state" else 1  # a real axis has none
-                self._listen_to(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", speakers)
+                awaited = topic.name != "true_state"  # a real axis has none
+                self._listen_to(f"{axis}/{topic.name}", topic, f"{axis}/{topic.name}", node, awaited)
         inbox = self.inboxes["emergency_stop"]
         self._stops = StopRequests(self, self._group, inbox, self.rig.hold, self.rig.trip)
 
@@ -182,6 +183,13 @@ class ActuatorNode(Shell):
         if conflict := self._conflict():
             self._give_up(conflict, 2)
             return
+        if not self.alone():
+            return
+        for door in self._doors.values():
+            if intruders := door.intruders():
+                self._give_up(f"foreign publisher on {door.topic}: {', '.join(intruders)}", 2)
+                return
+        self.close_doors()
         self.rig.machine.to(State.ARMED)
         self._tell_state()
         self._begin()
@@ -195,6 +203,13 @@ class ActuatorNode(Shell):
                 if values != known:
                     return f"{section}: {other} and {node} run with different values; use overrides, for all nodes"
         return ""
+
+    def refuse(self, reason: str) -> None:
+        self._give_up(reason, 2)
+
+    def trip(self, reason: str) -> None:
+        """The rig itself: no topic is needed."""
+        self.rig.trip(reason)
 
     def _give_up(self, reason: str, exit_code: int) -> None:
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
@@ -322,7 +337,8 @@ class ActuatorNode(Shell):
             for trip in self.heard("trip"):
                 # what happens to other nodes after the end does not change the test
                 if not self.rig.ended or trip["source"] == MONITOR:
-                    self.rig.trip(f"{trip['source']}: {trip['reason']}", trip["effective_sample"])
+                    latest = self.rig.sample + LOCKSTEP_WINDOW if self.lockstep else 0
+                    self.rig.trip(f"{trip['source']}: {trip['reason']}", min(trip["effective_sample"], latest))
 
     def _pulse(self) -> None:
         """What is looked at a few times in the time of a bridge: who wants to stop, and who is still there."""
@@ -347,7 +363,8 @@ class ActuatorNode(Shell):
         if self.rig.sample < self._free_until or not self._progress or self.rig.trip_known:
             return True
         for progress in self.heard("progress"):
-            self._progress[progress["node"]] = progress["sample"]
+            if progress["node"] in self._progress:
+                self._progress[progress["node"]] = progress["sample"]
         self._free_until = min(self._progress.values()) + LOCKSTEP_WINDOW
         return self.rig.sample < self._free_until
 
@@ -399,7 +416,7 @@ class ActuatorNode(Shell):
             return ""
         self._hear_trips()
         who = f"no Measurement {sample} of {', '.join(map(names.axis_node, axes))}"
-        if any(not self.inboxes[f"{axis}/measurement"].subscription.get_publisher_count() for axis in axes):
+        if any(self._doors[f"{axis}/measurement"].gone for axis in axes):
             return f"{who}: it has left"
         if waited > self._patience or (self.rig.trip_known and waited > LOST_NS):
             return f"{who} for {waited * 1e-9:.2g} s"

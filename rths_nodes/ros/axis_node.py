@@ -75,9 +75,9 @@ class AxisNode(Shell):
     def _open_endpoints(self) -> None:
         super()._open_endpoints()
         for topic in names.published_by(self.role, AXIS_TOPICS):
-            self._publish_on(topic.name, topic, topic.name, 1)
+            self._publish_on(topic.name, topic, topic.name, self.full_names([names.ACTUATOR]))
         for topic in names.heard_by(self.role, AXIS_TOPICS):
-            self._listen_to(topic.name, topic, topic.name, 1)
+            self._listen_to(topic.name, topic, topic.name, self.full_names([names.ACTUATOR]))
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False

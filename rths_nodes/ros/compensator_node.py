@@ -46,6 +46,8 @@ class CompensatorNode(Shell):
     def work(self, limit: int = 1_000_000) -> bool:
         began = time.monotonic_ns()
         busy = self._take()
+        if self.out_of_step:
+            self._waiting.clear()
         while self._waiting and (self._ready(self._waiting[0][0]) or self._overdue()):
             measured, stamp, _ = self._waiting.popleft()
             self._answer(measured, stamp, began)
@@ -61,7 +63,10 @@ class CompensatorNode(Shell):
         """Everything that has come; a message left in its inbox would keep the process from sleeping."""
         busy = False
         while (target := self.receive("target", self.codec.unpack_target)) is not None:
-            self.stage.target(target[0])
+            try:
+                self.stage.target(target[0])
+            except ValueError as error:
+                self.lose(str(error))
             busy = True
         while (found := self.next_measurement(self._expected)) is not None:
             self._waiting.append((*found, time.monotonic_ns()))
@@ -100,9 +105,12 @@ class CompensatorNode(Shell):
         self._answered = measured.sample
 
     def _finish(self) -> None:
-        if self.ended and not self.spoken and (self._answered >= self.test["sample"] or self._in_vain()):
+        if self.ended and not self.spoken and self._has_answered():
             self.last_words()
         self.leave()
+
+    def _has_answered(self) -> bool:
+        return self.out_of_step or self._answered >= self.test["sample"] or self._in_vain()
 
     def _in_vain(self) -> bool:
         """True when a Measurement waits for a Target that will not come: the integrator is dead."""

@@ -13,7 +13,7 @@ from rclpy.node import Node
 from rths_nodes import wire
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import ros_context
-from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, message_class, open_inbox, quality
+from rths_nodes.ros.endpoints import ByHand, message_class, open_inbox, quality
 from rths_nodes.ros.launching import NodeDescription, Processes
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.results import Result
@@ -26,9 +26,9 @@ INDEXING_S = 600.0
 
 
 class Console(Node):
-    """Listens under the namespace of the rig."""
+    """Listens to the ``peers`` under the namespace of the rig."""
 
-    def __init__(self, context: Any, namespace: str) -> None:
+    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...]) -> None:
         super().__init__(
             "console",
             context=context,
@@ -39,16 +39,19 @@ class Console(Node):
         self._inboxes = {}
         group = ByHand()
         for topic in names.heard_by(CONSOLE):
-            self._inboxes[topic.name] = open_inbox(self, topic, group, LATCHED_DEPTH)
+            speakers = [f"/{namespace}/{peer}" for peer in names.partners(topic, CONSOLE, peers, publishing=False)]
+            self._inboxes[topic.name] = open_inbox(self, topic, group, speakers=speakers)
         trip = names.TOPICS["trip"]
-        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip, 1))
+        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
         self.result = Result()
         self.heard_state = False
         self.problems: dict[str, str] = {}
 
     def listen(self) -> None:
-        """Take what has come."""
+        """Take what has come; a publisher that was there before the graph knew its node is asked for again."""
         for name, inbox in self._inboxes.items():
+            if not inbox.door.complete:
+                inbox.door.look()
             while (data := inbox.take()) is not None:
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, wire.decode(names.TOPICS[name].message, data))
@@ -60,12 +63,20 @@ class Console(Node):
         elif name == "test_state":
             self.heard_state = True
             result.state, result.reason = State(values["state"]), values["reason"]
+            if result.state == State.ARMED:
+                self._close_doors()
             result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
             if values["problem"]:
                 self.problems[values["node"]] = values["problem"]
         else:
             result.sample = max(result.sample, values["sample"])
+
+    def _close_doors(self) -> None:
+        """The test begins: from now on nobody else is listened to."""
+        for inbox in self._inboxes.values():
+            if inbox.door.complete:
+                inbox.door.close()
 
     def trip(self, reason: str) -> None:
         """Make the rig go safe."""
@@ -79,7 +90,8 @@ def run(
 ) -> Result:
     """Start the nodes as processes, watch them to the end of the test, leave no process behind."""
     with Processes(descriptions) as processes, ros_context() as context:
-        console = Console(context, descriptions[0].namespace)
+        peers = tuple(description.peer for description in descriptions)
+        console = Console(context, descriptions[0].namespace, peers)
         try:
             return _watch(console, processes, progress, interrupted)
         finally:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from rths_nodes.ros import names
-
-LATCHED_DEPTH = 64
-"""Of a subscription to a latched topic: several nodes, or several states, may speak before it is looked at."""
+from rths_nodes.ros.peers import Door, OpenDoor
 
 
 class ByHand(CallbackGroup):
@@ -28,33 +27,57 @@ class ByHand(CallbackGroup):
 
 
 class Inbox:
-    """One subscription, emptied by hand."""
+    """One subscription, emptied by hand; only messages that pass the ``door`` come out."""
 
-    def __init__(self, subscription: Any) -> None:
-        self.subscription = subscription
+    def __init__(self, subscription: Any, door: Door) -> None:
+        self.subscription, self.door = subscription, door
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
+        self._known, self._waiting = door.known, door.waiting
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
-        found = self._take(self._type, True)
-        return None if found is None else found[0]
+        if self._waiting:
+            return self._waiting.popleft()
+        while (found := self._take(self._type, True)) is not None:
+            data: bytes = found[0]
+            gid = found[1].get("publisher_gid")
+            if gid is None:
+                self.door.by_gid = False
+                return data
+            if gid["data"] in self._known:
+                return data
+            self.door.meet(gid["data"], data)
+            if self._waiting:
+                return self._waiting.popleft()
+        return None
 
 
 def open_inbox(
-    node: Any, topic: names.Topic, group: ByHand, depth: int, best_effort: bool = False, name: str = ""
+    node: Any,
+    topic: names.Topic,
+    group: ByHand,
+    best_effort: bool = False,
+    name: str = "",
+    speakers: Sequence[str] = (),
 ) -> Inbox:
-    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand."""
-    qos = quality(topic, depth, best_effort)
+    """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
+
+    ``speakers``: full names of the nodes whose messages count. The inbox keeps all, up to the limit of the
+    middleware (Fast DDS: 5000): with fewer, a burst of somebody else's would push messages of the peers out.
+    """
+    qos = quality(topic, best_effort)
+    qos.history = HistoryPolicy.KEEP_ALL
     kind = message_class(topic.type)
-    return Inbox(node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True))
+    found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
+    return Inbox(found, (Door if topic.publishers else OpenDoor)(node, found, speakers))
 
 
-def quality(topic: names.Topic, depth: int, best_effort: bool = False) -> QoSProfile:
-    """The QoS of an endpoint of ``topic``; only streams may be best effort."""
+def quality(topic: names.Topic, best_effort: bool = False) -> QoSProfile:
+    """The QoS of a publisher of ``topic``; only streams may be best effort."""
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
-        depth=depth,
+        depth=topic.kept,
         reliability=ReliabilityPolicy.BEST_EFFORT if best_effort and topic.stream else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,
     )

@@ -5,8 +5,11 @@ Plain data: wiring, recordings and documentation are made from it without import
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from rths_nodes.params import ConfigError
 
 INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "integrator",
@@ -35,7 +38,7 @@ class Topic:
     subscribers: tuple[str, ...]
     latched: bool = False
     depth: int = 10
-    subscriber_depths: Mapping[str, int] | None = None
+    """How many messages a publisher keeps; inboxes keep all."""
     stream: bool = False
     """True for the messages of the loop: reliable or best effort by the parameter ``reliability``."""
     recorded: bool = True
@@ -45,22 +48,19 @@ class Topic:
         """``Target`` of ``rths_nodes/msg/Target``."""
         return self.type.rpartition("/")[2]
 
-    def subscriber_depth(self, node: str) -> int:
-        """History depth of ``node``'s subscription."""
-        return (self.subscriber_depths or {}).get(node, self.depth)
+    @property
+    def kept(self) -> int:
+        """How many messages a publisher of our nodes keeps: only the last counts of a latched one."""
+        return 1 if self.latched else self.depth
 
 
 def _own(message: str) -> str:
     return f"rths_nodes/msg/{message}"
 
 
-# Publishers keep 2000: their depth decides whether an outside recording is complete (depth 1 lost 0.1-6 %).
-# Loop subscriptions keep 64, because every sample is taken, in order; monitor and recorder drain at their pace.
-_PATIENT = dict.fromkeys((MONITOR, RECORDER), 2000) | dict.fromkeys((*LOOP, AXIS), 64)
-
-
 def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic:
-    return Topic(name, _own(message), (publisher,), subscribers, False, 2000, _PATIENT, True)
+    # what a publisher keeps decides whether an outside recording is complete: with 1 it lost 0.1-6 %
+    return Topic(name, _own(message), (publisher,), subscribers, False, 2000, True)
 
 
 TOPICS: dict[str, Topic] = {
@@ -100,6 +100,18 @@ AXIS_TOPICS: dict[str, Topic] = {
 }
 
 
+_NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
+
+
+def checked_namespace(name: str) -> str:
+    """The namespace of a rig without slashes around it. Raises ConfigError for what ROS does not take."""
+    if not _NAMESPACE.fullmatch(name) or "__" in name:
+        raise ConfigError(
+            f"namespace = {name!r}: must be ASCII letters, digits and single _, not a digit first; parts by /"
+        )
+    return name.strip("/")
+
+
 def axis_node(axis: str) -> str:
     """The peer that is the node of ``axis``: its name below the namespace of the rig."""
     return f"{axis}/{AXIS}"
@@ -126,8 +138,7 @@ def heard_by(node: str, table: Mapping[str, Topic] = TOPICS) -> list[Topic]:
     return [topic for topic in table.values() if node in topic.subscribers]
 
 
-def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> int:
-    """How many endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
+def partners(topic: Topic, node: str, nodes: tuple[str, ...], publishing: bool) -> tuple[str, ...]:
+    """Whose endpoints a node of the role ``node`` must find on ``topic`` when ``nodes`` take part."""
     others = topic.subscribers if publishing else topic.publishers
-    present = [role_of(peer) for peer in nodes]
-    return sum(present.count(other) for other in others if other != node or not publishing)
+    return tuple(peer for peer in nodes if role_of(peer) in others and (role_of(peer) != node or not publishing))

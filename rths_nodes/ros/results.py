@@ -41,8 +41,7 @@ class Result:
             self.exit_code = 1
         else:
             self.exit_code = max(codes, default=0) or (130 if self.interrupted else 0)
-        if words := doubts(self.section("recording")):
-            self.notes.append(words)
+        self.notes += filter(None, (doubts(self.section("recording")), dropped(self.numbers)))
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
@@ -56,3 +55,19 @@ def doubts(recording: Mapping[str, Mapping[str, float]]) -> str:
     words = [f"gaps: {', '.join(gaps)}"] if gaps else []
     words += [f"no last words of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(words)}" if words else ""
+
+
+def dropped(numbers: Mapping[str, float]) -> str:
+    """What the user is told of messages that nodes have dropped, by the ``numbers`` of Summaries; empty: none."""
+    foreign: dict[tuple[str, str], float] = {}
+    malformed: list[str] = []
+    for name, count in numbers.items():
+        kind, _, rest = name.partition(".")
+        if kind == "foreign":  # the nodes that listen to a topic count the same messages
+            _, topic, sender = rest.split(".")
+            foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
+        elif kind == "malformed":
+            malformed.append(f"{count:.0f} by {rest}")
+    words = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
+    found = [f"foreign messages were dropped: {', '.join(words)}"] if words else []
+    return "; ".join(found + ([f"malformed messages were dropped: {', '.join(malformed)}"] if malformed else []))

@@ -21,9 +21,9 @@ import rths_nodes
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError, as_data
-from rths_nodes.ros import names, parameters, serialization
+from rths_nodes.ros import names, parameters, peers, serialization
 from rths_nodes.ros.diagnostics import Diagnostics
-from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
 from rths_nodes.timing import Durations, of_hop
@@ -41,6 +41,9 @@ PATIENCE_NS = 500_000_000
 
 SAME_REQUEST_NS = 1_000_000_000
 """Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
+
+TWIN_NS = 2_000_000_000
+"""So long two nodes of one name are put up with before the test: those of the last one may still be leaving."""
 
 FLUSH_S = 0.5
 """Time for what was sent to arrive, before its publishers go."""
@@ -89,13 +92,22 @@ class Shell(LifecycleNode):
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
         self._rows: dict[str, names.Topic] = {}
-        self._listeners: dict[str, int] = {}
-        self._speakers: dict[str, int] = {}
+        self._listeners: dict[str, set[str]] = {}
+        self._doors: dict[str, peers.Door] = {}
+        self._awaited: set[str] = set()
+        self._twin_since = 0
+        self.out_of_step = False
+        """True when a message of the loop is missing: nothing is made of what follows."""
 
     @property
     def identity(self) -> str:
         """The name of this node among the peers."""
         return self.role
+
+    @property
+    def rig_namespace(self) -> str:
+        """The namespace of the rig."""
+        return str(self.get_namespace()).rstrip("/")
 
     # -- configuration ------------------------------------------------------------------------------------
 
@@ -241,41 +253,46 @@ class Shell(LifecycleNode):
     def _open_endpoints(self) -> None:
         self.sent = {}
         for topic in names.published_by(self.role):
-            listeners = names.partners(topic, self.role, self.peers, publishing=True)
+            listeners = self._partners(topic, publishing=True)
             self._publish_on(topic.name, topic, self.rig_topic(topic.name), listeners)
         for topic in names.heard_by(self.role):
-            speakers = names.partners(topic, self.role, self.peers, publishing=False)
+            speakers = self._partners(topic, publishing=False)
             self._listen_to(topic.name, topic, self.rig_topic(topic.name), speakers)
 
     def _open_diagnostics(self) -> None:
         """All of it, and a first message: nothing is to be made for the first time while the rig moves."""
         topic = names.DIAGNOSTICS
-        self._publish_on("diagnostics", topic, topic.name, 0)
+        self._publish_on("diagnostics", topic, topic.name, ())
         facts = {"role": self.role, "scenario": self.scenario.name, "run_id": self.value("run_id")}
         publisher, rig = self._publishers_by_name["diagnostics"], self.rig_namespace.strip("/")
         self._diagnostics = Diagnostics(self, publisher, rig, facts)
         self._diagnostics.tell()
 
-    @property
-    def rig_namespace(self) -> str:
-        """The namespace of the rig."""
-        return str(self.get_namespace())
+    def _partners(self, topic: names.Topic, publishing: bool) -> tuple[str, ...]:
+        return self.full_names(names.partners(topic, self.role, self.peers, publishing))
+
+    def full_names(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The names of the peers ``nodes`` in the graph."""
+        return tuple(f"{self.rig_namespace}/{node}" for node in nodes)
 
     def rig_topic(self, name: str) -> str:
         """Where a topic of the rig is, as this node names it."""
         return name
 
-    def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: int) -> None:
+    def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: Sequence[str]) -> None:
         """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
-        qos = quality(topic, 1 if topic.latched else topic.depth, self._best_effort)
+        qos = quality(topic, self._best_effort)
         self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
-        self._rows[key], self._listeners[key], self.sent[key] = topic, listeners, 0
+        self._rows[key], self._listeners[key], self.sent[key] = topic, set(listeners), 0
 
-    def _listen_to(self, key: str, topic: names.Topic, name: str, speakers: int) -> None:
-        """An inbox of the row ``topic`` on ``name``, which ``speakers`` must have found before the test."""
-        depth = LATCHED_DEPTH if topic.latched else topic.subscriber_depth(self.role)
-        self.inboxes[key] = open_inbox(self, topic, self._group, depth, self._best_effort, name)
-        self._speakers[key] = speakers
+    def _listen_to(
+        self, key: str, topic: names.Topic, name: str, speakers: Sequence[str], awaited: bool = True
+    ) -> None:
+        """An inbox of the row ``topic`` on ``name`` for the ``speakers``, ``awaited`` before the test or not."""
+        inbox = open_inbox(self, topic, self._group, self._best_effort, name, speakers)
+        self.inboxes[key], self._doors[key] = inbox, inbox.door
+        if awaited:
+            self._awaited.add(key)
 
     @property
     def _best_effort(self) -> bool:
@@ -289,6 +306,8 @@ class Shell(LifecycleNode):
         self._publishers_by_name.clear()
         self.inboxes.clear()
         self._diagnostics = None
+        self._doors.clear()
+        self._awaited.clear()
 
     # -- messages -----------------------------------------------------------------------------------------
 
@@ -344,14 +363,14 @@ class Shell(LifecycleNode):
         return None
 
     def next_measurement(self, expected: int) -> tuple[Any, int] | None:
-        """Measurement ``expected`` and its stamp; older ones are dropped. Raises ValueError for a gap."""
+        """Measurement ``expected`` and its stamp; older ones are dropped. A gap trips, nothing comes after it."""
         while (found := self.receive("measurement", self.codec.unpack_measurement)) is not None:
             sample = found[0].sample
-            if sample == expected:
+            if sample == expected and not self.out_of_step:
                 self.be_patient()
                 return found
             if sample > expected:
-                raise ValueError(f"Measurement {sample} came where {expected} was expected")
+                self.lose(f"Measurement {sample} came where {expected} was expected")
         return None
 
     def beat(self, sample: int) -> None:
@@ -362,17 +381,74 @@ class Shell(LifecycleNode):
         self._next_beat = now + round(self.scenario.heartbeat.period * 1e9)
         self.tell("progress", {"node": self.role, "sample": max(sample, 0)})
 
+    def lose(self, reason: str) -> None:
+        """A message of the loop is missing, or makes no sense: the rig trips, this node stays to the end."""
+        if not self.out_of_step:
+            self.out_of_step = True
+            self.trip(reason)
+
+    def trip(self, reason: str) -> None:
+        """Ask the actuator to trip."""
+        if "trip" in self._publishers_by_name:
+            self.tell("trip", {"source": self.identity, "reason": reason})
+
     # -- handshake ----------------------------------------------------------------------------------------
 
     def endpoints_matched(self) -> bool:
-        """True when every endpoint has found its partners among the peers."""
+        """True when every endpoint has found its partners among the peers; others do not count."""
         for name, publisher in self._publishers_by_name.items():
-            if publisher.get_subscription_count() < self._listeners[name]:
+            if publisher.get_subscription_count() < len(self._listeners[name]):
                 return False
-        for name, inbox in self.inboxes.items():
-            if inbox.subscription.get_publisher_count() < self._speakers[name]:
+        for name in self._awaited:
+            if self.inboxes[name].subscription.get_publisher_count() < len(self._doors[name].speakers):
                 return False
-        return True
+        return self._partners_known()
+
+    def _partners_known(self) -> bool:
+        for door in self._doors.values():
+            door.look()
+        if not all(self._doors[name].complete for name in self._awaited):
+            return False
+        return all(
+            listeners <= peers.subscribers(self, self._publishers_by_name[name].topic_name)
+            for name, listeners in self._listeners.items()
+        )
+
+    def close_doors(self) -> None:
+        """The test begins: from now on nobody else is listened to."""
+        for door in self._doors.values():
+            if door.complete:
+                door.close()
+
+    def _get_ready(self) -> None:
+        if not self.alone() or not self.endpoints_matched():
+            return
+        self._ready_told = True
+        self.tell_status()
+
+    def alone(self) -> bool:
+        """True when no peer is there twice; a node that finds one twice for long refuses to take part."""
+        topic = self._publishers_by_name["node_status"].topic_name
+        twin = peers.twins(self, topic, self.full_names(self.peers))
+        now = time.monotonic_ns()
+        self._twin_since = (self._twin_since or now) if twin else 0
+        if twin and now - self._twin_since > TWIN_NS:
+            self.refuse(f"{twin}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
+        return not twin
+
+    def refuse(self, reason: str) -> None:
+        """Take no part in a test that must not begin."""
+        self.problem, self.exit_code = reason, 2
+        self.tell_status()
+        self.done = True
+
+    def _look_at_others(self) -> None:
+        """What foreign publishers are called; where no gids are told, that they are there ends the test."""
+        for door in self._doors.values():
+            if door.unnamed:
+                door.look()
+            if self.under_way and (intruders := door.intruders()):
+                self.lose(f"foreign publisher on {door.topic}: {', '.join(intruders)}")
 
     def tell_status(self) -> None:
         """Publish NodeStatus: who we are, with what, and whether we are ready."""
@@ -403,10 +479,10 @@ class Shell(LifecycleNode):
         if now < self._next_look:
             return
         self._next_look = now + STATUS_PERIOD_NS
-        if not self._ready_told and self.endpoints_matched():
-            self._ready_told = True
-            self.tell_status()
+        if not self._ready_told:
+            self._get_ready()
         self.hear_state()
+        self._look_at_others()
 
     def hear_state(self) -> None:
         """Where the test stands."""
@@ -415,6 +491,8 @@ class Shell(LifecycleNode):
                 self.test = state
                 if self.test["state"] == State.IDLE and self.test["reason"]:
                     self.exit_code, self.done = 2, True
+                if self.test["state"] == State.ARMED:
+                    self.close_doors()
 
     @property
     def deadline(self) -> int | None:
@@ -443,7 +521,7 @@ class Shell(LifecycleNode):
             return True
         if not (self.ended or self.interrupted):
             return False
-        return bool(self.inboxes["test_state"].subscription.get_publisher_count() == 0)
+        return self._doors["test_state"].gone
 
     def leave(self) -> None:
         """Be done once the test is over and everybody has heard what we had to say."""
@@ -541,7 +619,7 @@ class Shell(LifecycleNode):
         """Publish and keep the final numbers of this node, and how many messages of each stream it has sent."""
         self.publish_burst()
         self._counted = self._stream_counts()
-        self.summary = dict(values) | wire.numbers_of(self._counted, "sent")
+        self.summary = dict(values) | wire.numbers_of(self._counted, "sent") | self._dropped()
         numbers = [float(value) for value in self.summary.values()]
         self.tell(
             "summary",
@@ -549,6 +627,16 @@ class Shell(LifecycleNode):
         )
         if self._diagnostics is not None:
             self._diagnostics.tell()
+
+    def _dropped(self) -> dict[str, float]:
+        """How many messages of others, and how many that made no sense, were dropped."""
+        found: dict[str, float] = {}
+        for topic, door in self._doors.items():
+            if door.unnamed:
+                door.look()
+            for node, count in door.foreign().items():
+                found[f"foreign.{self.identity}.{topic}.{node}"] = count
+        return found | ({f"malformed.{self.identity}": self.malformed} if self.malformed else {})
 
     def flush_publishers(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
@@ -583,6 +671,5 @@ class Shell(LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Ask the actuator to trip."""
-        if "trip" in self._publishers_by_name:
-            self.tell("trip", {"source": self.identity, "reason": reason})
+        """Ask the actuator to trip: this node cannot go on."""
+        self.trip(reason)

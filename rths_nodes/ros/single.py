@@ -18,6 +18,7 @@ from rths_nodes.ros.composed import make_node, ros_context
 from rths_nodes.ros.launching import TELLS, die_with_parent
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
+from rths_nodes.ros.results import dropped
 from rths_nodes.ros.shell import Shell
 
 
@@ -82,8 +83,9 @@ def _tell(node: Shell) -> None:
     told = TELLS in os.environ
     if node.problem and (node.exit_code in (1, 2) or (node.exit_code == 3 and not told)):
         print(f"rths: {node.identity}: {node.problem}", file=sys.stderr)
-    if node.note and not told:
-        print(f"rths: {node.identity}: {node.note}", file=sys.stderr)
+    for note in filter(None, (node.note, dropped(node.summary))):
+        if not told:
+            print(f"rths: {node.identity}: {note}", file=sys.stderr)
 
 
 def _prepare(node: Shell, stack: ExitStack) -> None:

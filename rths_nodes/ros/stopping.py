@@ -35,7 +35,7 @@ class StopRequests:
 
     def hear(self) -> None:
         """Do what has been asked for since the last time."""
-        while self._inbox.take() is not None:
+        if self._inbox.take() is not None:
             self._trip("emergency stop: topic")
         for service, act, words, answer in self._services:
             _, header = service.handle.service_take_request(Trigger.Request)

@@ -155,7 +155,7 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
 )
 def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypatch, capsys):
     class Node:
-        identity, problem, note, exit_code = "actuator", "story_1: too far", "", code
+        identity, problem, note, exit_code, summary = "actuator", "story_1: too far", "", code, {}
 
     if told_by_runner:
         monkeypatch.setenv(launching.TELLS, "1")

@@ -1,0 +1,466 @@
+"""Foreign publishers, second rigs and messages that make no sense: nothing moves the rig, nothing ends a node."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rclpy.node import Node
+
+import rths_nodes
+from rths_nodes import hosts, scenario, wire
+from rths_nodes.components import FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.params import ConfigError
+from rths_nodes.ros import composed, launching, names, results
+from rths_nodes.ros.endpoints import message_class, quality
+from rths_nodes.safety import State
+
+NAME = "chen_ricles_2010"
+SHORT = "duration=1.5"
+TOLD = [topic for topic in names.TOPICS.values() if topic.type.startswith("rths_nodes/")]
+
+
+# What a foreign node may send
+
+
+def numbers(value: float, count: int) -> list[np.ndarray]:
+    return [np.full(1, value) for _ in range(count)]
+
+
+def samples(codec, topic: str, sample: int, value: float, flags: int = 0) -> bytes:
+    """A well-formed message of a stream."""
+    if topic == "target":
+        return codec.pack_target(Target(sample, *numbers(value, 6), flags=flags), 0)
+    if topic == "command":
+        return codec.pack_command(Command(sample, *numbers(value, 2), flags=flags), 0)
+    if topic == "compensator_state":
+        return codec.pack_state(sample, [value] * codec.sizes[2], flags, 0)
+    return codec.pack_measurement(Measurement(sample, *numbers(value, 3), flags=flags), 0)
+
+
+LIES = {
+    "sync_status": [{"sample": 4_000_000_000}],
+    "test_state": [{"state": state, "sample": 5, "reason": "a lie"} for state in range(256)],
+    "node_status": [{"node": node, "problem": "a lie", "scenario_hash": "0"} for node in names.NODES],
+    "trip": [{"source": node, "reason": "a lie"} for node in (*names.NODES, "runner")],
+    "summary": [{"node": node, "names": ["metrics.lie"], "values": [1.0]} for node in names.NODES],
+    "progress": [{"node": node, "sample": 4_000_000_000, "done": True} for node in names.NODES],
+}
+
+
+def hostile(codec, topic: names.Topic, sample: int) -> list[bytes]:
+    """Messages on ``topic`` that would do harm at ``sample`` if anybody listened."""
+    if topic.stream:
+        near = [sample, sample + 1, sample + 2, 0, max(sample - 1, 0), sample + 1000, 4_294_967_295]
+        values = [1e-3, 1.0, -1e300, float("nan"), float("inf"), 0.0]
+        good = [
+            samples(codec, topic.name, n, x, flags) for n in near for x in values for flags in (0, 2, 0xFFFFFFFF)
+        ]
+    else:
+        good = [wire.encode(topic.message, lie) for lie in LIES[topic.name]]
+    short = [good[0][:n] for n in (4, 5, 11, len(good[0]) - 1)]
+    long = [good[0] + bytes(n) for n in (1, 3, 9, 40)]  # the middleware takes no more
+    return [*good, *short, *long, wire.ENCAPSULATION + b"\xff" * 60, b"\x00\x00\x00\x00" + bytes(60)]
+
+
+class Stranger:
+    """A node that publishes on every topic of the rig; it may have any name."""
+
+    def __init__(self, context, name: str = "stranger", namespace: str = "lab") -> None:
+        self.node = Node(name, context=context, namespace=namespace, start_parameter_services=False)
+        self.publishers = {
+            topic: self.node.create_publisher(
+                message_class(topic.type), f"/{names.NAMESPACE}/{topic.name}", quality(topic)
+            )
+            for topic in TOLD
+        }
+        self.sent = dict.fromkeys((topic.name for topic in TOLD), 0)
+
+    def publish(self, codec, sample: int, most: int) -> None:
+        """At most ``most`` messages on every topic."""
+        for topic, publisher in self.publishers.items():
+            messages = hostile(codec, topic, sample)
+            start = self.sent[topic.name]
+            for number in range(most):
+                publisher.publish(messages[(start + number) % len(messages)])
+            self.sent[topic.name] += most
+
+
+def composed_run(directory: Path, disturb=None, overrides=(SHORT,), **options):
+    """A run in one process; ``disturb(nodes by role, context)`` gives what is called around each Measurement."""
+    descriptions = launching.describe(NAME, list(overrides), run_id="one", record=str(directory), **options)
+    with composed.ros_context() as context:
+        nodes = {
+            d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
+        }
+        for node in nodes.values():
+            node.start()
+        rig, applied = nodes["actuator"], []
+        if disturb:
+            action, send = disturb(nodes, context), rig.send
+
+            def interfering(topic, data):
+                if topic != "measurement":
+                    return send(topic, data)
+                applied.append(rig.codec.unpack_measurement(data)[0].command[0])
+                action(rig.rig.sample)
+                send(topic, data)
+                return action(rig.rig.sample)
+
+            rig.send = interfering
+        result = composed._run(list(nodes.values()), context, None, None)
+        codes = {role: node.exit_code for role, node in nodes.items()}
+        for node in nodes.values():
+            node.destroy_node()
+    return SimpleNamespace(result=result, codes=codes, applied=np.array(applied))
+
+
+def histories(directory: Path) -> dict[str, bytes]:
+    return {name: values.tobytes() for name, values in rths_nodes.read(directory).arrays().items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, bytes]:
+    run = hosts.run(NAME, [SHORT]).read()
+    return {name: values.tobytes() for name, values in run.arrays().items()}
+
+
+# Foreign messages
+
+
+MESSAGES = 10_000
+BURST = 250
+"""More than a small queue would hold, on both sides of every Measurement that is chosen."""
+
+
+def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(undisturbed, tmp_path):
+    strangers = []
+
+    def disturb(nodes, context):
+        stranger = Stranger(context)
+        strangers.append(stranger)
+        stranger.publish(nodes["actuator"].codec, 0, BURST)  # also before anybody is ready
+
+        def action(sample: int) -> None:
+            if sample % 64 == 1 and stranger.sent["trip"] < MESSAGES:
+                stranger.publish(nodes["actuator"].codec, sample, BURST)
+
+        return action
+
+    found = composed_run(tmp_path / "run", disturb)
+    assert set(strangers[0].sent.values()) == {MESSAGES}
+    assert (found.result.outcome, set(found.codes.values())) == ("finished", {0}), found.result.reason
+    assert histories(tmp_path / "run") == undisturbed
+    assert rths_nodes.read(tmp_path / "run").information["gaps"] == "0"
+    told = [note for note in found.result.notes if "foreign messages were dropped" in note]
+    assert len(told) == 1
+    for name in ("target", "command", "measurement", "true_state", "compensator_state"):
+        assert f"{MESSAGES} of /lab/stranger on {name}" in told[0]
+    assert "malformed" not in told[0], "they were not even looked at"
+
+
+def test_a_foreign_publisher_is_told_of_where_no_message_says_whose_it_is(by_hand, monkeypatch):
+    """Another distribution: the graph alone is asked."""
+    with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
+        door = node._doors["trip"]
+        door.by_gid = False
+        stranger = Stranger(node.context)
+        door.look()
+        assert door.intruders() == []  # as many as there are peers: the monitor may be one of them
+        others = [Stranger(node.context, name) for name in ("second", "third")]
+        assert sorted(door.intruders()) == ["/lab/second", "/lab/stranger", "/lab/third"]
+        begin(node)
+        node._next_look = 0
+        node.look()
+        assert node.rig.trip_known
+        node.tick()
+        assert "foreign publisher on /rths/trip: /lab/" in node.rig.machine.reason
+        for other in (stranger, *others):
+            other.node.destroy_node()
+
+
+def begin(node) -> None:
+    """The actuator node at Measurement 0."""
+    node._ready_told = True
+    node.rig.machine.to(State.ARMED)
+    node._begin()
+
+
+def test_what_comes_from_a_peer_that_is_not_known_yet_is_kept(by_hand, monkeypatch):
+    from rths_nodes.ros import peers
+
+    with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
+        door, told = node._doors["progress"], peers.publishers
+        monkeypatch.setattr(peers, "publishers", lambda *_: [("", b"a"), ("", b"b")])
+        for gid, message in ((b"a", b"1"), (b"b", b"x"), (b"a", b"2")):
+            door.meet(gid, message)
+        assert not door.waiting
+        assert not door.complete
+        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/lab/b", b"b")])
+        door.look()
+        assert (list(door.waiting), door.known, door.complete) == ([b"2"], {b"a"}, True)
+        assert door.foreign() == {"/lab/b": 1}
+        door.close()
+        door.meet(b"c", b"y")
+        assert door.foreign() == {"/lab/b": 1, "unknown": 1}
+        for number in range(200):
+            door.meet(b"%d" % number, b"y")
+        assert sum(door.foreign().values()) == 202
+        assert len(door._dropped) == peers.MOST_STRANGERS + 1
+        assert told(node, door.topic) == []
+
+
+def test_a_peer_that_comes_back_is_let_in_until_the_test_begins(by_hand, monkeypatch):
+    from rths_nodes.ros import peers
+
+    with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
+        door = node._doors["progress"]
+        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a")])
+        door.look()
+        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/rths/monitor", b"b")])
+        door.meet(b"b", b"1")
+        assert door.known == {b"a"}, "who was there first, stays"
+        monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"b")])
+        door.look()
+        assert (door.known, list(door.waiting)) == ({b"b"}, [b"1"])
+
+
+# A second node of the same name
+
+
+@pytest.mark.parametrize("role", ["actuator", "compensator"])
+def test_a_second_node_of_a_name_is_refused_before_anything_moves(role, tmp_path, monkeypatch):
+    monkeypatch.setattr("rths_nodes.ros.shell.TWIN_NS", 100_000_000)
+    twins = []
+
+    def disturb(nodes, context):
+        values = {"scenario": NAME, "overrides": [SHORT], "run_id": "one"}
+        twins.append(composed.make_node(role, hosts.open_writer, context, values))
+        twins[0].start()
+        return lambda sample: pytest.fail("the rig moves")
+
+    found = composed_run(tmp_path / "run", disturb)
+    twins[0].destroy_node()
+    assert (found.result.outcome, found.result.exit_code) == ("refused", 2)
+    assert f"2 nodes are called /rths/{role}: they publish on /rths/node_status as " in found.result.reason
+    assert "every rig needs a namespace, or a ROS_DOMAIN_ID, of its own" in found.result.reason
+
+
+# Peers that send nonsense
+
+
+class Lying:
+    """An Inbox whose peers also send what ``lies(expected)`` gives, before the message of that number."""
+
+    def __init__(self, inbox, at: int, lies) -> None:
+        self.subscription, self.door = inbox.subscription, inbox.door
+        self._take, self._at, self._lies, self._waiting = inbox.take, at, lies, []
+
+    def take(self) -> bytes | None:
+        if self._waiting:
+            return self._waiting.pop(0)
+        data = self._take()
+        if data is not None and len(data) > 16 and wire.number_of(data) == self._at:
+            self._waiting, self._at = [*self._lies, data], -1
+            return self._waiting.pop(0)
+        return data
+
+
+LISTENERS = {
+    "target": ("compensator", "monitor"),
+    "command": ("actuator", "monitor"),
+    "measurement": ("integrator", "compensator", "monitor"),
+}
+PAIRS = [(topic, role) for topic, roles in LISTENERS.items() for role in roles]
+
+
+def lying_run(directory: Path, topic: str, role: str, lies_of):
+    def disturb(nodes, _):
+        codec, inboxes = nodes[role].codec, nodes[role].inboxes
+        at = 100 if topic == "target" else 1000
+        inboxes[topic] = Lying(inboxes[topic], at, lies_of(codec, at))
+        return lambda sample: None
+
+    found = composed_run(directory, disturb)
+    limits = scenario.load(NAME).axes["story_1"].limits
+    assert (np.abs(found.applied) <= limits.stroke).all(), "nothing else was sent to the rig"
+    assert (np.abs(np.diff(found.applied)) * 1024 <= limits.velocity).all()
+    assert set(found.codes.values()) <= {0, 3}, "no node ends by an exception"
+    return found
+
+
+@pytest.mark.parametrize(("topic", "role"), PAIRS)
+def test_what_cannot_be_read_or_is_old_is_dropped(topic, role, undisturbed, tmp_path):
+    def lies(codec, at):
+        old = [samples(codec, topic, number, 1.0) for number in (0, 1, at - 1)]
+        return 50 * [*(old if role != "monitor" or topic != "target" else []), *unreadable(codec, topic, at)]
+
+    found = lying_run(tmp_path / "run", topic, role, lies)
+    assert (found.result.outcome, found.result.exit_code) == ("finished", 0), found.result.reason
+    assert histories(tmp_path / "run") == undisturbed
+    assert any(f"malformed messages were dropped: 350 by {role}" in note for note in found.result.notes)
+
+
+def unreadable(codec, topic: str, number: int) -> list[bytes]:
+    good = samples(codec, topic, number, 1.0)
+    return [b"", good[:4], good[:11], good[:-1], good + bytes(40), b"\0\0\0\0" + good[4:], good[:4] + b"\xff" * 60]
+
+
+@pytest.mark.parametrize(
+    ("topic", "role", "ahead"),
+    [
+        ("measurement", "integrator", 1000),
+        *((t, r, n) for t, r in PAIRS if r in ("compensator", "actuator") for n in (1, 4_000_000_000)),
+    ],
+)
+def test_a_number_from_the_future_trips(topic, role, ahead, tmp_path):
+    found = lying_run(
+        tmp_path / "run", topic, role, lambda codec, at: 10 * [samples(codec, topic, at + ahead, 0.0)]
+    )
+    assert (found.result.outcome, found.result.exit_code) == ("tripped", 3)
+    at = 100 if topic == "target" else 1000
+    assert f"{topic.capitalize()} {at + ahead} came where {at} was expected" in found.result.reason
+    assert role == "actuator" or f"{role}: " in found.result.reason
+
+
+@pytest.mark.parametrize(("topic", "role"), [pair for pair in PAIRS if pair[1] != "monitor"])
+@pytest.mark.parametrize("value", [float("nan"), -1e300])
+def test_values_that_no_rig_has_trip(topic, role, value, tmp_path):
+    found = lying_run(tmp_path / "run", topic, role, lambda codec, at: [samples(codec, topic, at, value)])
+    assert (found.result.outcome, found.result.exit_code) == ("tripped", 3)
+    assert "Traceback" not in found.result.reason
+
+
+def test_a_trip_takes_effect_within_the_window_whatever_its_sender_says(by_hand):
+    with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
+        begin(node)
+        by_hand.put(node, "trip", source="monitor", reason="energy", effective_sample=4_000_000_000)
+        node._hear_trips()
+        assert node.rig._trip_at == (512, "monitor: energy")
+
+
+def test_progress_of_somebody_who_does_not_observe_does_not_hold_the_rig_up(by_hand):
+    with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
+        begin(node)
+        node.rig.sample = 600
+        by_hand.put(node, "progress", node="somebody", sample=0)
+        by_hand.put(node, "progress", node="monitor", sample=599)
+        assert node._observers_follow()
+
+
+# In processes
+
+
+def start(record: Path, *words: str) -> subprocess.Popen:
+    """`rths run` as a user starts it."""
+    command = [sys.executable, "-m", "rths_nodes.cli", "run", NAME, "--host", "processes", "--json"]
+    return subprocess.Popen(
+        [*command, "--record", str(record), "--set", SHORT, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def outcome(run: subprocess.Popen) -> dict:
+    out, errors = run.communicate(timeout=100)
+    assert run.returncode == 0, out + errors
+    assert "Traceback" not in errors
+    return json.loads(out)
+
+
+FLOOD = """
+import sys, time
+sys.path.insert(0, {folder!r})
+from test_hostile import Stranger, composed, hostile, scenario, NAME
+codec = scenario.load(NAME).codec()
+with composed.ros_context() as context:
+    stranger = Stranger(context)
+    bursts = {{topic: hostile(codec, topic, 500) for topic in stranger.publishers}}
+    print("begun", flush=True)
+    for burst in range({messages} // 20):
+        for topic, publisher in stranger.publishers.items():
+            for number in range(20 * burst, 20 * burst + 20):
+                publisher.publish(bursts[topic][number % len(bursts[topic])])
+        time.sleep(0.002)
+    time.sleep(100)
+"""
+
+
+@pytest.fixture
+def flood() -> Iterator[subprocess.Popen]:
+    """A process that publishes ten thousand messages on every topic, about 50 000 a second."""
+    words = [sys.executable, "-c", FLOOD.format(folder=str(Path(__file__).parent), messages=MESSAGES)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout.readline() == "begun\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_process_that_floods_every_topic_moves_nothing_and_ends_no_node(flood, tmp_path):
+    """It may take so much of the machine that a message is missing for too long: then the rig trips."""
+    run = start(tmp_path / "run")
+    out, errors = run.communicate(timeout=100)
+    assert flood.poll() is None
+    assert "Traceback" not in out + errors
+    report = json.loads(out)
+    ended = (run.returncode, report["outcome"])
+    assert ended == (0, "finished") or (ended == (3, "tripped") and "no Command" in report["reason"]), out
+    found, reference = rths_nodes.read(tmp_path / "run"), hosts.run(NAME, [SHORT]).read()
+    driven = int(np.count_nonzero((found.flags & FLAG_TRIPPED) == 0))
+    assert found.displacement[:driven].tobytes() == reference.displacement[:driven].tobytes()
+    assert any("/lab/stranger on " in note for note in report["notes"])
+
+
+def test_two_rigs_in_two_namespaces_do_not_hear_each_other(undisturbed, tmp_path):
+    spaces = ("rths", "lab/rig_2")
+    runs = [start(tmp_path / str(n), "--namespace", space) for n, space in enumerate(spaces)]
+    for n, run in enumerate(runs):
+        assert outcome(run)["notes"] == []
+        assert histories(tmp_path / str(n)) == undisturbed
+
+
+@pytest.mark.parametrize("host", hosts.HOSTS)
+def test_a_run_has_the_namespace_that_was_asked_for(host, undisturbed, tmp_path):
+    from rths_nodes.record import bag
+
+    hosts.run(NAME, [SHORT], host=host, namespace="/lab/rig_2", record=tmp_path / "run")
+    assert all(topic.startswith("/lab/rig_2/") for topic in bag.read(tmp_path / "run").topics)
+    assert histories(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("name", ["", "two words", "2nd", "a//b", "a__b", "r\u00e4th"])
+def test_a_namespace_that_cannot_be_is_refused(name):
+    with pytest.raises(ConfigError, match="namespace = "):
+        hosts.run(NAME, [SHORT], namespace=name)
+
+
+def test_nobody_is_looked_for_beyond_this_machine_unless_the_user_wants_it(monkeypatch, tmp_path):
+    found = []
+
+    def look(*_):
+        found.append(os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"])
+        return results.Result()
+
+    monkeypatch.setattr(hosts, "_run_nodes", look)
+    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
+    for given in (None, "SUBNET", "OFF"):
+        if given:
+            monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", given)
+        hosts.run(NAME, [SHORT], host="composed")
+        monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
+    assert found == ["LOCALHOST", "SUBNET", "OFF"]
