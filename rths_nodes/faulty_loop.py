@@ -13,34 +13,25 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.components import Command, Measurement, Target
-from rths_nodes.faults import NEED_PROCESSES, NODES, NotANumber, kind_of
-from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit
+from rths_nodes.faults import check
+from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop import Loop
-from rths_nodes.params import ConfigError, show, unknown
 from rths_nodes.scenario import Scenario
-
-_POISONED = {
-    "target": ("displacement", "velocity", "acceleration", "auxiliary"),
-    "command": ("command", "target", "auxiliary"),
-    "measurement": ("displacement", "force", "auxiliary"),
-}
-"""Fields that may be no numbers, the default first."""
 
 
 class FaultyLoop(Loop):
-    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs processes."""
+    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
 
     def __init__(self, scenario: Scenario, faults: Sequence[Any]) -> None:
         super().__init__(scenario)
-        for fault in faults:
-            _check(fault, scenario)
+        check(faults, scenario, "embedded", "lockstep", recorded=False)
         codec = scenario.codec()
         rate, seed = scenario.servo_rate, scenario.seed
         self._targets: FaultyStream[Target] = FaultyStream(
-            "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison
+            "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison("target")
         )
         self._commands: FaultyStream[Command] = FaultyStream(
-            "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison
+            "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
         )
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 
@@ -71,23 +62,6 @@ class FaultyLoop(Loop):
         return rig.tick(in_time, late=in_time is None)
 
 
-def _check(fault: Any, scenario: Scenario) -> None:
-    kind = kind_of(fault)
-    if isinstance(fault, NEED_PROCESSES):
-        raise ConfigError(f"fault {kind}: needs the processes of nodes; the host embedded has none")
-    end = scenario.samples * scenario.dt
-    if fault.time >= end:
-        raise ConfigError(f"fault {kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
-    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
-    if isinstance(fault, NotANumber):
-        if fault.field and fault.field not in _POISONED[stream]:
-            raise unknown(f"fault {kind}", f"field of a {stream}", fault.field, _POISONED[stream])
-    elif stream == "measurement":
-        raise ConfigError(
-            f"fault {kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
-        )
-
-
 def _copied(sample: Any) -> Any:
     """A sample that stays as it is however long it is under way."""
     arrays = {field.name: getattr(sample, field.name) for field in fields(sample)}
@@ -108,6 +82,5 @@ def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Ca
     return corrupt
 
 
-def _poison(sample: Any, value: float, field: str) -> Any:
-    name = field or _POISONED["target" if isinstance(sample, Target) else "command"][0]
-    return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
+def _poison(stream: str) -> Callable[..., Any]:
+    return lambda sample, value, field: poison(sample, stream, value, field)

@@ -18,10 +18,11 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.parameter import Parameter
 
 import rths_nodes
+from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError, as_data
-from rths_nodes.ros import names, parameters, serialization
+from rths_nodes.ros import faulty_nodes, names, parameters, serialization
 from rths_nodes.ros.endpoints import LATCHED_DEPTH, ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
@@ -71,6 +72,11 @@ class Shell(LifecycleNode):
         self.exit_code = 0
         self.problem = self.note = ""
         self.active = False
+        self.alone = False
+        """True when the process has no other node."""
+        self.died = False
+        self.frozen_until = 0
+        """By a fault; ns of the monotonic clock."""
         self.interrupted = self.left_alone = False
         self.summary: dict[str, float] = {}
         self.sent: dict[str, int] = {}
@@ -179,6 +185,7 @@ class Shell(LifecycleNode):
                 "of the loop's messages: reliable or best_effort; the same for all nodes",
             ),
             "autostart": (True, "configure and activate without being asked"),
+            "faults": ([""], "put in on purpose, as --fault of rths run; the same for all nodes"),
         } | self.own_parameters()
         for name, (default, doc) in values.items():
             value = given.get(name, default)
@@ -194,9 +201,12 @@ class Shell(LifecycleNode):
         self._lockstep = self.value("pace") == "lockstep"
         self.scenario = parameters.effective(self, loaded, self.sections)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
+        faults = self._checked_faults()
         self.build(self.scenario)
         self._make_codec()
         self._open_endpoints()
+        if faults:
+            faulty_nodes.put_in(self, faults)
         self.tell_status()
 
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
@@ -213,6 +223,12 @@ class Shell(LifecycleNode):
         for peer in self.value("peers"):
             if peer not in names.PEERS and not names.axis_of(peer):
                 raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
+
+    def _checked_faults(self) -> list[Any]:
+        faults = [faulty.parse(words) for words in self.value("faults") if words]
+        host = "processes" if self.alone else "composed"
+        faulty.check(faults, self.scenario, host, self.value("pace"), names.RECORDER in self.peers)
+        return faults
 
     def value(self, name: str) -> Any:
         """The value of a parameter."""
@@ -396,6 +412,13 @@ class Shell(LifecycleNode):
     def participates(self) -> bool:
         """True while the node has work to do."""
         return self.active
+
+    @property
+    def works(self) -> bool:
+        """True when the node is to be given its turn."""
+        if self.done or not self.participates:
+            return False
+        return not self.frozen_until or time.monotonic_ns() >= self.frozen_until
 
     @property
     def ended(self) -> bool:

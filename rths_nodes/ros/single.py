@@ -39,6 +39,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     die_with_parent()
     with ros_context(arguments) as context:
         node = make_node(role, open_writer, context)
+        node.alone = True
         nodes.append(node)
         if stop:
             node.interrupt()
