@@ -235,7 +235,7 @@ def node_of(fault: Any) -> str:
 
 
 def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
-    """Refuse, with ConfigError, what has no meaning at this host and pace, or in a test that is not ``recorded``."""
+    """Refuse, with ConfigError, what has no meaning at this host and pace, or without a recorder."""
     for fault in faults:
         kind = f"fault {kind_of(fault)}"
         _check_words(kind, fault, scenario)

@@ -99,6 +99,7 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
+        _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
         problem = _for_all_threads(
@@ -111,7 +112,6 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
         if problem:
             refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
         time.sleep(RESTED_S)  # the kernel's count of time without rest begins anew
-        _guard(stack)
         yield refused
 
 
