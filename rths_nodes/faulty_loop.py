@@ -6,6 +6,7 @@ the compensator bridges a Target that is not there, the rig a Command. A measure
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -33,6 +34,7 @@ class FaultyLoop(Loop):
         self._commands: FaultyStream[Command] = FaultyStream(
             "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
         )
+        self._arrived: deque[Command] = deque()
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 
     def _to_compensator(self, target: Target) -> None:
@@ -51,10 +53,12 @@ class FaultyLoop(Loop):
         rig, now = self.rig, self.rig.sample
         if command is not None:
             self._commands.put(now, _copied(command))
+        self._arrived += self._commands.take(now)
         in_time = None
-        for arrived in self._commands.take(now):
+        while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
+            arrived = self._arrived.popleft()
             if arrived.sample == now + 1:
-                in_time = in_time or arrived
+                in_time = arrived
             elif arrived.sample <= now:
                 rig.late_command(arrived)
             else:
