@@ -55,12 +55,12 @@ class CompensatorNode(Shell):
     def _take(self) -> bool:
         """Everything that has come; a message left in its inbox would keep the process from sleeping."""
         busy = False
-        while (target := self.receive("target", self.codec.unpack_target)) is not None:
-            self.stage.target(target[0])
-            busy = True
         while (found := self.next_measurement(self._expected)) is not None:
             self._waiting.append((*found, time.monotonic_ns()))
             self._expected += 1
+            busy = True
+        while (target := self.receive("target", self.codec.unpack_target)) is not None:
+            self.stage.target(target[0])
             busy = True
         return busy
 
