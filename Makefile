@@ -4,6 +4,8 @@
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
+# Arguments of `make fault-soak`.
+FAULT_SOAK ?= --runs 200 --seed 1
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
 PYTEST_ARGS ?=
 # The Python that .venv is made of.
@@ -19,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test soak lint colcon pip-check set-up clean
+.PHONY: help demo test soak fault-soak lint colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -154,7 +156,8 @@ help:
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
 	  'make soak       the long tests: many seeds, long runs (many minutes)' \
-	  'make lint       ruff and mypy' \
+	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
+  'make lint       ruff and mypy' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
 	  'make set-up     only what the others do first: .venv with the package in it' \
@@ -179,6 +182,11 @@ soak:
 	$(LIBRARY)
 	set_up test
 	exec $$python -m pytest -m soak $(PYTEST_ARGS)
+
+fault-soak:
+	$(LIBRARY)
+	set_up
+	exec $$python benchmarks/soak.py $(FAULT_SOAK)
 
 lint:
 	$(LIBRARY)

@@ -128,6 +128,7 @@ def _json(report: hosts.Report) -> dict[str, Any]:
         "timing": _trimmed(report.timing),
         "messages": report.messages,
         "recording": str(report.recording) if report.recording else None,
+        "faults": list(report.faults),
         "notes": report.notes,
     }
 
@@ -157,6 +158,9 @@ def _print_report(report: hosts.Report, page: str | None) -> None:
     )
     if report.reason:
         console.print(f"reason: {report.reason}", markup=False)
+    if report.faults:
+        bridged = report.timing.get("bridged", 0)
+        console.print(f"faults: {' '.join(report.faults)}; {bridged:.0f} samples bridged", markup=False)
     if report.metrics:
         grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")
         for name, row in report.metrics["axes"].items():

@@ -13,15 +13,21 @@
     kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
-measurement (actuator to both). ``faulty_streams.py`` puts them into any host.
+measurement (actuator to both). ``faulty_streams.py`` puts them on streams and sensors in any host,
+``ros/faulty_nodes.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process, or in the
+host composed a node that has no turn any more.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from rths_nodes.params import ConfigError, build, integer, number, params, table, text, unknown
+from rths_nodes.params import ConfigError, build, integer, number, params, show, table, text, unknown
+
+if TYPE_CHECKING:
+    from rths_nodes.scenario import Scenario
 
 STREAMS = ("target", "command", "measurement")
 NODES = {"integrator": "target", "compensator": "command", "actuator": "measurement"}
@@ -195,7 +201,16 @@ KINDS: dict[str, type] = {
     **{"kill": Kill, "freeze": Freeze},
     **{"disk_full": DiskFull, "monitor_dead": MonitorDead, "recorder_dead": RecorderDead},
 }
-NEED_PROCESSES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
+NEED_NODES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
+NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
+"""In lockstep the nodes wait: what is late by samples would never come, and nobody would notice a slow node."""
+
+POISONED = {
+    "target": ("displacement", "velocity", "acceleration", "auxiliary"),
+    "command": ("command", "target", "auxiliary"),
+    "measurement": ("displacement", "force", "auxiliary"),
+}
+"""Fields that may be no numbers, the default first."""
 
 
 def kind_of(fault: Any) -> str:
@@ -207,6 +222,51 @@ def first_sample(fault: Any, rate: float) -> int:
     """The first sample of ``fault`` at ``rate`` Hz."""
     time: float = fault.time
     return math.ceil(time * rate - ROUNDING)
+
+
+def node_of(fault: Any) -> str:
+    """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
+    if isinstance(fault, MonitorDead):
+        return "monitor"
+    if isinstance(fault, (RecorderDead, DiskFull)):
+        return "recorder"
+    node: str = getattr(fault, "node", "")
+    return node
+
+
+def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
+    """Refuse, with ConfigError, what has no meaning at this host and pace, or without a recorder."""
+    for fault in faults:
+        kind = f"fault {kind_of(fault)}"
+        _check_words(kind, fault, scenario)
+        if host == "embedded":
+            _check_embedded(kind, fault)
+            continue
+        if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
+            raise ConfigError(f"{kind}: in lockstep the nodes wait for what is late; take realtime")
+        if node_of(fault) == "recorder" and not recorded:
+            raise ConfigError(f"{kind}: there is no recorder; record the test")
+
+
+def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
+    end = scenario.samples * scenario.dt
+    if fault.time >= end:
+        raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
+    if isinstance(fault, NotANumber) and fault.field and fault.field not in POISONED[fault.stream]:
+        raise unknown(kind, f"field of a {fault.stream}", fault.field, POISONED[fault.stream])
+    axis, axes = getattr(fault, "axis", None), list(scenario.axes)
+    if axis is not None and axis not in axes:
+        raise unknown(kind, "axis", axis, axes)
+
+
+def _check_embedded(kind: str, fault: Any) -> None:
+    if isinstance(fault, NEED_NODES):
+        raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
+    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
+    if stream == "measurement" and not isinstance(fault, NotANumber):
+        raise ConfigError(
+            f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
+        )
 
 
 def parse(words: str) -> Any:

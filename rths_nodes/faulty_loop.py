@@ -6,6 +6,7 @@ the compensator bridges a Target that is not there, the rig a Command. A measure
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -13,35 +14,27 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.components import Command, Measurement, Target
-from rths_nodes.faults import NEED_PROCESSES, NODES, NotANumber, kind_of
-from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit
+from rths_nodes.faults import check
+from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop import Loop
-from rths_nodes.params import ConfigError, show, unknown
 from rths_nodes.scenario import Scenario
-
-_POISONED = {
-    "target": ("displacement", "velocity", "acceleration", "auxiliary"),
-    "command": ("command", "target", "auxiliary"),
-    "measurement": ("displacement", "force", "auxiliary"),
-}
-"""Fields that may be no numbers, the default first."""
 
 
 class FaultyLoop(Loop):
-    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs processes."""
+    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
 
     def __init__(self, scenario: Scenario, faults: Sequence[Any]) -> None:
         super().__init__(scenario)
-        for fault in faults:
-            _check(fault, scenario)
+        check(faults, scenario, "embedded", "lockstep", recorded=False)
         codec = scenario.codec()
         rate, seed = scenario.servo_rate, scenario.seed
         self._targets: FaultyStream[Target] = FaultyStream(
-            "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison
+            "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison("target")
         )
         self._commands: FaultyStream[Command] = FaultyStream(
-            "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison
+            "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
         )
+        self._arrived: deque[Command] = deque()
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 
     def _to_compensator(self, target: Target) -> None:
@@ -60,32 +53,17 @@ class FaultyLoop(Loop):
         rig, now = self.rig, self.rig.sample
         if command is not None:
             self._commands.put(now, _copied(command))
+        self._arrived += self._commands.take(now)
         in_time = None
-        for arrived in self._commands.take(now):
+        while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
+            arrived = self._arrived.popleft()
             if arrived.sample == now + 1:
-                in_time = in_time or arrived
+                in_time = arrived
             elif arrived.sample <= now:
                 rig.late_command(arrived)
             else:
                 rig.trip(f"Command {arrived.sample} came where {now + 1} was expected")
         return rig.tick(in_time, late=in_time is None)
-
-
-def _check(fault: Any, scenario: Scenario) -> None:
-    kind = kind_of(fault)
-    if isinstance(fault, NEED_PROCESSES):
-        raise ConfigError(f"fault {kind}: needs the processes of nodes; the host embedded has none")
-    end = scenario.samples * scenario.dt
-    if fault.time >= end:
-        raise ConfigError(f"fault {kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
-    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
-    if isinstance(fault, NotANumber):
-        if fault.field and fault.field not in _POISONED[stream]:
-            raise unknown(f"fault {kind}", f"field of a {stream}", fault.field, _POISONED[stream])
-    elif stream == "measurement":
-        raise ConfigError(
-            f"fault {kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
-        )
 
 
 def _copied(sample: Any) -> Any:
@@ -108,6 +86,5 @@ def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Ca
     return corrupt
 
 
-def _poison(sample: Any, value: float, field: str) -> Any:
-    name = field or _POISONED["target" if isinstance(sample, Target) else "command"][0]
-    return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
+def _poison(stream: str) -> Callable[..., Any]:
+    return lambda sample, value, field: poison(sample, stream, value, field)

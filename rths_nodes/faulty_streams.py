@@ -19,6 +19,7 @@ from rths_nodes.components import Array, Measurement, Port
 from rths_nodes.faults import (
     CHANNELS,
     NODES,
+    POISONED,
     ROUNDING,
     Corrupt,
     Delay,
@@ -31,9 +32,7 @@ from rths_nodes.faults import (
     SensorStuck,
     Slow,
     first_sample,
-    kind_of,
 )
-from rths_nodes.params import unknown
 
 T = TypeVar("T")
 
@@ -148,7 +147,7 @@ class FaultyStream(Generic[T]):
             due = max(sample + late, self._queue[-1][0] if self._queue else 0)
             self._queue.append((due, changed))
 
-    def take(self, sample: int) -> list[T]:
+    def take(self, sample: float) -> list[T]:
         """What has arrived by ``sample``, in order of arrival."""
         arrived = []
         while self._queue and self._queue[0][0] <= sample:
@@ -178,6 +177,12 @@ class FaultyStream(Generic[T]):
         return passage
 
 
+def poison(sample: Any, stream: str, value: float, field: str) -> Any:
+    """A Target, Command or Measurement of which one field, by default the first, is ``value``."""
+    name = field or POISONED[stream][0]
+    return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
+
+
 def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
     """``data`` with one bit flipped."""
     position = int(random.integers(8 * len(data)))
@@ -190,20 +195,14 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 
 
 class FaultyPort:
-    """A port whose sensors fail; everything else is that of ``port``.
-
-    Raises ConfigError for an axis that the rig does not have.
-    """
+    """A port whose sensors fail; everything else is that of ``port``."""
 
     def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
         self._port = port
         self._rate = rate
         self._axes = list(axes)
-        self._faults = [fault for fault in faults if _of_sensors(fault)]
+        self._faults = [fault for fault in faults if of_sensors(fault)]
         self._last: dict[str, Array] = {}
-        for fault in self._faults:
-            if getattr(fault, "axis", self._axes[0]) not in self._axes:
-                raise unknown(f"fault {kind_of(fault)}", "axis", fault.axis, self._axes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
@@ -223,7 +222,7 @@ class FaultyPort:
             return
         if isinstance(fault, NotANumber):
             if since == 0:
-                field = fault.field or "displacement"
+                field = fault.field or POISONED["measurement"][0]
                 setattr(measured, field, np.full_like(getattr(measured, field), float(fault.value)))
             return
         axis = self._axes.index(fault.axis)
@@ -234,7 +233,8 @@ class FaultyPort:
             shown[axis] = self._last.get(fault.channel, shown)[axis]
 
 
-def _of_sensors(fault: Any) -> bool:
+def of_sensors(fault: Any) -> bool:
+    """True for what a :class:`FaultyPort` does."""
     return isinstance(fault, (SensorStuck, SensorSpike)) or (
         isinstance(fault, NotANumber) and fault.stream == "measurement"
     )

@@ -58,6 +58,7 @@ class Report:
     run: Run | None = None
     notes: list[str] = field(default_factory=list)
     actuator_nodes: str = "one"
+    faults: tuple[str, ...] = ()
 
     def read(self) -> Run:
         """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
@@ -114,9 +115,9 @@ def run(
     _check(host, pace, actuator_nodes)
     namespace = names.checked_namespace(namespace)
     loaded.codec()
-    # builds every component: what is wrong is refused here, before any node starts
-    loop = _loop(loaded, host, faults)
     directory = Path(record).absolute() if record is not None else None
+    # builds every component: what is wrong is refused here, before any node starts
+    loop = _loop(loaded, host, pace, directory is not None, faults)
     if directory is not None:
         bag.check_free(directory)
     told = (lambda sample: progress(sample, loaded.samples)) if progress else None
@@ -124,8 +125,9 @@ def run(
     if host == "embedded":
         report = _embedded(loop, namespace, directory, keep, told, interrupted, faults)
     else:
-        report = _nodes(loaded, host, pace, actuator_nodes, namespace, directory, told, interrupted)
+        report = _nodes(loaded, host, pace, actuator_nodes, namespace, directory, faults, told, interrupted)
     report.wall_s = time.monotonic() - started
+    report.faults = tuple(faults)
     return report
 
 
@@ -137,14 +139,11 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _loop(scenario: Scenario, host: str, faults: Sequence[str]) -> Loop:
+def _loop(scenario: Scenario, host: str, pace: str, recorded: bool, faults: Sequence[str]) -> Loop:
     """The loop of the host embedded, with its faults. Raises ConfigError for what it or ``host`` cannot have."""
     parsed = [faulty.parse(words) for words in faults]
-    if not parsed:
-        return Loop(scenario)
-    if host != "embedded":
-        raise ConfigError(f"fault {faults[0]!r}: faults are for the host embedded; {host} takes none")
-    return FaultyLoop(scenario, parsed)
+    faulty.check(parsed, scenario, host, pace, recorded)
+    return FaultyLoop(scenario, parsed) if parsed and host == "embedded" else Loop(scenario)
 
 
 def _check(host: str, pace: str, actuator_nodes: str) -> None:
@@ -230,6 +229,7 @@ def _nodes(
     actuator_nodes: str,
     namespace: str,
     directory: Path | None,
+    faults: Sequence[str],
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
 ) -> Report:
@@ -249,6 +249,7 @@ def _nodes(
             host=host,
             console=host == "processes",
             axes=axes,
+            faults=faults,
         )
         result = _run_nodes(descriptions, host, progress, interrupted)
     return Report(

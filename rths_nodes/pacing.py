@@ -102,6 +102,7 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
+        _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
         problem = _for_all_threads(
@@ -111,10 +112,10 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
             _for_all_threads,
             lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
         )
+        # the kernel's count of time without rest outlives the scheduling, and begins anew with a sleep only
+        stack.callback(time.sleep, RESTED_S)
         if problem:
             refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
-        time.sleep(RESTED_S)  # the kernel's count of time without rest begins anew
-        _guard(stack)
         yield refused
 
 

@@ -14,7 +14,7 @@ from rths_nodes import hosts, scenario
 from rths_nodes.bridges import MotionBridge
 from rths_nodes.cli import main
 from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Motion
-from rths_nodes.faults import KINDS, NEED_PROCESSES, Delay, Slow, kind_of, parse
+from rths_nodes.faults import KINDS, NEED_NODES, Delay, Slow, kind_of, parse
 from rths_nodes.faulty_loop import FaultyLoop
 from rths_nodes.faulty_streams import FaultyStream, flip_bit
 from rths_nodes.loop import Loop, Outcome
@@ -97,12 +97,10 @@ def test_a_wrong_fault_is_refused(words: str, message: str) -> None:
 EXAMPLES = {"kill": "recorder", "freeze": "monitor,0.1", "disk_full": "", "monitor_dead": "", "recorder_dead": ""}
 
 
-def test_every_kind_that_needs_processes_is_refused_here() -> None:
-    assert set(EXAMPLES) == {name for name, cls in KINDS.items() if cls in NEED_PROCESSES}
+def test_every_kind_that_needs_nodes_is_refused_here() -> None:
+    assert set(EXAMPLES) == {name for name, cls in KINDS.items() if cls in NEED_NODES}
     for kind, arguments in EXAMPLES.items():
-        with pytest.raises(
-            ConfigError, match=f"fault {kind}: needs the processes of nodes; the host embedded has"
-        ):
+        with pytest.raises(ConfigError, match=f"fault {kind}: needs nodes; the host embedded has none"):
             run("chen_ricles_2010", ["duration=1"], f"{kind}@0.5:{arguments}")
 
 
@@ -129,7 +127,7 @@ def test_the_command_line_takes_faults(capsys: pytest.CaptureFixture[str]) -> No
     assert main([*words, "--fault", "delay@0.5:command,50"]) == 3
     assert "bridge.max_bridge: no Command for 10.7 ms" in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--fault", "dely@1"]) == 2
-    assert main([*words, "--fault", "drop@0.5:target", "--host", "composed"]) == 2
+    assert main([*words, "--fault", "delay@0.5:target,5", "--host", "composed"]) == 2
 
 
 def test_a_report_tells_bridges_and_faults() -> None:

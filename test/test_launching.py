@@ -14,7 +14,7 @@ from rths_nodes.ros import launching, names
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMON = {"scenario", "overrides", "pace", "run_id", "peers", "reliability"}
+COMMON = {"scenario", "overrides", "pace", "run_id", "peers", "reliability", "faults"}
 OTHER_PACKAGES = ("sensor_msgs/",)
 
 

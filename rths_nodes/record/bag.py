@@ -257,6 +257,10 @@ class Writer:
             self._due = 0.0  # every further write says so
             raise RecordingError(self._failure) from error
 
+    def fileno(self) -> int:
+        """The number of the open file."""
+        return self._file.fileno()
+
     def close(self, information: Mapping[str, str]) -> None:
         """A clean stop: add the last ``information`` (outcome, first and last sample) and index the file.
 

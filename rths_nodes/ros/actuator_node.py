@@ -366,6 +366,9 @@ class ActuatorNode(Shell):
             if progress["node"] in self._progress:
                 self._progress[progress["node"]] = progress["sample"]
         self._free_until = min(self._progress.values()) + LOCKSTEP_WINDOW
+        if self.rig.sample >= self._free_until and time.monotonic_ns() - self._asked_at > self._patience:
+            slowest = min(self._progress, key=self._progress.__getitem__)
+            self.rig.trip(f"no Progress of the {slowest} node for {self._patience * 1e-9:.2g} s")
         return self.rig.sample < self._free_until
 
     def tick(self) -> None:

@@ -62,15 +62,15 @@ class CompensatorNode(Shell):
     def _take(self) -> bool:
         """Everything that has come; a message left in its inbox would keep the process from sleeping."""
         busy = False
+        while (found := self.next_measurement(self._expected)) is not None:
+            self._waiting.append((*found, time.monotonic_ns()))
+            self._expected += 1
+            busy = True
         while (target := self.receive("target", self.codec.unpack_target)) is not None:
             try:
                 self.stage.target(target[0])
             except ValueError as error:
                 self.lose(str(error))
-            busy = True
-        while (found := self.next_measurement(self._expected)) is not None:
-            self._waiting.append((*found, time.monotonic_ns()))
-            self._expected += 1
             busy = True
         return busy
 

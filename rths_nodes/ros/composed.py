@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,9 @@ from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import Result
 from rths_nodes.ros.shell import Shell
+
+GRACE_S = 0.6
+"""Between the end of a test in which a node has died and that of the others, who wait for its last words."""
 
 KINDS: dict[str, type[Shell]] = {
     kind.role: kind for kind in (IntegratorNode, CompensatorNode, ActuatorNode, AxisNode, MonitorNode)
@@ -81,6 +85,7 @@ def _run(
     interrupted: Callable[[], bool] | None,
 ) -> Result:
     rig = next(node for node in nodes if isinstance(node, ActuatorNode))
+    ended_at = 0.0
 
     def idle() -> None:
         if progress:
@@ -88,6 +93,15 @@ def _run(
         if not result.interrupted and interrupted and interrupted():
             rig.interrupt()
             result.interrupted = True
+        if rig.ended and any(node.died for node in nodes):
+            hurry()
+
+    def hurry() -> None:
+        nonlocal ended_at
+        ended_at = ended_at or time.monotonic()
+        if time.monotonic() - ended_at > GRACE_S:
+            for node in nodes:
+                node.interrupt()
 
     result = Result()
     executor = LoopExecutor(nodes, context, idle)
@@ -107,6 +121,8 @@ def _run(
         if isinstance(node, RecorderNode):
             node.safely(node.close)
         result.add(node.summary)
+        if node.died:
+            result.reason = "; ".join(filter(None, (node.problem, result.reason)))
         result.reason = result.reason or node.problem
     result.judge([node.exit_code for node in nodes])
     return result

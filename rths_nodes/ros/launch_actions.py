@@ -29,6 +29,7 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
+from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.loop import Loop
@@ -65,6 +66,7 @@ ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "run_id": ("", "tells this run from others; the same for all nodes. Empty: made of scenario and time", ()),
     "namespace": (names.NAMESPACE, "of the rig's nodes and topics", ()),
     "autostart": ("true", "false: the nodes wait for 'ros2 lifecycle set ... configure' and 'activate'", FLAG),
+    "faults": ("", "put in on purpose, as --fault of rths run, separated by spaces: 'drop@2:command'", ()),
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
 }
@@ -112,6 +114,9 @@ class LaunchedTest:
         overrides = split(chosen["overrides"])
         scenario = scenarios.load(chosen["scenario"], overrides)
         Loop(scenario)  # builds every component
+        faults = split(chosen["faults"])
+        parsed, recorded = [faulty.parse(words) for words in faults], chosen["record"] == "own"
+        faulty.check(parsed, scenario, "processes", chosen["pace"], recorded)
         self.run_id = chosen["run_id"] or scenario.run_id()
         self.directory = Path(chosen["directory"] or Path("runs", self.run_id)).absolute()
         self._record, self._log_level = chosen["record"], chosen["log_level"]
@@ -141,6 +146,7 @@ class LaunchedTest:
                 record=str(self.directory) if self._record == "own" else "",
                 namespace=self._namespace.strip("/"),
                 axes=self.axes,
+                faults=faults,
             )
         }
 

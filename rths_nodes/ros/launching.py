@@ -70,11 +70,12 @@ def describe(
     host: str = "processes",
     console: bool = False,
     axes: Sequence[str] = (),
+    faults: Sequence[str] = (),
 ) -> list[NodeDescription]:
     """The nodes of a rig; without ``record`` there is no recorder.
 
     ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
-    begin before the runner's console listens.
+    begin before the runner's console listens. ``faults`` are put in on purpose (``faults.py``).
     """
     roles = [role for role in names.NODES if role != RECORDER or record]
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
@@ -85,6 +86,7 @@ def describe(
         "run_id": run_id,
         "peers": peers,
         "reliability": reliability,
+        "faults": list(faults) or [""],
     }
     own = {RECORDER: {"record": record, "host": host}}
     of_rig = [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]

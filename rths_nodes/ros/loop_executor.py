@@ -64,7 +64,7 @@ class LoopExecutor:
         """In one process the axes answer while the actuator node waits for them."""
         busy = False
         for node in self._axes:
-            if node.participates and not node.done:
+            if node.works:
                 busy |= bool(node.safely(node.work))
         if not busy:
             time.sleep(0.0005)
@@ -93,7 +93,7 @@ class LoopExecutor:
     def _turn(self) -> None:
         busy = False
         for node in self._ring:
-            if node.participates and not node.done:
+            if node.works:
                 busy |= bool(node.safely(node.work))
         self._turns += 1
         slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
@@ -126,7 +126,7 @@ class LoopExecutor:
     def _observe(self, limit: int) -> bool:
         busy = False
         for node in self._observers:
-            if node.participates and not node.done:
+            if node.works:
                 busy |= bool(node.safely(node.work, limit))
         return busy
 
@@ -163,7 +163,7 @@ class LoopExecutor:
 
     def _left(self) -> float | None:
         """Time to the next deadline of a node in the loop, s; None when nothing is late."""
-        deadlines = [found for node in self._ring if (found := node.deadline) is not None]
+        deadlines = [found for node in self._ring if node.works and (found := node.deadline) is not None]
         return max(0.0, (min(deadlines) - time.monotonic_ns()) * 1e-9) if deadlines else None
 
     def _rest(self) -> None:

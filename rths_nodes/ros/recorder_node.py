@@ -38,6 +38,8 @@ class Writer(Protocol):
 
     def flush(self) -> None: ...
 
+    def fileno(self) -> int: ...
+
     def close(self, information: dict[str, str]) -> None: ...
 
 
@@ -82,6 +84,8 @@ class RecorderNode(Shell):
             "version": rths_nodes.__version__,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        if faults := " ".join(filter(None, self.value("faults"))):
+            self.information["faults"] = faults
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._next = {name: _first(name) for name in self._streams}

@@ -18,10 +18,11 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.parameter import Parameter
 
 import rths_nodes
+from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.params import ConfigError, as_data
-from rths_nodes.ros import names, parameters, peers, serialization
+from rths_nodes.ros import faulty_nodes, names, parameters, peers, serialization
 from rths_nodes.ros.diagnostics import Diagnostics
 from rths_nodes.ros.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
@@ -76,6 +77,13 @@ class Shell(LifecycleNode):
         self.exit_code = 0
         self.problem = self.note = ""
         self.active = False
+        self.own_process = False
+        """True when the process has no other node."""
+        self.prepare: Callable[[], None] = lambda: None
+        """Called when all peers are found, before the node says that it is ready."""
+        self.died = False
+        self.frozen_until = 0
+        """By a fault; ns of the monotonic clock."""
         self.interrupted = self.left_alone = False
         self.summary: dict[str, float] = {}
         self.sent: dict[str, int] = {}
@@ -195,6 +203,7 @@ class Shell(LifecycleNode):
                 "of the loop's messages: reliable or best_effort; the same for all nodes",
             ),
             "autostart": (True, "configure and activate without being asked"),
+            "faults": ([""], "put in on purpose, as --fault of rths run; the same for all nodes"),
         } | self.own_parameters()
         for name, (default, doc) in values.items():
             value = given.get(name, default)
@@ -211,9 +220,12 @@ class Shell(LifecycleNode):
         self.scenario = parameters.effective(self, loaded, self.sections)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
         self._calm = round(self.scenario.dt * 1e9 / 4)
+        faults = self._checked_faults()
         self.build(self.scenario)
         self._make_codec()
         self._open_endpoints()
+        if faults:
+            faulty_nodes.put_in(self, faults)
         self._open_diagnostics()
         self.tell_status()
 
@@ -231,6 +243,12 @@ class Shell(LifecycleNode):
         for peer in self.value("peers"):
             if peer not in names.PEERS and not names.axis_of(peer):
                 raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
+
+    def _checked_faults(self) -> list[Any]:
+        faults = [faulty.parse(words) for words in self.value("faults") if words]
+        host = "processes" if self.own_process else "composed"
+        faulty.check(faults, self.scenario, host, self.value("pace"), names.RECORDER in self.peers)
+        return faults
 
     def value(self, name: str) -> Any:
         """The value of a parameter."""
@@ -423,6 +441,7 @@ class Shell(LifecycleNode):
     def _get_ready(self) -> None:
         if not self.alone() or not self.endpoints_matched():
             return
+        self.prepare()
         self._ready_told = True
         self.tell_status()
 
@@ -503,6 +522,13 @@ class Shell(LifecycleNode):
     def participates(self) -> bool:
         """True while the node has work to do."""
         return self.active
+
+    @property
+    def works(self) -> bool:
+        """True when the node is to be given its turn."""
+        if self.done or not self.participates:
+            return False
+        return not self.frozen_until or time.monotonic_ns() >= self.frozen_until
 
     @property
     def ended(self) -> bool:

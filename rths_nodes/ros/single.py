@@ -40,6 +40,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     die_with_parent()
     with ros_context(arguments) as context:
         node = make_node(role, open_writer, context)
+        node.own_process = True
         nodes.append(node)
         if stop:
             node.interrupt()
@@ -54,19 +55,17 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
 
 
 def _run(node: Shell, context: Any) -> int:
-    if node.autostart:
-        node.try_to_start()
     with ExitStack() as stack:
-        prepared: list[bool] = []
 
         def prepare() -> None:
-            """Once the node takes part, which may be long after it was started."""
-            if node.active and not prepared:
-                prepared.append(True)
-                _prepare(node, stack)
+            """Once, however often the node is configured."""
+            node.prepare = lambda: None
+            _prepare(node, stack)
 
-        prepare()
-        executor = LoopExecutor([node], context, prepare)
+        node.prepare = prepare
+        if node.autostart:
+            node.try_to_start()
+        executor = LoopExecutor([node], context)
         try:
             executor.run()
         finally:
@@ -89,7 +88,11 @@ def _tell(node: Shell) -> None:
 
 
 def _prepare(node: Shell, stack: ExitStack) -> None:
-    """Real-time scheduling of the loop's processes, until ``stack`` is unwound."""
+    """Real-time scheduling of the loop's processes, until ``stack`` is unwound.
+
+    Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes share,
+    and under real-time scheduling that can be for ever.
+    """
     if node.lockstep:
         return
     in_loop = node.role in (*names.LOOP, names.AXIS)

@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import faults, hosts, scenario
+from rths_nodes import hosts, scenario
 from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
-from rths_nodes.faulty_streams import FaultyStream, flip_bit
 from rths_nodes.loop import Loop
 from rths_nodes.ros import actuator_node, composed, launching
 from rths_nodes.safety import State
@@ -241,36 +240,18 @@ def test_the_first_command_is_waited_for(by_hand, clock):
 # All nodes in one process, with faults on the wire: which sample is late does not depend on the clock
 
 
-class Faulty:
-    """An Inbox whose messages pass through a stream with faults; it knows the rig's sample, but no time."""
-
-    def __init__(self, inbox, stream: str, words: str, rig, loaded) -> None:
-        self.subscription, self._take, self._rig = inbox.subscription, inbox.take, rig
-        wire = loaded.servo_rate, loaded.seed, flip_bit, lambda data, *_: data
-        self._stream = FaultyStream(stream, [faults.parse(words)], *wire)
-        self._arrived: list[bytes] = []
-
-    def take(self) -> bytes | None:
-        sample = self._rig.rig.sample
-        while (data := self._take()) is not None:
-            self._stream.put(sample, data)
-        self._arrived += self._stream.take(sample)
-        return self._arrived.pop(0) if self._arrived else None
-
-
 def composed_with(words: str, directory, *overrides: str):
     """A run in real time with a fault; the actuator node as it ended, its final numbers and the recording."""
-    stream, listener = ("target", "compensator") if "target" in words else ("command", "actuator")
-    loaded = scenario.load(NAME, overrides)
-    descriptions = launching.describe(NAME, list(overrides), pace="realtime", record=str(directory))
+    descriptions = launching.describe(
+        NAME, list(overrides), pace="realtime", record=str(directory), faults=[words]
+    )
     with composed.ros_context() as context:
         nodes = {
             d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
         }
         for node in nodes.values():
             node.start()
-        inboxes, rig = nodes[listener].inboxes, nodes["actuator"]
-        inboxes[stream] = Faulty(inboxes[stream], stream, words, rig, loaded)
+        rig = nodes["actuator"]
         result = composed._run(list(nodes.values()), context, None, None)
         missed, late = rig.pacer.missed, rig.rig.late_commands
         for node in nodes.values():
