@@ -21,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test soak fault-soak lint colcon pip-check set-up clean
+.PHONY: help demo test soak fault-soak hour lint colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -157,6 +157,7 @@ help:
 	  'make test       the tests, on the modules of this folder' \
 	  'make soak       the long tests: many seeds, long runs (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
+	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
   'make lint       ruff and mypy' \
 	  'make colcon     build and test with colcon, as in a ROS 2 workspace' \
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
@@ -187,6 +188,11 @@ fault-soak:
 	$(LIBRARY)
 	set_up
 	exec $$python benchmarks/soak.py $(FAULT_SOAK)
+
+hour:
+	$(LIBRARY)
+	set_up
+	exec $$python benchmarks/memory.py --hosts processes --pace realtime --rate 256 --seconds 3600
 
 lint:
 	$(LIBRARY)

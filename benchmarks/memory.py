@@ -1,7 +1,8 @@
-"""Memory over a long test: python benchmarks/memory.py
+"""Memory and schedule over a long test: python benchmarks/memory.py
 
 Runs `chen_ricles_2010` for ten minutes of test in lockstep on each host, with recording on the node hosts, and
-prints the resident memory of all its processes at a tenth, half and the end of the test.
+prints the resident memory of all its processes at a tenth, half and the end of the test. `make hour` does so for an
+hour of real time at 256 Hz: there the time that the test took is set beside its samples and the ticks that slipped.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rths_nodes import hosts
+
+ALPHA_1024 = 29.0
+"""Of the actuator at 1024 Hz, in samples."""
 
 
 def resident_mb() -> float:
@@ -51,23 +55,54 @@ def watcher(seen: dict[float, float]) -> Callable[[int, int], None]:
     return watch
 
 
+def at_rate(rate: float) -> list[str]:
+    """Overrides for another servo rate: steps and delay of the actuator stay nearly what they were."""
+    delay = ALPHA_1024 / 1024.0 * rate
+    alpha = max(1.0, delay)
+    return [
+        f"servo_rate={rate}",
+        f"substeps={max(1, round(rate / 102.4))}",
+        f"axes.story_1.actuator.alpha={alpha}",
+        f"compensator.alpha_es={alpha}",
+    ]
+
+
+def drift(report: hosts.Report, rate: float) -> str:
+    """By how much a run in real time took longer than its samples and slipped ticks account for."""
+    timing = report.timing
+    slots = report.samples + timing["missed"]
+    return (
+        f"  {timing['running_s']:.4f} s for {report.samples} samples and {timing['missed']:.0f} ticks slipped "
+        f"({timing['bridged']:.0f} bridged): {1e3 * (timing['running_s'] - slots / rate):+.3f} ms"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="of test; default: %(default)s")
     parser.add_argument("--hosts", nargs="+", choices=hosts.HOSTS, default=list(hosts.HOSTS))
+    parser.add_argument("--pace", choices=hosts.PACES, default="lockstep", help="default: %(default)s")
+    parser.add_argument("--rate", type=float, default=1024.0, help="servo rate, Hz; default: %(default)s")
     options = parser.parse_args()
     print("host          10 %      50 %      95 %   growth, MB of resident memory")
     for host in options.hosts:
         seen: dict[float, float] = {}
         with tempfile.TemporaryDirectory() as folder:
             record = None if host == "embedded" else Path(folder) / "run"
-            overrides = [f"duration={options.seconds}"]
             report = hosts.run(
-                "chen_ricles_2010", overrides, host=host, record=record, keep=False, progress=watcher(seen)
+                "chen_ricles_2010",
+                [f"duration={options.seconds}", *(at_rate(options.rate) if options.rate != 1024.0 else [])],
+                host=host,
+                pace=options.pace,
+                record=record,
+                keep=False,
+                progress=watcher(seen),
             )
         assert report.exit_code == 0, report.reason
         first, *_, last = seen.values()
         print(f"{host:10}" + "".join(f"{value:10.1f}" for value in seen.values()) + f"{last - first:9.1f}")
+        if options.pace == "realtime":
+            print(drift(report, options.rate))
 
 
 if __name__ == "__main__":
