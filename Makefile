@@ -47,6 +47,9 @@ unexport _ROS_WHEELS_BOOTSTRAP_COMPLETE PYTHONHOME VIRTUAL_ENV
 ifeq ($(HOME),)
 export HOME := $(CURDIR)/build/home
 endif
+# A rig is many processes: each would compile the package anew where this is set.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/python_cache
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 export PIP_ROOT_USER_ACTION := ignore

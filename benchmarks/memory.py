@@ -1,8 +1,9 @@
 """Memory and schedule over a long test: python benchmarks/memory.py
 
 Runs `chen_ricles_2010` for ten minutes of test in lockstep on each host, with recording on the node hosts, and
-prints the resident memory of all its processes at a tenth, half and the end of the test. `make hour` does so for an
-hour of real time at 256 Hz: there the time that the test took is set beside its samples and the ticks that slipped.
+prints the resident memory of all its processes at a tenth, half and the end of the test. `make hour` does so for
+an hour of real time at 256 Hz: there the time that the test took is set beside its samples and the ticks that
+slipped.
 """
 
 from __future__ import annotations

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.resources import resource
+
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
     """Run the node ``role`` with ROS ``arguments``; its exit code."""
     find_ros()
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    settle_middleware()
     try:
         from rths_nodes.ros import single
     except ImportError as error:
@@ -28,6 +30,20 @@ def find_ros() -> None:
     """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
+
+
+PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+"""Where somebody says how Fast DDS is to be: as it is called now, and as it was."""
+
+
+def settle_middleware() -> None:
+    """What the middleware takes from the environment, where the user has not said otherwise.
+
+    Nodes find each other on this machine only, and within a second (``config/fast_dds.xml``).
+    """
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    if not any(name in os.environ for name in PROFILES):
+        os.environ[PROFILES[0]] = str(resource("config", "fast_dds.xml"))
 
 
 def _open_writer(*arguments: Any) -> Any:

@@ -30,7 +30,8 @@ class Rig:
         self.record = record
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "rths_nodes.cli", "run", "chen_ricles_2010", "--host", "processes"]
-            + ["--record", str(record), *words],
+            + ["--record", str(record), *words]
+            + ["--set", "heartbeat.monitor=5", "--set", "heartbeat.recorder=5"],  # a busy machine is no fault here
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -15,7 +15,7 @@ from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITO
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"scenario", "overrides", "pace", "run_id", "peers", "reliability", "faults"}
-OTHER_PACKAGES = ("sensor_msgs/",)
+OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 
 def by_role(**options):

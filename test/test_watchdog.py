@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rths_nodes
+import rths_nodes.hosts
 from rths_nodes import scenario
 from rths_nodes.params import ConfigError
 from rths_nodes.watchdog import Watchdog
@@ -78,6 +80,23 @@ def test_the_port_stands_where_it_stood_and_says_why() -> None:
     tick()
     assert np.array_equal(port.read().command, held)
     port.close()
+
+
+def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    report = rths_nodes.hosts.run(
+        "chen_ricles_2010",
+        ["port.watchdog=0.05", "duration=1.5", "heartbeat.monitor=5", "heartbeat.recorder=5"],
+        host="processes",
+        pace="realtime",
+        record=tmp_path / "run",
+        keep=False,
+        faults=["freeze@0.5:actuator,0.3"],
+    )
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert "port.watchdog: no command for 0.05 s: the port has taken the rig over" in report.reason
+    run = rths_nodes.read(tmp_path / "run")
+    assert len(run.time) < 550, "it does not go on where it was frozen"
 
 
 def test_without_being_asked_for_there_is_none() -> None:

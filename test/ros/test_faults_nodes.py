@@ -84,8 +84,8 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, tmp_path):
         ("kill@0.5:compensator", 1, "no Command for 10.7 ms"),
         ("freeze@0.5:integrator,0.04", 3, "no Target for 10.7 ms"),
         ("freeze@0.5:compensator,0.04", 3, "no Command for 10.7 ms"),
-        ("drop@0.5:target", 1, "compensator: .*Target 54 came where 53 was expected"),
-        ("drop@0.5:measurement", 1, "Measurement 513 came where 512 was expected"),
+        ("drop@0.5:target", 3, "compensator: .*Target 54 came where 53 was expected"),
+        ("drop@0.5:measurement", 3, "Measurement 513 came where 512 was expected"),
     ],
 )
 def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
