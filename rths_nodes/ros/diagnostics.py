@@ -75,7 +75,8 @@ class Diagnostics:
     def _time(self, name: str, durations: Durations) -> None:
         recent = 1e6 * durations.since(self._seen[name])
         self._seen[name] = len(durations)
-        median, largest = (np.median(recent), recent.max()) if len(recent) else (np.nan, np.nan)
+        middle = len(recent) // 2  # numpy's median imports a part of numpy when it is first called: 30 ms
+        median, largest = (np.partition(recent, middle)[middle], recent.max()) if middle else (np.nan, np.nan)
         self._put(f"{name}_median_us", f"{median:.1f}")
         self._put(f"{name}_max_us", f"{largest:.1f}")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -94,3 +97,29 @@ def test_a_surprise_is_told_at_once(by_hand, clock):
         node.surprise(RuntimeError("no such thing"))
         last = listener.take()[-1]
     assert (last.level, last.message) == (DiagnosticStatus.ERROR, "integrator: RuntimeError: no such thing")
+
+
+def test_nothing_is_imported_while_the_rig_moves(tmp_path):
+    """An import takes tens of milliseconds; so does what a library imports when it is first used."""
+    program = """
+import sys
+from rths_nodes import hosts
+from rths_nodes.ros.actuator_node import ActuatorNode
+
+seen = []
+def noting(method):
+    def noted(self):
+        seen.append(set(sys.modules))
+        return method(self)
+    return noted
+
+ActuatorNode._begin, ActuatorNode._finish = noting(ActuatorNode._begin), noting(ActuatorNode._finish)
+hosts.run(
+    "chen_ricles_2010", ["duration=2.2"], host="composed", pace="realtime", record=sys.argv[1], keep=False
+)
+print(sorted(seen[1] - seen[0]))
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", program, str(tmp_path / "run")]
+    found = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
