@@ -62,6 +62,7 @@ class ActuatorNode(Shell):
     axes: tuple[str, ...] = ()
     """The axes that have nodes of their own; none when this node has them all."""
     pacer: Pacer | None = None
+    _stops: StopRequests | None = None
     wait_for_axes: Callable[[], None] = staticmethod(lambda: time.sleep(0.0002))
 
     @property
@@ -122,13 +123,15 @@ class ActuatorNode(Shell):
 
     def look(self) -> None:
         """Requests to stop are heard also when nothing moves."""
-        if self.rig is not None:
+        if self._stops is not None:
             self._stops.hear()
         super().look()
 
     def _close_endpoints(self) -> None:
         super()._close_endpoints()
-        self._stops.close()
+        if self._stops is not None:
+            self._stops.close()
+            self._stops = None
 
     def on_activate(self, state: Any) -> Any:
         """From now on the peers are waited for."""
@@ -346,7 +349,8 @@ class ActuatorNode(Shell):
         if now < self._next_pulse:
             return
         self._next_pulse = now + PULSE_NS
-        self._stops.hear()
+        if self._stops is not None:
+            self._stops.hear()
         if self.lockstep:
             return
         for progress in self.heard("progress"):

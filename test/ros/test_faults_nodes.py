@@ -90,7 +90,7 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, tmp_path):
 )
 def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
     report, found = composed(tmp_path, fault)
-    assert report.exit_code == code
+    assert report.exit_code == code, report.reason
     assert re.search(reason, report.reason)
     assert re.search(reason, found.information["reason"])
     sent = judged(found)
@@ -120,7 +120,7 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
 def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, tmp_path):
     """Nor does a loop that stands still as a whole, in one process."""
     report, found = composed(tmp_path, fault)
-    assert report.exit_code == code
+    assert report.exit_code == code, report.reason
     judged(found)
     plain = hosts.run(NAME, SHORT).read()
     end = samples or len(plain.flags)

@@ -149,3 +149,15 @@ def test_observers_say_that_they_live(by_hand: Any, role: str) -> None:
         node._next_beat -= round(period * SECOND)
         node.beat(0)
         assert sent == ["progress"] * 2
+
+
+def test_a_node_that_was_cleaned_up_hears_nobody_and_can_be_configured_again(by_hand: Any) -> None:
+    with by_hand.node("actuator") as node:
+        node.trigger_deactivate()
+        node.trigger_cleanup()
+        node._next_look = 0
+        node.look()
+        node.trigger_configure()
+        node._next_look = 0
+        node.look()
+        assert (node.done, node.problem) == (False, "")
