@@ -31,7 +31,11 @@ class Rig:
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "rths_nodes.cli", "run", "chen_ricles_2010", "--host", "processes"]
             + ["--record", str(record), *words]
-            + ["--set", "heartbeat.monitor=5", "--set", "heartbeat.recorder=5"],  # a busy machine is no fault here
+            # a busy machine is no fault here
+            + [
+                f"--set={words}"
+                for words in ("bridge.max_bridge=0.1", "heartbeat.monitor=5", "heartbeat.recorder=5")
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

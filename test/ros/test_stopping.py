@@ -85,7 +85,8 @@ def test_the_service_is_heard_where_no_slack_is_left(operator: Node) -> None:
 
 
 def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node) -> None:
-    report = run_while(lambda: press(operator), "processes")
+    patient = ("bridge.max_bridge=0.1", "heartbeat.monitor=5", "heartbeat.recorder=5")
+    report = run_while(lambda: press(operator), "processes", *patient)
     assert report.outcome in ("tripped", "held")
     assert "emergency stop: topic" in report.reason
 
