@@ -27,6 +27,10 @@ from rths_nodes.stages import RigStage
 from rths_nodes.timing import Durations, timing
 from rths_nodes.wire import Codec
 
+FAREWELL_S = 4.0
+"""How long the node waits, when it has refused a test, for its peers to leave. They may only just have found it, and do
+not listen to a node whose name they do not know yet: the middleware repeats it every 3 s."""
+
 LINGER_NS = 5_000_000_000
 """How long the node waits, after the test, for the monitor and the recorder to say that they have everything."""
 
@@ -209,6 +213,7 @@ class ActuatorNode(Shell):
 
     def refuse(self, reason: str) -> None:
         self._give_up(reason, 2)
+        self.farewell_s = 0.0  # the peers may be those of the twin
 
     def trip(self, reason: str) -> None:
         """The rig itself: no topic is needed."""
@@ -218,6 +223,7 @@ class ActuatorNode(Shell):
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
         self._tell_state()
         self.problem, self.exit_code = reason, exit_code
+        self.farewell_s = FAREWELL_S
         self.done = True
 
     def _begin(self) -> None:

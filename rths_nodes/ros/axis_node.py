@@ -128,6 +128,8 @@ class AxisNode(Shell):
         number = self.stage.sample + 1
         if self.ended:
             return "" if self.test["state"] == State.FINISHED else "the test has ended while this axis moved"
+        if self.left_alone:
+            return f"no Command {number}, and the actuator node has left"
         if self.interrupted and waited > ALONE_NS:
             return f"interrupted, and no Command {number} for {waited * 1e-9:.2g} s"
         if not self.active and waited > ALONE_NS:

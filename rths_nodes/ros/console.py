@@ -21,6 +21,8 @@ from rths_nodes.safety import State
 
 GRACE_S = 0.6
 """Between the death of a node and the end of the others."""
+LEAVING_S = 10.0
+"""How long the nodes may take to leave after the first of them."""
 INDEXING_S = 600.0
 """How long a recorder may take to index what it has written."""
 
@@ -124,8 +126,11 @@ def _watch(
     dead = [process for process in processes.dead() if process.popen.returncode not in (2, 3)]
     if dead:
         _end_after(dead[0].death, dead[0].role, console, processes, idle)
-    elif not processes.wait(10.0, (RECORDER,), idle):
-        result.notes.append("some nodes did not end by themselves")
+    elif not processes.wait(LEAVING_S, (RECORDER,), idle):
+        for process in processes.alive():
+            if process.role != RECORDER:
+                result.notes.append(f"the {process.role} node did not end by itself")
+                process.popen.kill()
     if not processes.wait(INDEXING_S, idle=idle):
         result.notes.append("the recorder did not finish: rths recover may help")
     console.listen()

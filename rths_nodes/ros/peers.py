@@ -30,6 +30,11 @@ def subscribers(node: Any, topic: str) -> set[str]:
     return {_full_name(info) for info in node.get_subscriptions_info_by_topic(topic)}
 
 
+def nodes(node: Any) -> set[str]:
+    """Full names of all nodes that are there."""
+    return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
+
+
 def twins(node: Any, topic: str, peers: Sequence[str]) -> str:
     """The nodes that are called as the same one of ``peers``, by their publishers of ``topic``; empty: none."""
     there = publishers(node, topic)
@@ -56,14 +61,15 @@ class Door:
     """
 
     def __init__(self, node: Any, subscription: Any, speakers: Sequence[str]) -> None:
-        self._node, self._subscription = node, subscription
+        self._node, self.subscription = node, subscription
         self.topic: str = subscription.topic_name
         self.speakers = tuple(speakers)
         self.known: set[bytes] = set()
         self.waiting: deque[bytes] = deque()
         """Messages that were kept, and are now known to be those of a peer."""
         self.by_gid = True
-        self._open = True
+        self.open = True
+        """Peers may still come."""
         self._gids: dict[str, bytes] = {}
         self._kept: dict[bytes, bytes] = {}
         self._dropped: dict[bytes, int] = {}
@@ -79,7 +85,7 @@ class Door:
         """Ask the graph whose publishers there are; after the door was closed, only for names of others."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
-        if self._open:
+        if self.open:
             self._find(there)
         for name, gid in there:
             if name and gid in self._dropped:
@@ -104,15 +110,15 @@ class Door:
 
     def close(self) -> None:
         """From now on nobody else is let in."""
-        if self._open:
-            self._open = False
+        if self.open:
+            self.open = False
             for gid in self._kept:
                 self._drop(gid)
             self._kept.clear()
 
     def meet(self, gid: bytes, data: bytes) -> None:
         """A message of a publisher that is not known: it is put into ``waiting``, kept for later, or dropped."""
-        if not self._open or gid in self._dropped:
+        if not self.open or gid in self._dropped:
             self._drop(gid)
             return
         self._kept[gid] = data
@@ -131,6 +137,11 @@ class Door:
         """True when messages of somebody were dropped whose name was not asked for yet."""
         return self._asked < len(self._dropped)
 
+    @property
+    def keeps(self) -> bool:
+        """True when a message was kept whose publisher the graph did not name yet."""
+        return bool(self._kept)
+
     def foreign(self) -> dict[str, int]:
         """How many messages were dropped, by the full name of the node that has sent them."""
         found: dict[str, int] = {}
@@ -142,13 +153,13 @@ class Door:
     @property
     def gone(self) -> bool:
         """True when the peers that spoke here have left."""
-        if not self._subscription.get_publisher_count():
+        if not self.subscription.get_publisher_count():
             return True
         return not any(gid in self.known for _, gid in publishers(self._node, self.topic))
 
     def intruders(self) -> list[str]:
         """Where no gids are told: the nodes that publish here, and must not."""
-        if self.by_gid or self._subscription.get_publisher_count() <= len(self.speakers):
+        if self.by_gid or self.subscription.get_publisher_count() <= len(self.speakers):
             return []
         return [name or UNKNOWN for name, gid in publishers(self._node, self.topic) if gid not in self.known]
 

@@ -46,6 +46,9 @@ SAME_REQUEST_NS = 1_000_000_000
 TWIN_NS = 2_000_000_000
 """So long two nodes of one name are put up with before the test: those of the last one may still be leaving."""
 
+DESERTED_NS = 1_000_000_000
+"""So long after the actuator node has left its last words may still come."""
+
 FLUSH_S = 0.5
 """Time for what was sent to arrive, before its publishers go."""
 
@@ -81,6 +84,8 @@ class Shell(LifecycleNode):
         """True when the process has no other node."""
         self.prepare: Callable[[], None] = lambda: None
         """Called when all peers are found, before the node says that it is ready."""
+        self.farewell_s = 0.0
+        """How long the node waits for its peers to leave before it does."""
         self.died = False
         self.frozen_until = 0
         """By a fault; ns of the monotonic clock."""
@@ -95,7 +100,7 @@ class Shell(LifecycleNode):
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
-        self._next_look = self._next_beat = 0
+        self._next_look = self._next_beat = self._led_until = 0
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
@@ -462,12 +467,21 @@ class Shell(LifecycleNode):
         self.done = True
 
     def _look_at_others(self) -> None:
-        """What foreign publishers are called; where no gids are told, that they are there ends the test."""
+        """Whose messages were kept or dropped; where no gids are told, that foreign publishers are there ends the test."""
         for door in self._doors.values():
-            if door.unnamed:
+            if door.unnamed or door.keeps:
                 door.look()
             if self.under_way and (intruders := door.intruders()):
                 self.lose(f"foreign publisher on {door.topic}: {', '.join(intruders)}")
+
+    def _look_for_the_lead(self, now: int) -> None:
+        """The actuator node may leave without a word that arrives: nobody is waited for then."""
+        door = self._doors.get("test_state")
+        if door is None or door.open or not self.under_way or door.subscription.get_publisher_count():
+            self._led_until = now
+        elif now - self._led_until > DESERTED_NS and not self.left_alone:
+            self.left_alone = True
+            self.problem, self.exit_code = "the actuator node has left in the middle of the test", 1
 
     def tell_status(self) -> None:
         """Publish NodeStatus: who we are, with what, and whether we are ready."""
@@ -502,6 +516,7 @@ class Shell(LifecycleNode):
             self._get_ready()
         self.hear_state()
         self._look_at_others()
+        self._look_for_the_lead(now)
 
     def hear_state(self) -> None:
         """Where the test stands."""
@@ -666,9 +681,17 @@ class Shell(LifecycleNode):
 
     def flush_publishers(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
+        self._wait_for_peers_to_leave()
         end = time.monotonic() + FLUSH_S
         for publisher in self._publishers_by_name.values():
             publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+
+    def _wait_for_peers_to_leave(self) -> None:
+        """After a refusal: until those who are here have heard it, at most ``farewell_s``."""
+        end = time.monotonic() + self.farewell_s
+        others = {*self.full_names(self.peers)} - {*self.full_names([self.identity])}
+        while time.monotonic() < end and others & peers.nodes(self):
+            time.sleep(0.01)
 
     def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""

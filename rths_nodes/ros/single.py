@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
+from rths_nodes.leaving import exits_within
 from rths_nodes.pacing import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
@@ -20,6 +22,13 @@ from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import dropped
 from rths_nodes.ros.shell import Shell
+
+QUIET_S = 0.05
+"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
+which it acknowledges a message may hang (see ``leaving.py``)."""
+
+LEAVING_S = 5.0
+"""A node that has not left by then, hangs."""
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
@@ -38,20 +47,25 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
     die_with_parent()
-    with ros_context(arguments) as context:
+    with ExitStack() as leaving, ros_context(arguments) as context:
         node = make_node(role, open_writer, context)
         node.own_process = True
         nodes.append(node)
         if stop:
             node.interrupt()
+        code = 1
         try:
-            return _run(node, context)
+            code = _run(node, context)
         except (KeyboardInterrupt, ExternalShutdownException):
-            return 0
+            code = 0
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):  # a late one must not spoil the exit code
                 signal.signal(number, signal.SIG_IGN)
+            leaving.enter_context(exits_within(LEAVING_S, code))
+            time.sleep(QUIET_S)
             node.destroy_node()
+            time.sleep(QUIET_S)
+    return code
 
 
 def _run(node: Shell, context: Any) -> int:

@@ -13,11 +13,13 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.node import Node
 
 import rths_nodes
-from rths_nodes import hosts
+from rths_nodes import hosts, wire
 from rths_nodes.components import FLAG_TRIPPED, Measurement
-from rths_nodes.ros import actuator_node, compensator_node, composed, launching, single
+from rths_nodes.ros import actuator_node, compensator_node, composed, launching, names, single
+from rths_nodes.ros.endpoints import message_class, quality
 from rths_nodes.safety import State
 from rths_nodes.stages import SubstructureStage
 
@@ -147,6 +149,31 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
             signal.signal(number, handler)
     # beyond this the interpreter restores every handler of Python's, which ends the process; not an ignored signal
     assert handlers == [signal.SIG_IGN, signal.SIG_IGN]
+
+
+def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
+    """As where the last message of the actuator node does not arrive."""
+    topic = names.TOPICS["test_state"]
+    values = {"scenario": "chen_ricles_2010", "peers": ["actuator", "compensator"]}
+    with composed.ros_context() as context:
+        lead = Node("actuator", context=context, namespace=names.NAMESPACE)
+        states = lead.create_publisher(message_class(topic.type), topic.name, quality(topic))
+        node = composed.make_node("compensator", hosts.open_writer, context, values)
+        node.start()
+
+        def idle() -> None:
+            if node.under_way:
+                lead.destroy_publisher(states)
+            else:
+                states.publish(wire.encode(topic.message, {"state": int(State.ARMED)}))
+
+        executor = composed.LoopExecutor([node], context, idle)
+        executor.run()
+        executor.close()
+        node.destroy_node()
+        lead.destroy_node()
+    assert (node.exit_code, node.problem) == (1, "the actuator node has left in the middle of the test")
+    assert node.spoken, "what it knows is told to the recorder"
 
 
 @pytest.mark.parametrize(

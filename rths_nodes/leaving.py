@@ -1,0 +1,60 @@
+"""The end of a process whose middleware hangs while it takes its leave.
+
+Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502). The
+test is over by then and recorded; only the process is still there, and whoever waits for it. The call that hangs
+holds the interpreter's lock, so no Python code can end it: the C library does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SIGEV_THREAD = 2
+_CLOCK_MONOTONIC = 1
+
+
+class _Event(ctypes.Structure):
+    """``struct sigevent`` of Linux, 64 bytes."""
+
+    _fields_ = (
+        ("value", ctypes.c_size_t),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("function", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("padding", ctypes.c_byte * 32),
+    )
+
+
+class _Times(ctypes.Structure):
+    """``struct itimerspec``."""
+
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("value_s", ctypes.c_long),
+        ("value_ns", ctypes.c_long),
+    )
+
+
+@contextmanager
+def exits_within(seconds: float, code: int) -> Iterator[None]:
+    """End this process with the exit ``code`` if what is inside takes longer than ``seconds``, s.
+
+    Raises OSError where the system has no such timer.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    function = ctypes.cast(library._exit, ctypes.c_void_p).value
+    event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
+    timer = ctypes.c_void_p()
+    whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
+    times = _Times(value_s=whole, value_ns=part)
+    if library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)):
+        raise OSError(ctypes.get_errno(), "no timer for the end of the process")
+    try:
+        library.timer_settime(timer, 0, ctypes.byref(times), None)
+        yield
+    finally:
+        library.timer_delete(timer)
