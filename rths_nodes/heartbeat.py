@@ -12,6 +12,8 @@ from rths_nodes.params import ConfigError, number, params, show, text
 BEATS = 4
 """Signs of life that may be missed in a row before a node counts as lost."""
 SECOND = 1_000_000_000
+DEAF_NS = 50_000_000
+"""Who has not listened for so long was stopped himself: in this time nobody was silent."""
 
 
 @params
@@ -55,20 +57,26 @@ class Heartbeat:
     def __init__(self, params: HeartbeatParams, peers: Iterable[str]) -> None:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
         self._heard: dict[str, int] = {}
+        self._listened = 0
 
     def begin(self, now: int) -> None:
         """Everybody has just been heard: they have said that they are ready."""
         self._heard = dict.fromkeys(self._limits, now)
+        self._listened = now
 
     def heard(self, peer: str, now: int) -> None:
         """A sign of life; of a peer that is lost, or not expected, it means nothing."""
         if peer in self._heard:
             self._heard[peer] = now
 
-    def lost(self, now: int) -> list[str]:
-        """The peers that are silent for longer than they may, in words; each is told once."""
+    def lost(self, now: int) -> list[tuple[str, str]]:
+        """The peers that are silent for longer than they may, and that in words; each is told once."""
+        deaf = now - self._listened
+        self._listened = now
+        if deaf > DEAF_NS:
+            self._heard = {peer: heard + deaf for peer, heard in self._heard.items()}
         silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
-        return [self._words(peer, now - self._heard.pop(peer)) for peer in silent]
+        return [(peer, self._words(peer, now - self._heard.pop(peer))) for peer in silent]
 
     def _words(self, peer: str, silence: int) -> str:
         limit = self._limits[peer] / SECOND

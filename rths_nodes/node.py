@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.resources import resource
-
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
     """Run the node ``role`` with ROS ``arguments``; its exit code."""
@@ -32,18 +30,9 @@ def find_ros() -> None:
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
 
 
-PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""Where somebody says how Fast DDS is to be: as it is called now, and as it was."""
-
-
 def settle_middleware() -> None:
-    """What the middleware takes from the environment, where the user has not said otherwise.
-
-    Nodes find each other on this machine only, and within a second (``config/fast_dds.xml``).
-    """
+    """Nodes find each other on this machine only, where the user has not said otherwise."""
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    if not any(name in os.environ for name in PROFILES):
-        os.environ[PROFILES[0]] = str(resource("config", "fast_dds.xml"))
 
 
 def _open_writer(*arguments: Any) -> Any:

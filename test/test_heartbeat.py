@@ -10,21 +10,39 @@ from rths_nodes.heartbeat import BEATS, Heartbeat, HeartbeatParams
 from rths_nodes.params import ConfigError, build
 
 SECOND = 1_000_000_000
+LOOK = 4_000_000
 
 
 def params(**data: Any) -> HeartbeatParams:
     return build(HeartbeatParams, data, "heartbeat")
 
 
+def listen(heartbeat: Heartbeat, begin: int, end: int, heard: str = "") -> list[tuple[float, str, str]]:
+    """Who is lost from ``begin`` to ``end``, ns, with a look every 4 ms: when (ns), name and words."""
+    found = []
+    for now in range(begin, end + 1, LOOK):
+        heartbeat.heard(heard, now)
+        found += [(now, *lost) for lost in heartbeat.lost(now)]
+    return found
+
+
 def test_a_silent_peer_is_lost_after_its_time_and_told_once() -> None:
     heartbeat = Heartbeat(params(monitor=0.2, recorder=1.5), ["monitor", "recorder"])
-    heartbeat.begin(SECOND)
-    assert heartbeat.lost(SECOND + 200_000_000) == []
-    heartbeat.heard("recorder", SECOND + 100_000_000)
-    assert heartbeat.lost(SECOND + 200_000_001) == ["heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s"]
-    assert heartbeat.lost(SECOND + 300_000_000) == []
-    heartbeat.heard("monitor", SECOND + 300_000_000)  # back again: it is known that it was away
-    assert heartbeat.lost(3 * SECOND) == ["heartbeat.recorder: silent for 1.9 s: must be <= 1.5 s"]
+    heartbeat.begin(0)
+    words = "heartbeat.monitor: silent for 0.2 s: must be <= 0.2 s"
+    assert listen(heartbeat, 0, SECOND, heard="recorder") == [(SECOND // 5 + LOOK, "monitor", words)]
+    # the monitor is back again: it is known that it was away
+    words = "heartbeat.recorder: silent for 1.5 s: must be <= 1.5 s"
+    assert listen(heartbeat, SECOND, 3 * SECOND, heard="monitor") == [
+        (2 * SECOND + SECOND // 2 + LOOK, "recorder", words)
+    ]
+
+
+def test_who_was_stopped_himself_does_not_take_others_for_silent() -> None:
+    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
+    heartbeat.begin(0)
+    assert listen(heartbeat, 0, SECOND // 10) == []
+    assert [now for now, *_ in listen(heartbeat, 2 * SECOND, 3 * SECOND)] == [2 * SECOND + SECOND // 10 + LOOK]
 
 
 def test_who_speaks_in_time_is_never_lost() -> None:
@@ -37,10 +55,9 @@ def test_who_speaks_in_time_is_never_lost() -> None:
 
 def test_before_the_test_and_of_strangers_nothing_is_expected() -> None:
     heartbeat = Heartbeat(params(), ["monitor"])
-    assert heartbeat.lost(100 * SECOND) == []
-    heartbeat.begin(0)
-    heartbeat.heard("stranger", 1)
-    assert heartbeat.lost(1) == []
+    assert listen(heartbeat, 0, SECOND) == []
+    heartbeat.begin(SECOND)
+    assert listen(heartbeat, SECOND, SECOND + SECOND // 10, heard="stranger") == []
 
 
 def test_the_monitor_is_missed_within_a_quarter_of_a_second() -> None:

@@ -20,7 +20,9 @@ with exits_within(0.5, {code}):
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_process_that_hangs_in_a_library_ends_with_its_code(code):
-    assert subprocess.run([sys.executable, "-c", HANGS.format(code=code)], timeout=60, check=False).returncode == code
+    assert (
+        subprocess.run([sys.executable, "-c", HANGS.format(code=code)], timeout=60, check=False).returncode == code
+    )
 
 
 def test_one_that_ends_in_time_is_not_touched():

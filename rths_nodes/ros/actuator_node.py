@@ -28,8 +28,8 @@ from rths_nodes.timing import Durations, timing
 from rths_nodes.wire import Codec
 
 FAREWELL_S = 4.0
-"""How long the node waits, when it has refused a test, for its peers to leave. They may only just have found it, and do
-not listen to a node whose name they do not know yet: the middleware repeats it every 3 s."""
+"""How long the node waits, when it has refused a test, for its peers to leave. They may only just have found it,
+and do not listen to a node whose name they do not know yet: the middleware repeats it every 3 s."""
 
 LINGER_NS = 5_000_000_000
 """How long the node waits, after the test, for the monitor and the recorder to say that they have everything."""
@@ -361,8 +361,8 @@ class ActuatorNode(Shell):
             return
         for progress in self.heard("progress"):
             self._heartbeat.heard(progress["node"], now)
-        for words in self._heartbeat.lost(now):
-            if f"heartbeat.{RECORDER}" in words and self.scenario.heartbeat.recorder_lost == "warn":
+        for peer, words in self._heartbeat.lost(now):
+            if peer == RECORDER and self.scenario.heartbeat.recorder_lost == "warn":
                 self.note = words
                 self.get_logger().warning(words)
             else:

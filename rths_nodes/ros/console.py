@@ -43,17 +43,23 @@ class Console(Node):
         for topic in names.heard_by(CONSOLE):
             speakers = [f"/{namespace}/{peer}" for peer in names.partners(topic, CONSOLE, peers, publishing=False)]
             self._inboxes[topic.name] = open_inbox(self, topic, group, speakers=speakers)
-        trip = names.TOPICS["trip"]
-        self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
+        self._trip: Any = None
         self.result = Result()
         self.heard_state = False
         self.problems: dict[str, str] = {}
 
     def listen(self) -> None:
-        """Take what has come; a publisher that was there before the graph knew its node is asked for again."""
-        for name, inbox in self._inboxes.items():
+        """Take what has come; a publisher that was there before the graph knew its node is asked for again.
+
+        The test waits for the console's publisher: no message of a node is lost because its name is not known yet.
+        """
+        for inbox in self._inboxes.values():
             if not inbox.door.complete:
                 inbox.door.look()
+        if self._trip is None and all(inbox.door.complete for inbox in self._inboxes.values()):
+            trip = names.TOPICS["trip"]
+            self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
+        for name, inbox in self._inboxes.items():
             while (data := inbox.take()) is not None:
                 with suppress(ValueError):  # a foreign message on our topic is not for us
                     self._hear(name, wire.decode(names.TOPICS[name].message, data))
@@ -81,8 +87,11 @@ class Console(Node):
                 inbox.door.close()
 
     def trip(self, reason: str) -> None:
-        """Make the rig go safe."""
-        self._trip.publish(wire.encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason}))
+        """Make the rig go safe; where not everybody was found, nothing moves yet."""
+        if self._trip is not None:
+            self._trip.publish(
+                wire.encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason})
+            )
 
 
 def run(

@@ -467,7 +467,7 @@ class Shell(LifecycleNode):
         self.done = True
 
     def _look_at_others(self) -> None:
-        """Whose messages were kept or dropped; where no gids are told, that foreign publishers are there ends the test."""
+        """Whose messages were kept or dropped; where no gids are told, a foreign publisher ends the test."""
         for door in self._doors.values():
             if door.unnamed or door.keeps:
                 door.look()
