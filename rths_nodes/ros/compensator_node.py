@@ -37,7 +37,7 @@ class CompensatorNode(Shell):
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
         self._patience = round(PATIENCE * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
-        self._quiet_from = 0
+        self._quiet_from = self._came = 0
         self._hop = Durations(scenario.samples)
 
     def state_names(self) -> Sequence[str]:
@@ -63,7 +63,8 @@ class CompensatorNode(Shell):
         """Everything that has come; a message left in its inbox would keep the process from sleeping."""
         busy = False
         while (found := self.next_measurement(self._expected)) is not None:
-            self._waiting.append((*found, time.monotonic_ns()))
+            self._came = time.monotonic_ns() - self.inboxes["measurement"].waited()
+            self._waiting.append((*found, self._came))
             self._expected += 1
             busy = True
         while (target := self.receive("target", self.codec.unpack_target)) is not None:
@@ -80,11 +81,30 @@ class CompensatorNode(Shell):
         return bool(measured.flags & FLAG_TRIPPED) or self.stage.ready(needed)
 
     @property
+    def awaited_streams(self) -> Sequence[str]:
+        """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
+        if self._waiting or self._answered < 0 or self._next_ready():
+            return super().awaited_streams
+        late = not self.lockstep and self._next_look_for_measurement() is None
+        return super().awaited_streams if late else ("target",)
+
+    def _next_ready(self) -> bool:
+        """True when the Target that the next Measurement needs is here."""
+        return bool(self.stage.ready(min(self._expected + 1, self.stage.samples)))
+
+    def _next_look_for_measurement(self) -> int | None:
+        """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
+        due = self._came + self._period + self._patience
+        return due if due > time.monotonic_ns() else None
+
+    @property
     def deadline(self) -> int | None:
         """When the Target of the next Command is late, ns; the first is waited for: nothing moves yet."""
-        if self.lockstep or not self._waiting or self._answered < 0:
+        if self.lockstep or self._answered < 0:
             return None
-        return self._waiting[0][2] + self._patience
+        if self._waiting:
+            return self._waiting[0][2] + self._patience
+        return None if self._next_ready() else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
         deadline = self.deadline

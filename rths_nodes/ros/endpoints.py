@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ class Inbox:
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
         self._known, self._waiting = door.known, door.waiting
+        self._came_ns = 0
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
@@ -46,11 +48,16 @@ class Inbox:
                 self.door.by_gid = False
                 return data
             if gid["data"] in self._known:
+                self._came_ns = found[1]["received_timestamp"]
                 return data
             self.door.meet(gid["data"], data)
             if self._waiting:
                 return self._waiting.popleft()
         return None
+
+    def waited(self) -> int:
+        """How long the message that was taken last has waited here, ns; 0 where that is not known."""
+        return max(0, time.time_ns() - self._came_ns) if self._came_ns else 0
 
 
 def open_inbox(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rths_nodes import wire
 from rths_nodes.components import Target
@@ -11,6 +12,9 @@ from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import SubstructureStage
 from rths_nodes.timing import Durations
+
+SOONER = 1.5
+"""In real time: so many samples before its next step the node listens again."""
 
 
 class IntegratorNode(Shell):
@@ -23,6 +27,8 @@ class IntegratorNode(Shell):
         self.stage = SubstructureStage(scenario)
         self._expected = 0
         self._hop = Durations(scenario.steps)
+        self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
+        self._rests_until = 0
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, began = False, time.monotonic_ns()
@@ -35,11 +41,24 @@ class IntegratorNode(Shell):
             busy = True
             target = self.stage.next(measured)
             if target is not None:
+                self._rests_until = time.monotonic_ns() + self._resting
                 self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9), began)
             self._answered_at = began = time.monotonic_ns()
         if not busy:
             self._finish()
         return busy
+
+    @property
+    def awaited_streams(self) -> Sequence[str]:
+        """In real time the Measurements between two steps are nothing to wake up for."""
+        return () if self.deadline is not None else super().awaited_streams
+
+    @property
+    def deadline(self) -> int | None:
+        """When the Measurement that the next step needs may soon come, ns; None when that is over."""
+        if self.lockstep or self._rests_until <= time.monotonic_ns():
+            return None
+        return self._rests_until
 
     def _publish(self, target: Target, stamp: int, began: int | None = None) -> None:
         data = self.codec.pack_target(target, stamp)

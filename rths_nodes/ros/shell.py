@@ -21,6 +21,7 @@ import rths_nodes
 from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
+from rths_nodes.faults import STREAMS
 from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import faulty_nodes, names, parameters, peers, serialization
 from rths_nodes.ros.diagnostics import Diagnostics
@@ -532,6 +533,11 @@ class Shell(LifecycleNode):
     def deadline(self) -> int | None:
         """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
         return None
+
+    @property
+    def awaited_streams(self) -> Sequence[str]:
+        """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
+        return STREAMS
 
     @property
     def participates(self) -> bool:

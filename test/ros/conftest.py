@@ -27,6 +27,9 @@ class Tray:
     def take(self) -> bytes | None:
         return self._waiting.popleft() if self._waiting else None
 
+    def waited(self) -> int:
+        return 0
+
 
 class NullWriter:
     """A recording that keeps only what it is told at its end."""
@@ -115,8 +118,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     from rths_nodes import pacing
-    from rths_nodes.ros import actuator_node, compensator_node, shell
+    from rths_nodes.ros import actuator_node, compensator_node, integrator_node, shell
 
-    for module in (actuator_node, compensator_node, pacing, shell):
+    for module in (actuator_node, compensator_node, integrator_node, pacing, shell):
         monkeypatch.setattr(module, "time", clock)
     return clock

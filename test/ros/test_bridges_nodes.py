@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import hosts, scenario
+from rths_nodes import faults, hosts, scenario
 from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop import Loop
 from rths_nodes.ros import actuator_node, composed, launching
@@ -85,7 +85,34 @@ def test_a_late_target_is_bridged_after_its_time_and_not_before(compensator, clo
     clock.now = due
     assert compensator.work() == [(2, FLAG_BRIDGED)]
     np.testing.assert_allclose(compensator.commands[-1].target, 2e-5)  # it goes on as it went
-    assert compensator.node.deadline is None
+
+
+def test_a_measurement_wakes_the_compensator_only_when_it_can_be_answered_or_is_late(compensator, clock):
+    node, everything = compensator.node, faults.STREAMS
+    assert node.awaited_streams == ("target",)
+    assert PERIOD < node.deadline - clock.now < 2 * PERIOD, "then Measurement 1 has waited for its Target"
+    compensator.target(2)
+    compensator.work()
+    assert (node.awaited_streams, node.deadline) == (everything, None)
+    compensator.measurement(1)
+    assert compensator.work() == [(2, 0)]
+    assert node.awaited_streams == ("target",)
+    clock.now = node.deadline
+    assert (node.awaited_streams, node.deadline) == (everything, None), "the schedule of the rig may have slipped"
+
+
+def test_between_two_steps_the_integrator_does_not_wake_up(by_hand, clock):
+    with by_hand.node("integrator", pace="realtime", overrides=["substeps=10"]) as node:
+        hear(node, "target", node.codec.unpack_target)
+        assert (node.awaited_streams, node.deadline) == (faults.STREAMS, None)
+        measured = Measurement(0, *(np.zeros(1) for _ in range(3)))
+        node.inboxes["measurement"].put(node.codec.pack_measurement(measured, 0))
+        while node.work():
+            pass
+        assert node.awaited_streams == ()
+        assert 8 * PERIOD < node.deadline - clock.now < 9 * PERIOD
+        clock.now = node.deadline
+        assert (node.awaited_streams, node.deadline) == (faults.STREAMS, None)
 
 
 def test_the_motion_goes_on_from_a_target_that_comes_late(compensator, clock):
