@@ -60,20 +60,39 @@ class CompensatorNode(Shell):
         return busy
 
     def _take(self) -> bool:
-        """Everything that has come; a message left in its inbox would keep the process from sleeping."""
-        busy = False
-        while (found := self.next_measurement(self._expected)) is not None:
-            self._came = time.monotonic_ns() - self.inboxes["measurement"].waited()
-            self._waiting.append((*found, self._came))
-            self._expected += 1
+        """What can be answered at once, or else everything that has come; a look at an empty inbox takes time."""
+        busy = not self._waiting and self._take_measurement()
+        while self._waiting and not self._ready(self._waiting[0][0]):
+            if not self._take_target():
+                break
             busy = True
-        while (target := self.receive("target", self.codec.unpack_target)) is not None:
-            try:
-                self.stage.target(target[0])
-            except ValueError as error:
-                self.lose(str(error))
+        return busy or self._take_all()
+
+    def _take_all(self) -> bool:
+        """A message that is left in its inbox would keep the process from sleeping."""
+        busy = False
+        while self._take_measurement() or self._take_target():
             busy = True
         return busy
+
+    def _take_measurement(self) -> bool:
+        found = self.next_measurement(self._expected)
+        if found is None:
+            return False
+        self._came = time.monotonic_ns() - self.inboxes["measurement"].waited()
+        self._waiting.append((*found, self._came))
+        self._expected += 1
+        return True
+
+    def _take_target(self) -> bool:
+        found = self.receive("target", self.codec.unpack_target)
+        if found is None:
+            return False
+        try:
+            self.stage.target(found[0])
+        except ValueError as error:
+            self.lose(str(error))
+        return True
 
     def _ready(self, measured: Measurement) -> bool:
         """True when the Target that the next Command needs is here."""
@@ -110,7 +129,7 @@ class CompensatorNode(Shell):
         deadline = self.deadline
         if deadline is None or time.monotonic_ns() < deadline:
             return False
-        self._take()  # it may have come while this process did not run
+        self._take_all()  # it may have come while this process did not run
         return True
 
     def _answer(self, measured: Measurement, stamp: int, began: int) -> None:

@@ -50,6 +50,8 @@ class LoopExecutor:
         self._ring = [*(ring[role] for role in LOOP if role in ring), *self._axes]
         self._observers = [node for node in nodes if node not in self._ring]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
+        # in one process an answer goes at once to the node that waits for it
+        self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
         self._services = SingleThreadedExecutor(context=context)
         for node in nodes:
             self._services.add_node(node)
@@ -98,7 +100,7 @@ class LoopExecutor:
         busy = False
         for node in self._ring:
             if node.works:
-                busy |= bool(node.safely(node.work))
+                busy |= bool(node.safely(node.work, self._at_a_time))
         self._turns += 1
         slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
         if slack is not None and slack is not False:

@@ -105,6 +105,7 @@ class Shell(LifecycleNode):
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
+        self._publish_raw: dict[str, Callable[[bytes], None]] = {}
         self._rows: dict[str, names.Topic] = {}
         self._listeners: dict[str, set[str]] = {}
         self._doors: dict[str, peers.Door] = {}
@@ -306,7 +307,10 @@ class Shell(LifecycleNode):
     def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: Sequence[str]) -> None:
         """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
         qos = quality(topic, self._best_effort)
-        self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
+        publisher = self.create_publisher(message_class(topic.type), name, qos)
+        self._publishers_by_name[key] = publisher
+        # without rclpy's guard against other threads, which a node that is worked by hand does not have
+        self._publish_raw[key] = publisher.handle.publish_raw
         self._rows[key], self._listeners[key], self.sent[key] = topic, set(listeners), 0
 
     def _listen_to(
@@ -328,6 +332,7 @@ class Shell(LifecycleNode):
         for inbox in self.inboxes.values():
             self.destroy_subscription(inbox.subscription)
         self._publishers_by_name.clear()
+        self._publish_raw.clear()
         self.inboxes.clear()
         self._diagnostics = None
         self._doors.clear()
@@ -337,7 +342,7 @@ class Shell(LifecycleNode):
 
     def send(self, topic: str, data: bytes) -> None:
         """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
-        self._publishers_by_name[topic].publish(data)
+        self._publish_raw[topic](data)
         self.sent[topic] += 1
 
     def publish_for_record(self, topic: str, pack: Callable[..., bytes], *sample: Any) -> None:
