@@ -144,7 +144,7 @@ class StruckInbox:
     """Stands before the inbox of the Measurements: number ``first`` lets ``strike`` happen to ``node``."""
 
     def __init__(self, node: Any, inbox: Any, strike: Callable[[], None], first: int) -> None:
-        self.subscription, self._take = inbox.subscription, inbox.take
+        self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
         self._node, self._strike, self._first = node, strike, first
         self._struck = False
         self._held: bytes | None = None
