@@ -263,7 +263,7 @@ class Lying:
     """An Inbox whose peers also send what ``lies(expected)`` gives, before the message of that number."""
 
     def __init__(self, inbox, at: int, lies) -> None:
-        self.subscription, self.door = inbox.subscription, inbox.door
+        self.subscription, self.door, self.waited = inbox.subscription, inbox.door, inbox.waited
         self._take, self._at, self._lies, self._waiting = inbox.take, at, lies, []
 
     def take(self) -> bytes | None:
