@@ -13,7 +13,7 @@ import pytest
 from rths_nodes import hosts, scenario
 from rths_nodes.bridges import MotionBridge
 from rths_nodes.cli import main
-from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Motion
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion
 from rths_nodes.faults import KINDS, NEED_NODES, Delay, Slow, kind_of, parse
 from rths_nodes.faulty_loop import FaultyLoop
 from rths_nodes.faulty_streams import FaultyStream, flip_bit
@@ -432,3 +432,14 @@ def test_a_spike_is_one_sample() -> None:
     difference = found.displacement[:, 0] - found.true_displacement[:, 0]
     assert np.flatnonzero(difference).tolist() == [512]
     assert difference[512] == pytest.approx(1e-4)
+
+
+def test_a_command_that_the_safe_policy_has_replaced_bridges_nothing() -> None:
+    loaded = scenario.load("chen_ricles_2010")
+    collector = Collector(loaded, ())
+    at, zero = 3, np.zeros(1)
+    for sample in range(at + 1):
+        flags = FLAG_TRIPPED if sample == at else FLAG_BRIDGED
+        collector.command(Command(sample, zero, zero, flags=FLAG_BRIDGED))
+        collector.measurement(Measurement(sample, zero, zero, zero, flags=flags))
+    assert collector.run().flags.tolist() == [FLAG_BRIDGED] * at + [FLAG_TRIPPED]

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.components import Array, Command, Measurement, Target
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
 from rths_nodes.scenario import Scenario
+
+Flags = np.ndarray[Any, np.dtype[np.uint32]]
 
 _MARGIN = 1024
 """Samples kept beyond the end of the test at first: a safe stop may outlast it."""
@@ -37,7 +39,7 @@ class Run:
     force: Array
     true_displacement: Array
     true_force: Array
-    flags: np.ndarray[Any, np.dtype[np.uint32]]
+    flags: Flags
     compensator_names: tuple[str, ...]
     compensator: Array
     step_time: Array
@@ -77,8 +79,14 @@ class _Table:
         self.values[row] = values
 
 
-def _whole(flags: Array) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _whole(flags: Array) -> Flags:
     return np.nan_to_num(flags).astype(np.uint32)
+
+
+def _together(measured: Flags, commanded: Flags) -> Flags:
+    """Flags of Measurements and of Commands; a Command that the safe policy has replaced bridges nothing."""
+    tripped = (measured & FLAG_TRIPPED) > 0
+    return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
 
 
 class Collector:
@@ -148,7 +156,7 @@ class Collector:
             scenario=self.scenario,
             information=dict(information or {}),
             time=self.scenario.dt * np.arange(n, dtype=np.float64),
-            flags=_whole(self._flags.values[:n, 0]) | _whole(self._command_flags.values[:n, 0]),
+            flags=_together(_whole(self._flags.values[:n, 0]), _whole(self._command_flags.values[:n, 0])),
             compensator_names=self._names,
             compensator=self._compensator.values[:n].copy(),
             step_time=self.scenario.step * self.scenario.time_ratio * np.arange(m, dtype=np.float64),
