@@ -121,12 +121,12 @@ class LoopExecutor:
             self._rest()
 
     def _give_way(self) -> None:
-        """In processes, whoever has answered lets those who wait for it go first, on the processor they share.
+        """In processes in real time, who has answered lets those who wait for it go first on their processor.
 
         Priorities of their own would do it at once, but the middleware waits actively for locks that processes
         share: who holds one must get on.
         """
-        if self._waiter is not None:
+        if self._waiter is not None and not self.nodes[0].lockstep:
             for _ in range(TURNS_GIVEN):
                 os.sched_yield()
 
