@@ -483,9 +483,9 @@ class Shell(LifecycleNode):
     def _look_for_the_lead(self, now: int) -> None:
         """The actuator node may leave without a word that arrives: nobody is waited for then."""
         door = self._doors.get("test_state")
-        if door is None or door.open or not self.under_way or door.subscription.get_publisher_count():
-            self._led_until = now
-        elif now - self._led_until > DESERTED_NS and not self.left_alone:
+        if door is None or not self.under_way or door.subscription.get_publisher_count():
+            self._led_until = now if self.under_way else 0
+        elif self._led_until and now - self._led_until > DESERTED_NS and not self.left_alone:
             self.left_alone = True
             self.problem, self.exit_code = "the actuator node has left in the middle of the test", 1
 
