@@ -699,6 +699,8 @@ class Shell(LifecycleNode):
 
     def _wait_for_peers_to_leave(self) -> None:
         """After a refusal: until those who are here have heard it, at most ``farewell_s``."""
+        if not self.farewell_s:  # nor does a node that was never configured know its peers
+            return
         end = time.monotonic() + self.farewell_s
         others = {*self.full_names(self.peers)} - {*self.full_names([self.identity])}
         while time.monotonic() < end and others & peers.nodes(self):

@@ -151,6 +151,13 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
     assert handlers == [signal.SIG_IGN, signal.SIG_IGN]
 
 
+def test_a_node_that_nobody_has_configured_leaves():
+    with composed.ros_context() as context:
+        node = composed.make_node("actuator", hosts.open_writer, context, {"autostart": False})
+        node.flush_publishers()
+        node.destroy_node()
+
+
 def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
     """As where the last message of the actuator node does not arrive."""
     topic = names.TOPICS["test_state"]
