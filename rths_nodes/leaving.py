@@ -28,17 +28,6 @@ class _Event(ctypes.Structure):
     )
 
 
-class _Times(ctypes.Structure):
-    """``struct itimerspec``."""
-
-    _fields_ = (
-        ("interval_s", ctypes.c_long),
-        ("interval_ns", ctypes.c_long),
-        ("value_s", ctypes.c_long),
-        ("value_ns", ctypes.c_long),
-    )
-
-
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
     """End this process with the exit ``code`` if what is inside takes longer than ``seconds``, s.
@@ -50,11 +39,11 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
     event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
     timer = ctypes.c_void_p()
     whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
-    times = _Times(value_s=whole, value_ns=part)
+    times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: once, and when
     if library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)):
         raise OSError(ctypes.get_errno(), "no timer for the end of the process")
     try:
-        library.timer_settime(timer, 0, ctypes.byref(times), None)
+        library.timer_settime(timer, 0, times, None)
         yield
     finally:
         library.timer_delete(timer)

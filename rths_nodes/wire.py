@@ -25,8 +25,6 @@ SECOND = 1_000_000_000
 TRAILING = 8
 """Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
 _CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
-_TYPES: dict[str, type[np.generic]] = {"B": np.uint8, "d": np.float64}
-"""Of the arrays."""
 _FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
 )
@@ -62,7 +60,7 @@ class Layout:
         self.message = message
         self.arrays: tuple[str, ...] = ()
         counts: list[int] = []
-        self._slices: list[tuple[type[np.generic], slice]] = []
+        self._slices: list[tuple[str, slice]] = []
         # all of it, and with the entries of the arrays skipped
         parts, integers, offset, scalars = ["<4s"], ["<4s"], 0, 0
         for name, kind, bound in fields(message):
@@ -85,7 +83,7 @@ class Layout:
                 offset += -offset % size
             self.arrays += (name,)
             counts.append(count)
-            self._slices.append((_TYPES[code], slice(offset // size, offset // size + count)))
+            self._slices.append((code, slice(offset // size, offset // size + count)))
             offset += count * size
         self._struct, self._integers = struct.Struct("".join(parts)), struct.Struct("".join(integers))
         self._counts = tuple(counts)
@@ -110,7 +108,7 @@ class Layout:
             raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
         content = np.frombuffer(data, np.float64, self._cells, 4).copy()
         return row[self._head], [
-            content[part] if kind is np.float64 else content.view(kind)[part] for kind, part in self._slices
+            content[part] if code == "d" else content.view(code)[part] for code, part in self._slices
         ]
 
 

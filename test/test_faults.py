@@ -65,6 +65,8 @@ class Rig:
         journal = self.record / f"{self.record.name}_0.mcap"
         while self.popen.poll() is None and not (journal.exists() and journal.stat().st_size > 250_000):
             time.sleep(0.02)
+        if self.popen.poll() is not None:
+            pytest.fail("".join(self.popen.communicate()))
         assert len(self.nodes()) == len(NODES)
 
     def end(self) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from rths_nodes.gathering import GatheringStage
 from rths_nodes.heartbeat import Heartbeat
 from rths_nodes.pacing import Pacer
 from rths_nodes.params import ConfigError
-from rths_nodes.ros import names, parameters
+from rths_nodes.ros import names, parameters, peers
 from rths_nodes.ros.names import ACTUATOR, AXIS_TOPICS, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.shell import Shell
 from rths_nodes.ros.stopping import StopRequests
@@ -67,6 +67,7 @@ class ActuatorNode(Shell):
     """The axes that have nodes of their own; none when this node has them all."""
     pacer: Pacer | None = None
     _stops: StopRequests | None = None
+    _farewell = 0.0
     wait_for_axes: Callable[[], None] = staticmethod(lambda: time.sleep(0.0002))
 
     @property
@@ -212,19 +213,29 @@ class ActuatorNode(Shell):
         return ""
 
     def refuse(self, reason: str) -> None:
-        self._give_up(reason, 2)
-        self.farewell_s = 0.0  # the peers may be those of the twin
+        self._give_up(reason, 2, farewell=0.0)  # the peers may be those of the twin
 
     def trip(self, reason: str) -> None:
         """The rig itself: no topic is needed."""
         self.rig.trip(reason)
 
-    def _give_up(self, reason: str, exit_code: int) -> None:
+    def _give_up(self, reason: str, exit_code: int, farewell: float = FAREWELL_S) -> None:
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
         self._tell_state()
         self.problem, self.exit_code = reason, exit_code
-        self.farewell_s = FAREWELL_S
+        self._farewell = farewell
         self.done = True
+
+    def flush_publishers(self) -> None:
+        """After a refusal first wait until the peers who are here have heard it, and left."""
+        end = time.monotonic() + self._farewell
+        while time.monotonic() < end and self._peers_here():
+            time.sleep(0.01)
+        super().flush_publishers()
+
+    def _peers_here(self) -> bool:
+        others = self.full_names([peer for peer in self.peers if peer != self.role])
+        return not peers.nodes(self).isdisjoint(others)
 
     def _begin(self) -> None:
         self._started_ns = time.time_ns()

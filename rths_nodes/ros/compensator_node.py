@@ -96,20 +96,19 @@ class CompensatorNode(Shell):
 
     def _ready(self, measured: Measurement) -> bool:
         """True when the Target that the next Command needs is here."""
-        needed = min(measured.sample + 1, self.stage.samples)
-        return bool(measured.flags & FLAG_TRIPPED) or self.stage.ready(needed)
+        return bool(measured.flags & FLAG_TRIPPED) or self._target_here(measured.sample)
 
     @property
     def awaited_streams(self) -> Sequence[str]:
         """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
-        if self._waiting or self._answered < 0 or self._next_ready():
+        if self._waiting or self._answered < 0 or self._target_here(self._expected):
             return super().awaited_streams
         late = not self.lockstep and self._next_look_for_measurement() is None
         return super().awaited_streams if late else ("target",)
 
-    def _next_ready(self) -> bool:
-        """True when the Target that the next Measurement needs is here."""
-        return bool(self.stage.ready(min(self._expected + 1, self.stage.samples)))
+    def _target_here(self, sample: int) -> bool:
+        """True when the Target is here that Measurement ``sample`` needs for its answer."""
+        return bool(self.stage.ready(min(sample + 1, self.stage.samples)))
 
     def _next_look_for_measurement(self) -> int | None:
         """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
@@ -123,7 +122,7 @@ class CompensatorNode(Shell):
             return None
         if self._waiting:
             return self._waiting[0][2] + self._patience
-        return None if self._next_ready() else self._next_look_for_measurement()
+        return None if self._target_here(self._expected) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
         deadline = self.deadline

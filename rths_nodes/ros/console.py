@@ -136,10 +136,8 @@ def _watch(
     if dead:
         _end_after(dead[0].death, dead[0].role, console, processes, idle)
     elif not processes.wait(LEAVING_S, (RECORDER,), idle):
-        for process in processes.alive():
-            if process.role != RECORDER:
-                result.notes.append(f"the {process.role} node did not end by itself")
-                process.popen.kill()
+        killed = processes.kill((RECORDER,))
+        result.notes += [f"the {process.role} node did not end by itself" for process in killed]
     if not processes.wait(INDEXING_S, idle=idle):
         result.notes.append("the recorder did not finish: rths recover may help")
     console.listen()
@@ -159,7 +157,5 @@ def _end_after(death: str, role: str, console: Console, processes: Processes, id
     if not processes.wait(GRACE_S, (RECORDER,), idle):
         processes.send(signal.SIGTERM)
         processes.wait(0.2, (RECORDER,), idle)
-    for process in processes.alive():
-        if process.role != RECORDER:
-            process.popen.kill()
+    processes.kill((RECORDER,))
     processes.send(signal.SIGTERM, RECORDER)

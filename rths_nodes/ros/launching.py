@@ -177,11 +177,17 @@ class Processes:
         ]
 
     def __exit__(self, *_: object) -> None:
-        for process in self.alive():
-            process.popen.kill()
+        self.kill()
         for process in self.running:
             process.popen.wait()
         self._folder.cleanup()
+
+    def kill(self, but: Sequence[str] = ()) -> list[Process]:
+        """End those that still run, but for some; which they were."""
+        killed = [process for process in self.alive() if process.role not in but]
+        for process in killed:
+            process.popen.kill()
+        return killed
 
     def alive(self) -> list[Process]:
         """Those that still run."""

@@ -85,8 +85,6 @@ class Shell(LifecycleNode):
         """True when the process has no other node."""
         self.prepare: Callable[[], None] = lambda: None
         """Called when all peers are found, before the node says that it is ready."""
-        self.farewell_s = 0.0
-        """How long the node waits for its peers to leave before it does."""
         self.died = False
         self.frozen_until = 0
         """By a fault; ns of the monotonic clock."""
@@ -105,7 +103,6 @@ class Shell(LifecycleNode):
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
-        self._publish_raw: dict[str, Callable[[bytes], None]] = {}
         self._rows: dict[str, names.Topic] = {}
         self._listeners: dict[str, set[str]] = {}
         self._doors: dict[str, peers.Door] = {}
@@ -307,10 +304,7 @@ class Shell(LifecycleNode):
     def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: Sequence[str]) -> None:
         """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
         qos = quality(topic, self._best_effort)
-        publisher = self.create_publisher(message_class(topic.type), name, qos)
-        self._publishers_by_name[key] = publisher
-        # without rclpy's guard against other threads, which a node that is worked by hand does not have
-        self._publish_raw[key] = publisher.handle.publish_raw
+        self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
         self._rows[key], self._listeners[key], self.sent[key] = topic, set(listeners), 0
 
     def _listen_to(
@@ -332,7 +326,6 @@ class Shell(LifecycleNode):
         for inbox in self.inboxes.values():
             self.destroy_subscription(inbox.subscription)
         self._publishers_by_name.clear()
-        self._publish_raw.clear()
         self.inboxes.clear()
         self._diagnostics = None
         self._doors.clear()
@@ -342,7 +335,8 @@ class Shell(LifecycleNode):
 
     def send(self, topic: str, data: bytes) -> None:
         """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
-        self._publish_raw[topic](data)
+        # without rclpy's guard against other threads, which a node that is worked by hand does not have
+        self._publishers_by_name[topic].handle.publish_raw(data)
         self.sent[topic] += 1
 
     def publish_for_record(self, topic: str, pack: Callable[..., bytes], *sample: Any) -> None:
@@ -483,8 +477,10 @@ class Shell(LifecycleNode):
     def _look_for_the_lead(self, now: int) -> None:
         """The actuator node may leave without a word that arrives: nobody is waited for then."""
         door = self._doors.get("test_state")
-        if door is None or not self.under_way or door.subscription.get_publisher_count():
-            self._led_until = now if self.under_way else 0
+        if door is None or not self.under_way:
+            self._led_until = 0
+        elif door.subscription.get_publisher_count():
+            self._led_until = now
         elif self._led_until and now - self._led_until > DESERTED_NS and not self.left_alone:
             self.left_alone = True
             self.problem, self.exit_code = "the actuator node has left in the middle of the test", 1
@@ -692,19 +688,9 @@ class Shell(LifecycleNode):
 
     def flush_publishers(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
-        self._wait_for_peers_to_leave()
         end = time.monotonic() + FLUSH_S
         for publisher in self._publishers_by_name.values():
             publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
-
-    def _wait_for_peers_to_leave(self) -> None:
-        """After a refusal: until those who are here have heard it, at most ``farewell_s``."""
-        if not self.farewell_s:  # nor does a node that was never configured know its peers
-            return
-        end = time.monotonic() + self.farewell_s
-        others = {*self.full_names(self.peers)} - {*self.full_names([self.identity])}
-        while time.monotonic() < end and others & peers.nodes(self):
-            time.sleep(0.01)
 
     def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""

@@ -155,6 +155,7 @@ def test_a_node_that_nobody_has_configured_leaves():
     with composed.ros_context() as context:
         node = composed.make_node("actuator", hosts.open_writer, context, {"autostart": False})
         node.flush_publishers()
+        assert (node.done, node.exit_code, node.problem) == (False, 0, "")
         node.destroy_node()
 
 
