@@ -28,7 +28,7 @@ class BridgeParams:
     """What may be bridged where a rig cannot wait; in lockstep nothing is ever late."""
 
     max_bridge: float = number(
-        "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=0.1
+        "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=1.0
     )
     rejoin_samples: int = integer(
         "samples over which the difference between bridged and real motion fades out; more where it is large",

@@ -25,6 +25,12 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
+def patience() -> list[str]:
+    """Overrides for a run in real time to which a machine that is busy with something else is no fault."""
+    return ["bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5"]
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Callable[[str], Path]:
     """The path of a shared data file; skips where the shared data are not there."""
 

@@ -326,7 +326,7 @@ def test_the_start_is_bridged_by_standing_still() -> None:
     assert (bridged.command[0], bridged.target[0], bridged.auxiliary[0]) == (0.003, 0.003, 2.25)
 
 
-@pytest.mark.parametrize("pair", [("max_bridge", -0.01), ("max_bridge", 0.2), ("rejoin_samples", 0)])
+@pytest.mark.parametrize("pair", [("max_bridge", -0.01), ("max_bridge", 1.1), ("rejoin_samples", 0)])
 def test_parameters_have_bounds(pair: tuple[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"bridge.{pair[0]} = .*must be >= "):
         build(BridgeParams, dict([pair]), "bridge")

@@ -30,12 +30,7 @@ class Rig:
         self.record = record
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "rths_nodes.cli", "run", "chen_ricles_2010", "--host", "processes"]
-            + ["--record", str(record), *words]
-            # a busy machine is no fault here
-            + [
-                f"--set={words}"
-                for words in ("bridge.max_bridge=0.1", "heartbeat.monitor=5", "heartbeat.recorder=5")
-            ],
+            + ["--record", str(record), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -76,6 +71,12 @@ class Rig:
         return out, errors
 
 
+@pytest.fixture
+def patient(patience: list[str]) -> list[str]:
+    """The command's words for it."""
+    return [f"--set={words}" for words in patience]
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -87,8 +88,8 @@ def alive(pid: int) -> bool:
     ("role", "pace"),
     [*((role, "realtime") for role in NODES), ("compensator", "lockstep"), ("monitor", "lockstep")],
 )
-def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path):
-    rig = Rig(tmp_path / "run", "--pace", pace)
+def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patient):
+    rig = Rig(tmp_path / "run", "--pace", pace, *patient)
     rig.wait_until_running()
     os.kill(rig.nodes()[role], signal.SIGKILL)
     killed = time.monotonic()
@@ -116,8 +117,8 @@ def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path):
         assert np.count_nonzero(run.flags & 8) > 0, "the safe stop is in the recording"
 
 
-def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path):
-    rig = Rig(tmp_path / "run", "--pace", "realtime")
+def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path, patient):
+    rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
     rig.wait_until_running()
     os.kill(rig.nodes()["recorder"], signal.SIGKILL)
     killed_ns = time.time_ns()
@@ -134,8 +135,8 @@ def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path):
     assert samples == list(range(len(samples)))
 
 
-def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path):
-    rig = Rig(tmp_path / "run", "--pace", "realtime")
+def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
+    rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
     rig.wait_until_running()
     rig.popen.kill()
     rig.popen.wait()
@@ -148,12 +149,12 @@ def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path):
     assert run.outcome == "held"
 
 
-def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path):
+def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patient):
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 
-    rig = Rig(tmp_path / "run", preexec_fn=small_disk)
+    rig = Rig(tmp_path / "run", *patient, preexec_fn=small_disk)
     out, errors = rig.end()
     assert rig.popen.returncode == 1
     assert "the recording broke off" in " ".join((out + errors).split())

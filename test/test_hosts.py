@@ -19,8 +19,6 @@ from rths_nodes.record import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-PATIENT = ["bridge.max_bridge=0.1", "heartbeat.monitor=5", "heartbeat.recorder=5"]
-"""A machine that is busy with something else is no fault here."""
 SHORT = "duration=1.5"
 HARD = (  # everything that could tell hosts apart: noise, transport delay, stiff plant, memory, sawtooth-free ramp
     SHORT,
@@ -115,9 +113,9 @@ def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path)
 
 
 @pytest.mark.parametrize("host", ["composed", "processes"])
-def test_a_real_time_run_gives_the_same_bits(host):
-    reference = rths_nodes.run("chen_ricles_2010", [SHORT, *PATIENT])
-    run = rths_nodes.run("chen_ricles_2010", [SHORT, *PATIENT], host=host, pace="realtime")
+def test_a_real_time_run_gives_the_same_bits(host, patience):
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, *patience])
+    run = rths_nodes.run("chen_ricles_2010", [SHORT, *patience], host=host, pace="realtime")
     assert run.information["gaps"] == "0"
     bridged = run.flags & np.uint32(FLAG_BRIDGED) != 0
     assert run.timing["bridged"] == np.count_nonzero(bridged)
@@ -272,7 +270,7 @@ def test_parameters_of_a_node_override_its_section_and_are_recorded(tmp_path):
     assert "alpha_es: 29.0" in told["compensator"]
 
 
-def test_the_stop_service_holds_the_rig(tmp_path):
+def test_the_stop_service_holds_the_rig(tmp_path, patience):
     from rclpy.context import Context
     from rclpy.node import Node
     from std_srvs.srv import Trigger
@@ -283,7 +281,7 @@ def test_the_stop_service_holds_the_rig(tmp_path):
     client = node.create_client(Trigger, "/rths/actuator/stop")
     report: list[hosts.Report] = []
     thread = threading.Thread(
-        target=lambda: report.append(hosts.run("chen_ricles_2010", PATIENT, host="composed", pace="realtime"))
+        target=lambda: report.append(hosts.run("chen_ricles_2010", patience, host="composed", pace="realtime"))
     )
     thread.start()
     assert client.wait_for_service(timeout_sec=30.0)
@@ -334,11 +332,11 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
             node.destroy_node()
 
 
-def test_an_interrupted_run_is_held_and_recorded(tmp_path):
+def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):
     run = subprocess.Popen(
         [sys.executable, "-m", "rths_nodes.cli", "run", "chen_ricles_2010", "--host", "processes"]
         + ["--pace", "realtime", "--record", str(tmp_path / "run")]
-        + [f"--set={words}" for words in PATIENT],
+        + [f"--set={words}" for words in patience],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -82,17 +82,11 @@ def test_the_port_stands_where_it_stood_and_says_why() -> None:
     port.close()
 
 
-def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path) -> None:
+def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, patience: list[str]) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     report = rths_nodes.hosts.run(
         "chen_ricles_2010",
-        [
-            "port.watchdog=0.05",
-            "duration=1.5",
-            "bridge.max_bridge=0.1",
-            "heartbeat.monitor=5",
-            "heartbeat.recorder=5",
-        ],
+        ["port.watchdog=0.05", "duration=1.5", *patience],
         host="processes",
         pace="realtime",
         record=tmp_path / "run",

@@ -185,7 +185,7 @@ class ActuatorNode(Shell):
         missing = [peer for peer in others if not self._statuses.get(peer, {}).get("ready")]
         if missing or not self._ready_told:
             if time.monotonic_ns() - self._active_from > self.value("peer_timeout") * 1e9:
-                who = ", ".join(missing) or "the topics of this node"
+                who = ", ".join(map(self._unready, missing)) or f"{self.role} (waits for {self.waits_for()})"
                 self._give_up(f"not ready within {self.value('peer_timeout'):g} s: {who}", 1)
             return
         if conflict := self._conflict():
@@ -201,6 +201,10 @@ class ActuatorNode(Shell):
         self.rig.machine.to(State.ARMED)
         self._tell_state()
         self._begin()
+
+    def _unready(self, peer: str) -> str:
+        problem = self._statuses.get(peer, {}).get("problem")
+        return f"{peer} ({problem})" if problem else peer
 
     def _conflict(self) -> str:
         """Where two nodes run with different values of a section, by parameters of their own; empty: nowhere."""

@@ -138,6 +138,8 @@ def _watch(
     elif not processes.wait(LEAVING_S, (RECORDER,), idle):
         killed = processes.kill((RECORDER,))
         result.notes += [f"the {process.role} node did not end by itself" for process in killed]
+    if result.state is State.IDLE:  # a recorder that has not found its peers does not hear that they have left
+        processes.send(signal.SIGTERM, RECORDER)
     if not processes.wait(INDEXING_S, idle=idle):
         result.notes.append("the recorder did not finish: rths recover may help")
     console.listen()

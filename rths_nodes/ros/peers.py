@@ -81,6 +81,12 @@ class Door:
         """True when every peer that speaks here was found, and there is only one of each."""
         return len(self._gids) == len(self.speakers)
 
+    @property
+    def missing(self) -> list[str]:
+        """The peers that should speak here and were not found yet."""
+        self.look()
+        return [speaker for speaker in self.speakers if speaker not in self._gids]
+
     def look(self) -> None:
         """Ask the graph whose publishers there are; after the door was closed, only for names of others."""
         self._asked = len(self._dropped)

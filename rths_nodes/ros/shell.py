@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +43,9 @@ PATIENCE_NS = 500_000_000
 
 SAME_REQUEST_NS = 1_000_000_000
 """Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
+
+COMPLAINT_NS = 3_000_000_000
+"""Between two words about peers that a node has not found."""
 
 TWIN_NS = 2_000_000_000
 """So long two nodes of one name are put up with before the test: those of the last one may still be leaving."""
@@ -99,7 +102,7 @@ class Shell(LifecycleNode):
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
-        self._next_look = self._next_beat = self._led_until = 0
+        self._next_look = self._next_beat = self._next_complaint = self._led_until = 0
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
         self._publishers_by_name: dict[str, Any] = {}
@@ -157,6 +160,7 @@ class Shell(LifecycleNode):
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Take part."""
         self.active = True
+        self._next_complaint = time.monotonic_ns() + COMPLAINT_NS
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -417,25 +421,30 @@ class Shell(LifecycleNode):
 
     # -- handshake ----------------------------------------------------------------------------------------
 
-    def endpoints_matched(self) -> bool:
-        """True when every endpoint has found its partners among the peers; others do not count."""
+    def waits_for(self) -> str:
+        """Whom of the peers this node has not found yet, and on which topic; empty: all. Others do not count."""
         for name, publisher in self._publishers_by_name.items():
             if publisher.get_subscription_count() < len(self._listeners[name]):
-                return False
-        for name in self._awaited:
-            if self.inboxes[name].subscription.get_publisher_count() < len(self._doors[name].speakers):
-                return False
-        return self._partners_known()
-
-    def _partners_known(self) -> bool:
+                return self._missing(publisher.topic_name, self._listeners[name] - self._found_by(name))
+        doors = [self._doors[name] for name in self._awaited]
+        for door in doors:
+            if door.subscription.get_publisher_count() < len(door.speakers):
+                return self._missing(door.topic, door.missing)
         for door in self._doors.values():
             door.look()
-        if not all(self._doors[name].complete for name in self._awaited):
-            return False
-        return all(
-            listeners <= peers.subscribers(self, self._publishers_by_name[name].topic_name)
-            for name, listeners in self._listeners.items()
-        )
+        for door in doors:
+            if not door.complete:
+                return self._missing(door.topic, door.missing)
+        for name, publisher in self._publishers_by_name.items():
+            if missing := self._listeners[name] - self._found_by(name):
+                return self._missing(publisher.topic_name, missing)
+        return ""
+
+    def _found_by(self, name: str) -> set[str]:
+        return peers.subscribers(self, self._publishers_by_name[name].topic_name)
+
+    def _missing(self, topic: str, absent: Iterable[str]) -> str:
+        return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}"
 
     def close_doors(self) -> None:
         """The test begins: from now on nobody else is listened to."""
@@ -444,7 +453,12 @@ class Shell(LifecycleNode):
                 door.close()
 
     def _get_ready(self) -> None:
-        if not self.alone() or not self.endpoints_matched():
+        if not self.alone():
+            return
+        if missing := self.waits_for():
+            if time.monotonic_ns() > self._next_complaint:
+                self._next_complaint = time.monotonic_ns() + COMPLAINT_NS
+                self.tell_status(f"waits for {missing}")
             return
         self.prepare()
         self._ready_told = True
@@ -485,15 +499,15 @@ class Shell(LifecycleNode):
             self.left_alone = True
             self.problem, self.exit_code = "the actuator node has left in the middle of the test", 1
 
-    def tell_status(self) -> None:
-        """Publish NodeStatus: who we are, with what, and whether we are ready."""
+    def tell_status(self, problem: str = "") -> None:
+        """Publish NodeStatus: who we are, with what, and whether we are ready, or why not."""
         sections = {name: parameters.section(self.scenario, name) for name in (*self.sections, *self.reads)}
         self.tell(
             "node_status",
             {
                 "node": self.identity,
                 "ready": self._ready_told,
-                "problem": self.problem,
+                "problem": problem or self.problem,
                 "scenario_hash": self.hash,
                 "parameters": scenarios.dump({name: as_data(section) for name, section in sections.items()}),
                 "state_names": self.state_names(),

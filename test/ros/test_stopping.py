@@ -72,21 +72,20 @@ def test_the_service_trips_at_once(operator: Node) -> None:
     assert "emergency stop: service" in report.reason
 
 
-def test_the_service_is_heard_where_no_slack_is_left(operator: Node) -> None:
+def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: list[str]) -> None:
     """At 4096 Hz an executor never gets half a millisecond."""
     report = run_while(
         lambda: call(operator, "/rths/actuator/stop"),
         "composed",
         "servo_rate=4096",
         "substeps=40",
-        "bridge.max_bridge=0.1",
+        *patience,
     )
     assert (report.outcome, "stop service" in report.reason) == ("held", True)
 
 
-def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node) -> None:
-    patient = ("bridge.max_bridge=0.1", "heartbeat.monitor=5", "heartbeat.recorder=5")
-    report = run_while(lambda: press(operator), "processes", *patient)
+def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node, patience: list[str]) -> None:
+    report = run_while(lambda: press(operator), "processes", *patience)
     assert report.outcome in ("tripped", "held")
     assert "emergency stop: topic" in report.reason
 
