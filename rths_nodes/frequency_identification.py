@@ -168,6 +168,41 @@ def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None) -> In
     return InverseFit(coefficients, chosen, error)
 
 
+class Transport(NamedTuple):
+    """By how many samples commands act late; from ``least`` to ``most`` explains the responses about as well."""
+
+    samples: int
+    least: int
+    most: int
+
+    @property
+    def certain(self) -> bool:
+        """True when no other number explains the responses."""
+        return self.least == self.most
+
+
+def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = None) -> Transport:
+    """The whole samples (``dt`` s) of pure delay in ``measured``.
+
+    A delay has no inverse that is a polynomial: the number of samples without which :func:`fit_inverse` fits best,
+    by Schwarz' criterion (1978) for all entries together, is the transport. Numbers whose criterion is within 10 of
+    the least are not told apart (Kass & Raftery 1995).
+    """
+    found = []
+    for late in range(int(LATEST / dt * (1.0 + ROUNDING)) + 1):
+        fit = fit_inverse(measured.without_delay(late * dt), orders)
+        rows = zip(fit.error.flat, fit.orders.flat, strict=True)
+        found.append(sum(_information(error, order - NONE, 2 * len(measured.frequency)) for error, order in rows))
+    near = np.flatnonzero(np.array(found) <= min(found) + DECISIVE)
+    return Transport(int(np.argmin(found)), int(near[0]), int(near[-1]))
+
+
+LATEST = 0.1
+"""Longest transport that is looked for, s."""
+DECISIVE = 10.0
+"""Difference of Schwarz' criterion that decides."""
+
+
 def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
     """Real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
     found = np.zeros(HIGHEST + 1)
@@ -182,6 +217,10 @@ def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[
 
 
 def _most_informative(errors: Sequence[float], count: int) -> int:
-    """Number of coefficients with the least count ln(error^2) + coefficients ln(count), Schwarz (1978)."""
-    sizes = np.maximum(errors, EXACT)
-    return int(np.argmin(2.0 * count * np.log(sizes) + np.arange(len(sizes)) * np.log(count)))
+    """Number of coefficients with the least information criterion."""
+    return int(np.argmin([_information(error, number, count) for number, error in enumerate(errors)]))
+
+
+def _information(error: float, coefficients: int, count: int) -> float:
+    """count ln(error^2) + coefficients ln(count), Schwarz (1978)."""
+    return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))
