@@ -184,15 +184,15 @@ class Transport(NamedTuple):
 def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = None) -> Transport:
     """The whole samples (``dt`` s) of pure delay in ``measured``.
 
-    A delay has no inverse that is a polynomial: the number of samples without which :func:`fit_inverse` fits best,
-    by Schwarz' criterion (1978) for all entries together, is the transport. Numbers whose criterion is within 10 of
+    No polynomial is the inverse of a delay: the number of samples without which :func:`fit_inverse` fits best, by
+    Schwarz' criterion (1978) for all entries together, is the transport. Numbers whose criterion is within 10 of
     the least are not told apart (Kass & Raftery 1995).
     """
-    found = []
+    found: list[float] = []
     for late in range(int(LATEST / dt * (1.0 + ROUNDING)) + 1):
         fit = fit_inverse(measured.without_delay(late * dt), orders)
-        rows = zip(fit.error.flat, fit.orders.flat, strict=True)
-        found.append(sum(_information(error, order - NONE, 2 * len(measured.frequency)) for error, order in rows))
+        rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+        found.append(sum(_information(error, number, 2 * len(measured.frequency)) for error, number in rows))
     near = np.flatnonzero(np.array(found) <= min(found) + DECISIVE)
     return Transport(int(np.argmin(found)), int(near[0]), int(near[-1]))
 

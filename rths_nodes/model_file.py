@@ -54,6 +54,9 @@ class Content:
     version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
     servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
     provenance: str = text("where it comes from, in words", "")
+    lead: float = number(
+        "by which commands act later than the rig's port declares; added to the compensator's lead", "s", 0.0
+    )
     feedforward: Feedforward = section(Feedforward, "the inverse model")
     plant: Plant | None = section(Plant, "minimal state space; if left out, it follows from the inverse", None)
 
@@ -62,7 +65,8 @@ class Content:
 class LoadingModel:
     """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)``.
 
-    ``axes`` is empty where they have no names; ``origin`` is the file or section that it comes from.
+    ``axes`` is empty where they have no names; ``lead`` (s) is by how much later than the rig's port declares
+    commands act; ``origin`` is the file or section that the model comes from.
     """
 
     axes: tuple[str, ...]
@@ -70,6 +74,7 @@ class LoadingModel:
     state_space: StateSpace | None = None
     servo_rate: float = 0.0
     provenance: str = ""
+    lead: float = 0.0
     origin: str = "model"
 
     @property
@@ -136,6 +141,7 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
         "version": VERSION,
         "provenance": model.provenance,
         "servo_rate": model.servo_rate,
+        "lead": model.lead,
         "axes": list(model.axes),
         "feedforward": inverse,
         "plant": plant,
@@ -158,7 +164,7 @@ def _checked(axes: tuple[str, ...], content: Content, origin: str) -> LoadingMod
     feedforward = np.array(inverse)
     inverse_model.check(feedforward, f"{origin}: feedforward")
     plant = None if content.plant is None else _plant(content.plant, n, f"{origin}: plant")
-    return LoadingModel(axes, feedforward, plant, content.servo_rate, content.provenance, origin)
+    return LoadingModel(axes, feedforward, plant, content.servo_rate, content.provenance, content.lead, origin)
 
 
 def _sized(rows: Rows, height: int, width: int, path: str) -> Array:

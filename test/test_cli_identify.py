@@ -12,6 +12,7 @@ import pytest
 from rths_nodes import scenario
 from rths_nodes.cli import main
 from rths_nodes.model_file import load
+from rths_nodes.params import ConfigError
 from rths_nodes.rigs.coupled_model import coupled_model, feedforward
 
 SPECIMEN: dict[str, Any] = {
@@ -71,6 +72,36 @@ def test_recordings_give_the_same_model(place: Path, tmp_path: Path, capsys: pyt
     assert np.array(said["lowest_coherence"]).min() > 0.9
     assert np.max(said["fit_error_percent"]) < 0.5
     assert len(said["poles_rad_s"]) == 6
+
+
+def test_a_transport_that_nobody_declared_is_measured_and_becomes_lead(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a rig declares, or a model brings as its lead, comes to the same compensator."""
+    recordings = ["--from", str(place / "rec" / "story_1"), "--from", str(place / "rec" / "story_2")]
+    undeclared = ["--set", "port.transport_samples=0"]
+    words = ["identify", str(place / "rig.yaml"), *undeclared, *recordings, *OPTIONS]
+    assert main([*words, "--out", str(tmp_path / "as_declared.yaml")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "transport: 2 samples by the responses, 0 declared" in said
+    assert "to make up for 2 ms: --transport measured" in said
+    assert load(tmp_path / "as_declared.yaml").lead == 0.0
+    assert main([*words, "--out", str(tmp_path / "model.yaml"), "--transport", "measured"]) == 0
+    assert "the model has 2 ms of lead" in capsys.readouterr().out
+    assert load(tmp_path / "model.yaml").lead == 0.002
+    omega = 2.0 * np.pi * np.array([1.0, 10.0, 40.0])
+    responses = []
+    for declared, model in ((2, place / "model.yaml"), (0, tmp_path / "model.yaml")):
+        sets = [f"port.transport_samples={declared}", f"compensator={{type: model_based, model: {model}}}"]
+        responses.append(scenario.load(place / "rig.yaml", sets).build_compensator().frequency_response(omega))
+    np.testing.assert_allclose(responses[1], responses[0], rtol=1e-12)
+    sets = [f"compensator={{type: model_based, model: {place / 'early.yaml'}}}"]
+    early = (tmp_path / "model.yaml").read_text().replace("lead: 0.002", "lead: -0.003")
+    (place / "early.yaml").write_text(early)
+    with pytest.raises(
+        ConfigError, match=r"lead = -0.003 s: with 0.002 s of lead and transport the sum must be >= 0"
+    ):
+        scenario.load(place / "rig.yaml", sets).build_compensator()
 
 
 def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

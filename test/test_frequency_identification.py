@@ -11,6 +11,7 @@ from rths_nodes.frequency_identification import (
     FrequencyResponse,
     fit_inverse,
     frequency_response,
+    transport,
 )
 from rths_nodes.inverse_model import inverse_response
 from rths_nodes.rigs.coupled_model import CoupledModel, coupled_model, feedforward, state_space, transfer_matrix
@@ -81,6 +82,23 @@ def test_a_known_delay_is_taken_out(clean: FrequencyResponse) -> None:
     late = frequency_response(one_by_one(late=3), DT, 0.5, BAND)
     assert np.abs(late.response - clean.response).max() > 0.1
     assert np.abs(late.without_delay(3 * DT).response - clean.response).max() < 1e-3
+
+
+@pytest.mark.parametrize(("noise_rms", "late"), [(0.0, 0), (0.0, 3), (5e-6, 1), (5e-6, 20)])
+def test_the_transport_is_found(noise_rms: float, late: int) -> None:
+    found = transport(frequency_response(one_by_one(noise_rms, late), DT, 0.5, BAND), DT)
+    assert found == (late, late, late)
+
+
+def test_a_transport_that_is_less_than_the_noise_is_not_told() -> None:
+    """Of a rig that follows at once, half a sample late, in a low band, with a hundredth of noise."""
+    frequency = np.arange(0.5, 4.0, 0.1)
+    rng = np.random.default_rng(2)
+    turned = np.exp(-2j * np.pi * frequency * 2.5 * DT) + 0.01 * rng.standard_normal(len(frequency))
+    found = transport(FrequencyResponse(frequency, turned[:, None, None], np.ones((len(frequency), 1, 1))), DT)
+    assert not found.certain
+    assert found.least <= 2
+    assert found.most >= 3
 
 
 def test_coherence_tells_noise_from_motion() -> None:

@@ -25,12 +25,16 @@ from rths_nodes.frequency_identification import (
     FrequencyResponse,
     InverseFit,
     Orders,
+    Transport,
     fit_inverse,
     frequency_response,
+    transport,
 )
 from rths_nodes.model_file import LoadingModel, save
 from rths_nodes.params import ConfigError, build
 from rths_nodes.scenario import Scenario
+
+DECLARED, MEASURED = "declared", "measured"
 
 Progress = Callable[[int, int], None]
 
@@ -94,6 +98,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="'3,1,-;...'",
         help="degrees of the inverse, rows with semicolons between them, - for none; chosen by itself if left out",
     )
+    parser.add_argument(
+        "--transport",
+        choices=(DECLARED, MEASURED),
+        default=DECLARED,
+        help="delay of the commands that is taken out of the responses: what the port declares, or what the "
+        "responses show; the model then brings the difference as its lead; default: %(default)s",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -114,23 +125,29 @@ def identify(
         except Stopped as stop:
             print(stop)
             return stop.exit_code
-    measured = _response(scenario, experiments, options)
+    responses = _response(scenario, experiments, options)
+    late = transport(responses, scenario.dt, orders)
+    taken = _taken(late, scenario, options.transport)
+    # it is in every compensator's lead already, or comes with the model
+    measured = responses.without_delay(taken * scenario.dt)
     fit = fit_inverse(measured, orders)
     names = (
         ", ".join(options.recordings) or f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
     )
     words = f"rths identify {scenario.name}: {names}; {options.band[0]:g} to {options.band[1]:g} Hz"
     inverse_model.check(fit.coefficients, f"the model of {scenario.name}")
-    model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words)
+    lead = (taken - scenario.port.transport_samples) * scenario.dt
+    model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words, lead)
     save(model, out)
     if figure:
         from rths_nodes.record.figures import identification
 
         identification.write(measured, fit, model.axes, figure, scenario.name)
     if options.json:
-        print(json.dumps(_data(scenario, measured, fit, model), indent=2))
+        print(json.dumps(_data(scenario, measured, fit, model, late), indent=2))
     else:
         _print(scenario, measured, fit, model)
+        print(_about(late, model, scenario))
         print(f"model: {out}" + (f"\nreport: {figure}" if figure else ""))
         instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
         print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
@@ -223,14 +240,41 @@ def _response(
     shortest = min(len(each.command) for each in experiments) * scenario.dt
     resolution = max(FINEST, LINES / shortest) if options.resolution is None else options.resolution
     try:
-        measured = frequency_response(experiments, scenario.dt, resolution, tuple(options.band))
+        return frequency_response(experiments, scenario.dt, resolution, tuple(options.band))
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: no responses: {error}") from None
-    # the transport is in every compensator's lead already
-    return measured.without_delay(scenario.port.transport_samples * scenario.dt)
 
 
-def _data(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel) -> dict[str, Any]:
+def _taken(late: Transport, scenario: Scenario, how: str) -> int:
+    """The samples of transport that are not left to the model."""
+    if how == DECLARED:
+        return int(scenario.port.transport_samples)
+    if not late.certain:
+        raise ConfigError(
+            f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "
+            f"take a wider --band or a longer --duration, or --transport {DECLARED}"
+        )
+    return late.samples
+
+
+def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
+    """The transport in words, and what to do about it."""
+    declared, dt = scenario.port.transport_samples, scenario.dt
+    samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
+    found = f"transport: {samples} samples by the responses, {declared} declared (port.transport_samples)"
+    if model.lead:
+        return f"{found}; the model has {1e3 * model.lead:g} ms of lead for the difference"
+    if late.least <= declared <= late.most:
+        return found
+    if not late.certain:
+        return f"{found}; a wider --band or a longer --duration tells more"
+    rest = 1e3 * (late.samples - declared) * dt
+    return f"{found}; for the model to make up for {rest:g} ms: --transport {MEASURED}"
+
+
+def _data(
+    scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel, late: Transport
+) -> dict[str, Any]:
     return {
         "scenario": scenario.name,
         "axes": list(model.axes),
@@ -239,6 +283,13 @@ def _data(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, mode
         "lowest_coherence": measured.coherence.min(axis=0).tolist(),
         "poles_rad_s": [[pole.real, pole.imag] for pole in model.poles().tolist()],
         "feedforward": fit.coefficients.tolist(),
+        "transport_samples": {
+            "measured": late.samples,
+            "least": late.least,
+            "most": late.most,
+            "declared": scenario.port.transport_samples,
+        },
+        "lead": model.lead,
     }
 
 

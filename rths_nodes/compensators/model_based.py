@@ -60,7 +60,8 @@ class ModelBased:
             FeedbackParams, "LQG on the deviation from the target; none if left out", None
         )
         lead: float = number(
-            "time by which the target is read ahead, with its derivatives; the transport is added to it",
+            "time by which the target is read ahead, with its derivatives; the transport, and the lead in the "
+            "model file, are added to it",
             "s",
             0.0,
             at_least=0.0,
@@ -102,12 +103,19 @@ class ModelBased:
             )
         self.feedforward = model.feedforward if params.coupled else inverse_model.diagonal(model.feedforward)
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
-        read_ahead = inverse_model.ahead(self.feedforward, params.lead)
+        self.lead = params.lead + model.lead
+        """Time by which the target is read ahead, s."""
+        if self.lead < 0.0:
+            raise ConfigError(
+                f"{model.origin}: lead = {model.lead:g} s: with {params.lead:g} s of lead and transport the sum "
+                "must be >= 0"
+            )
+        read_ahead = inverse_model.ahead(self.feedforward, self.lead)
         self._matrix = np.hstack(list(read_ahead))
         self._feedback = None
         if params.feedback is not None:
             self._feedback = deviation_controller(
-                model.plant(), params.feedback, params.coupled, dt, params.lead, model.origin
+                model.plant(), params.feedback, params.coupled, dt, self.lead, model.origin
             )
         self._derivatives = np.zeros(len(DERIVATIVES) * n_axes)
         self._x, self._v, self._a, self._jerk = self._derivatives.reshape(len(DERIVATIVES), n_axes)
