@@ -14,7 +14,13 @@ import matplotlib.pyplot as plt
 
 COLOURS = {"composed": "#0072b2", "processes": "#d55e00"}
 MARKERS = {1: "o", 3: "s", 8: "^"}
-LINES = {"none": (":", "none"), "monitor": ("-.", "left"), "recorder": ("--", "right"), "both": ("-", "full")}
+LINES = {
+    "none": (":", "none"),
+    "monitor": ("-.", "left"),
+    "recorder": ("--", "right"),
+    "both": ("-", "full"),
+    "apart": ("-", "top"),
+}
 """Line and filling of the marker, by which of monitor and recorder took part."""
 LEAST = 1e-3
 """Per cent of missed ticks that stand for none on the logarithmic scale."""

@@ -34,7 +34,9 @@ DELAY_S = 0.027
 """Delay of the actuators, s: alpha = 29 at 1024 Hz."""
 SCALE = 0.02
 """Of the ground motion: small, so that no limit is reached with any number of stories."""
-ABSENT = {"none": (MONITOR, RECORDER), "monitor": (RECORDER,), "recorder": (MONITOR,), "both": ()}
+APART = "apart"
+"""Both take part, the recorder in a process of its own."""
+ABSENT = {"none": (MONITOR, RECORDER), "monitor": (RECORDER,), "recorder": (MONITOR,), "both": (), APART: ()}
 """The nodes that are left out, by which of monitor and recorder take part."""
 PLUS = 0.01
 """Share of ticks that may be missed beyond three times the floor."""
@@ -88,8 +90,9 @@ def frame(rate: float, axes: int, seconds: float) -> scenarios.Scenario:
 def nodes(configuration: Configuration, file: Path, run_id: str, record: str) -> list[launching.NodeDescription]:
     """The nodes of a run, without those that are to be absent."""
     host, absent = configuration.host, ABSENT[configuration.observers]
+    console = host == "processes" or configuration.observers == APART
     described = launching.describe(
-        str(file), pace="realtime", run_id=run_id, record=record, host=host, console=host == "processes"
+        str(file), pace="realtime", run_id=run_id, record=record, host=host, console=console
     )
     peers = [peer for peer in described[0].parameters["peers"] if peer not in absent]
     present = [node for node in described if node.role not in absent]
@@ -105,13 +108,14 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
         file.write_text(scenarios.dump(scenario.data()))
         descriptions = nodes(configuration, file, scenario.run_id(), f"{folder}/run")
         if configuration.host == "processes":
-            from rths_nodes.ros import console
+            from rths_nodes.ros import processes
 
-            result = console.run(descriptions)
+            result = processes.run(descriptions)
         else:
             from rths_nodes.ros import composed
 
-            result = composed.run(descriptions, hosts.open_writer)
+            apart = (RECORDER,) if configuration.observers == APART else ()
+            result = composed.run(descriptions, hosts.open_writer, apart=apart)
     if result.exit_code:
         raise SystemExit(f"{configuration}: {result.outcome}: {result.reason}")
     timing = result.section("timing")
@@ -221,7 +225,11 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     about = {fact.name: fact.data() for fact in machine.facts(floor.PRIORITY)}
     choices = itertools.product(given.rates, given.axes, given.hosts, given.observers)
-    configurations = [Configuration(given.scenario, host, rate, axes, seen) for rate, axes, host, seen in choices]
+    configurations = [
+        Configuration(given.scenario, host, rate, axes, seen)
+        for rate, axes, host, seen in choices
+        if host == "composed" or seen != APART  # there it always is
+    ]
     print(
         f"{len(configurations)} runs of {given.seconds:g} s; times in us; allowed misses: 3 x floor + {PLUS:.0%}"
     )

@@ -21,7 +21,7 @@ from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.node import find_ros, settle_middleware
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
-from rths_nodes.ros.names import NAMESPACE
+from rths_nodes.ros.names import NAMESPACE, OBSERVERS
 from rths_nodes.timing import trimmed
 
 
@@ -66,6 +66,7 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             pace=options.pace,
             actuator_nodes=options.actuator_nodes,
+            apart=tuple(dict.fromkeys(options.apart)),
             namespace=options.namespace,
             record=record,
             keep=bool(options.report) and record is None,
@@ -419,6 +420,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=ACTUATOR_NODES,
         default="one",
         help="one actuator node, or one more per axis for axes that are not coupled; default: %(default)s",
+    )
+    run.add_argument(
+        "--apart",
+        action="append",
+        choices=OBSERVERS,
+        default=[],
+        help="with --host composed: a node that has a process of its own all the same; may be repeated",
     )
     run.add_argument(
         "--namespace",

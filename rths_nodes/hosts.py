@@ -95,6 +95,7 @@ def run(
     host: str = "embedded",
     pace: str = "lockstep",
     actuator_nodes: str = "one",
+    apart: Sequence[str] = (),
     namespace: str = names.NAMESPACE,
     record: str | os.PathLike[str] | None = None,
     keep: bool = True,
@@ -105,7 +106,8 @@ def run(
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one) on ``host``.
 
     ``actuator_nodes`` is ``one`` for the whole rig, or ``per_axis``: each axis has a node of its own, gathered by
-    the actuator node. ``namespace`` is that of the rig's nodes and topics. ``record`` is the directory of the
+    the actuator node. ``apart`` are those of monitor and recorder that have processes of their own beside the host
+    composed. ``namespace`` is that of the rig's nodes and topics. ``record`` is the directory of the
     recording, None for none; ``keep`` keeps the histories of an embedded run in memory. ``faults`` are put in on
     purpose (``faults.py``). ``progress`` gets sample and samples; ``interrupted`` tells that the operator wants to
     stop.
@@ -113,10 +115,12 @@ def run(
     """
     loaded = scenario if isinstance(scenario, Scenario) else scenarios.load(scenario)
     loaded = scenarios.override(loaded, overrides)
-    _check(host, pace, actuator_nodes)
+    _check(host, pace, actuator_nodes, apart)
     namespace = names.checked_namespace(namespace)
     loaded.codec()
     directory = Path(record).absolute() if record is not None else None
+    if names.RECORDER in apart and directory is None:
+        raise ConfigError("apart = recorder: there is none without a recording")
     # builds every component: what is wrong is refused here, before any node starts
     loop = _loop(loaded, host, pace, directory is not None, faults)
     if directory is not None:
@@ -126,7 +130,7 @@ def run(
     if host == "embedded":
         report = _embedded(loop, namespace, directory, keep, told, interrupted, faults)
     else:
-        report = _nodes(loaded, host, pace, actuator_nodes, namespace, directory, faults, told, interrupted)
+        report = _nodes(loaded, host, pace, actuator_nodes, apart, namespace, directory, faults, told, interrupted)
     report.wall_s = time.monotonic() - started
     report.faults = tuple(faults)
     return report
@@ -147,7 +151,7 @@ def _loop(scenario: Scenario, host: str, pace: str, recorded: bool, faults: Sequ
     return FaultyLoop(scenario, parsed) if parsed and host == "embedded" else Loop(scenario)
 
 
-def _check(host: str, pace: str, actuator_nodes: str) -> None:
+def _check(host: str, pace: str, actuator_nodes: str, apart: Sequence[str]) -> None:
     for name, value, known in (
         ("host", host, HOSTS),
         ("pace", pace, PACES),
@@ -161,6 +165,11 @@ def _check(host: str, pace: str, actuator_nodes: str) -> None:
         raise ConfigError(
             f"actuator_nodes = {actuator_nodes!r}: the host embedded has no nodes; use composed or processes"
         )
+    for role in apart:
+        if role not in names.OBSERVERS:
+            raise ConfigError(f"apart = {role!r}: must be one of {', '.join(names.OBSERVERS)}")
+    if apart and host != "composed":
+        raise ConfigError(f"apart = {', '.join(apart)}: only of the host composed, not of {host}")
 
 
 def information(scenario: Scenario, run_id: str, host: str, pace: str) -> dict[str, str]:
@@ -228,6 +237,7 @@ def _nodes(
     host: str,
     pace: str,
     actuator_nodes: str,
+    apart: Sequence[str],
     namespace: str,
     directory: Path | None,
     faults: Sequence[str],
@@ -248,11 +258,11 @@ def _nodes(
             record=str(directory or ""),
             namespace=namespace,
             host=host,
-            console=host == "processes",
+            console=host == "processes" or bool(apart),
             axes=axes,
             faults=faults,
         )
-        result = _run_nodes(descriptions, host, progress, interrupted)
+        result = _run_nodes(descriptions, host, apart, progress, interrupted)
     return Report(
         scenario=scenario,
         host=host,
@@ -284,13 +294,14 @@ def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
 def _run_nodes(
     descriptions: Sequence[Any],
     host: str,
+    apart: Sequence[str],
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
 ) -> Any:
     if host == "processes":
-        from rths_nodes.ros import console
+        from rths_nodes.ros import processes
 
-        return console.run(descriptions, progress, interrupted)
+        return processes.run(descriptions, progress, interrupted)
     from rths_nodes.ros import composed
 
-    return composed.run(descriptions, open_writer, progress, interrupted)
+    return composed.run(descriptions, open_writer, progress, interrupted, apart)

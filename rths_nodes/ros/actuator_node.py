@@ -227,7 +227,7 @@ class ActuatorNode(Shell):
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
         self._tell_state()
         self.problem, self.exit_code = reason, exit_code
-        self._farewell = farewell
+        self._farewell = farewell if self.own_process else 0.0  # otherwise the peers leave with this node
         self.done = True
 
     def flush_publishers(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import rclpy
@@ -15,14 +16,16 @@ from rths_nodes.pacing import real_time
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.axis_node import AxisNode
 from rths_nodes.ros.compensator_node import CompensatorNode
+from rths_nodes.ros.console import Console
 from rths_nodes.ros.integrator_node import IntegratorNode
-from rths_nodes.ros.launching import NodeDescription
+from rths_nodes.ros.launching import INDEXING_S, LEAVING_S, QUIET_S, NodeDescription, Processes
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.monitor_node import MonitorNode
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import Result
 from rths_nodes.ros.shell import Shell
+from rths_nodes.safety import ENDED
 
 GRACE_S = 0.6
 """Between the end of a test in which a node has died and that of the others, who wait for its last words."""
@@ -61,21 +64,53 @@ def run(
     open_writer: OpenWriter,
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    apart: Sequence[str] = (),
 ) -> Result:
-    """Run the nodes to the end of the test. Raises Refused."""
-    with ros_context() as context:
+    """Run the nodes to the end of the test; the roles ``apart`` in processes of their own. Raises Refused."""
+    with Processes([each for each in descriptions if each.role in apart]) as processes, ros_context() as context:
         nodes: list[Shell] = []
+        namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
+        console = Console(context, namespace, peers) if processes.running else None
         try:
             for description in descriptions:
-                arguments = ["--ros-args", "-r", f"__ns:=/{description.namespace}"]
-                nodes.append(
-                    make_node(description.role, open_writer, context, description.parameters, cli_args=arguments)
-                )
-                nodes[-1].start()
-            return _run(nodes, context, progress, interrupted)
+                if description.role not in apart:
+                    arguments = ["--ros-args", "-r", f"__ns:=/{description.namespace}"]
+                    nodes.append(
+                        make_node(
+                            description.role, open_writer, context, description.parameters, cli_args=arguments
+                        )
+                    )
+                    nodes[-1].start()
+            result = _run(nodes, context, progress, interrupted, processes, console)
+            if console is not None:
+                for node in nodes:
+                    node.flush_publishers()
+                time.sleep(QUIET_S)
         finally:
             for node in nodes:
                 node.destroy_node()
+        if console is not None:
+            _wait_for(processes, console, result)
+            console.destroy_node()
+    result.judge([each.exit_code for each in nodes] + [each.popen.returncode for each in processes.running])
+    return result
+
+
+def _wait_for(processes: Processes, console: Console, result: Result) -> None:
+    """Until the nodes ``apart`` have written all, and left; what they said in the end."""
+
+    def listen() -> None:
+        console.listen()
+        time.sleep(0.01)
+
+    if result.state not in ENDED:  # who has not found the actuator does not see that it has left
+        processes.send(signal.SIGTERM)
+    if not processes.wait(INDEXING_S, idle=listen):
+        killed = ", ".join(process.role for process in processes.kill())
+        processes.wait(LEAVING_S)
+        result.notes.append(f"{killed} did not end by itself: rths recover may help")
+    console.listen()
+    result.add(console.result.numbers)
 
 
 def _run(
@@ -83,6 +118,8 @@ def _run(
     context: Any,
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
+    processes: Processes,
+    console: Console | None,
 ) -> Result:
     rig = next(node for node in nodes if isinstance(node, ActuatorNode))
     ended_at = 0.0
@@ -93,6 +130,10 @@ def _run(
         if not result.interrupted and interrupted and interrupted():
             rig.interrupt()
             result.interrupted = True
+        if console is not None:
+            console.listen()
+            for process in processes.dead():
+                rig.trip(process.death)
         if rig.ended and any(node.died for node in nodes):
             hurry()
 
@@ -105,18 +146,23 @@ def _run(
 
     result = Result()
     executor = LoopExecutor(nodes, context, idle)
-    with real_time(not rig.lockstep) as refused:
+    with ExitStack() as stack:
+
+        def prepare() -> None:
+            """Once, however often the rig is configured."""
+            rig.prepare = lambda: None
+            result.notes += stack.enter_context(real_time(not rig.lockstep))
+
+        if console is None:
+            prepare()
+        else:  # not before other processes are found, see single.py
+            rig.prepare = prepare
         try:
             executor.run()
         finally:
             executor.close()
     machine = rig.rig.machine
-    result.state, result.reason, result.sample, result.notes = (
-        machine.state,
-        machine.reason,
-        rig.rig.sample,
-        refused,
-    )
+    result.state, result.reason, result.sample = machine.state, machine.reason, rig.rig.sample
     for node in nodes:
         if isinstance(node, RecorderNode):
             node.safely(node.close)
@@ -124,5 +170,4 @@ def _run(
         if node.died:
             result.reason = "; ".join(filter(None, (node.problem, result.reason)))
         result.reason = result.reason or node.problem
-    result.judge([node.exit_code for node in nodes])
     return result

@@ -29,6 +29,13 @@ from rths_nodes.scenario import Scenario
 INDEXING_S = 600.0
 """How long a recorder may take to index what it has written."""
 
+LEAVING_S = 10.0
+"""How long the nodes may take to leave after the first of them."""
+
+QUIET_S = 0.05
+"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
+which it acknowledges a message may hang (see ``leaving.py``)."""
+
 PARENT = "RTHS_PARENT"
 """Environment variable with the process id of the runner: a node ends when its runner dies."""
 

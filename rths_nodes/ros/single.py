@@ -17,15 +17,11 @@ from rths_nodes.leaving import exits_within
 from rths_nodes.pacing import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
-from rths_nodes.ros.launching import TELLS, die_with_parent
+from rths_nodes.ros.launching import QUIET_S, TELLS, die_with_parent
 from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.recorder_node import OpenWriter, RecorderNode
 from rths_nodes.ros.results import dropped
 from rths_nodes.ros.shell import Shell
-
-QUIET_S = 0.05
-"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
-which it acknowledges a message may hang (see ``leaving.py``)."""
 
 LEAVING_S = 5.0
 """A node that has not left by then, hangs."""
