@@ -37,7 +37,7 @@ _SUCCESSORS = {
     State.IDLE: (State.CONNECTED,),
     State.CONNECTED: (State.REFERENCED, State.IDLE),
     State.REFERENCED: (State.POSITIONED, State.IDLE),
-    State.POSITIONED: (State.ARMED, State.IDLE, State.HELD),
+    State.POSITIONED: (State.ARMED, State.IDLE, State.HELD, State.TRIPPED),
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.FINISHED),
     State.STOPPING: (State.HELD, State.TRIPPED),

@@ -256,6 +256,11 @@ class RigStage:
         return self._trip_at is not None
 
     @property
+    def hold_asked(self) -> bool:
+        """True when the operator wants the test to end."""
+        return self._end is State.HELD
+
+    @property
     def trip_reason(self) -> str:
         """Why a trip has been asked for; empty when none has."""
         return self._trip_at[1] if self._trip_at else ""

@@ -28,7 +28,7 @@ from rths_nodes.timing import Durations, timing
 from rths_nodes.wire import Codec
 
 FAREWELL_S = 4.0
-"""How long the node waits, when it has refused a test, for its peers to leave. They may only just have found it,
+"""How long the node waits, where no test has begun, for its peers to leave. They may only just have found it,
 and do not listen to a node whose name they do not know yet: the middleware repeats it every 3 s."""
 
 LINGER_NS = 5_000_000_000
@@ -170,8 +170,10 @@ class ActuatorNode(Shell):
             self._statuses[status["node"]] = status
         if self.interrupted or self.rig.trip_known:
             reason = self.rig.trip_reason or "interrupted"
-            self.rig.machine.to(State.HELD, f"{reason} before the test began")
+            wanted = self.interrupted or self.rig.hold_asked
+            self.rig.machine.to(State.HELD if wanted else State.TRIPPED, f"{reason} before the test began")
             self._tell_state()
+            self._farewell = FAREWELL_S
             return
         for name, status in self._statuses.items():
             if status["scenario_hash"] != self.hash:
@@ -219,6 +221,11 @@ class ActuatorNode(Shell):
     def refuse(self, reason: str) -> None:
         self._give_up(reason, 2, farewell=0.0)  # the peers may be those of the twin
 
+    def lose(self, reason: str) -> None:
+        """Before the test nothing is lost: what must not be there is refused, see ``_prepare``."""
+        if self.running:
+            super().lose(reason)
+
     def trip(self, reason: str) -> None:
         """The rig itself: no topic is needed."""
         self.rig.trip(reason)
@@ -227,13 +234,13 @@ class ActuatorNode(Shell):
         self.rig.machine.to(State.IDLE, f"refused: {reason}")
         self._tell_state()
         self.problem, self.exit_code = reason, exit_code
-        self._farewell = farewell if self.own_process else 0.0  # otherwise the peers leave with this node
+        self._farewell = farewell
         self.done = True
 
     def flush_publishers(self) -> None:
-        """After a refusal first wait until the peers who are here have heard it, and left."""
+        """Where no test has begun, first wait until the peers who are here have heard of it, and left."""
         end = time.monotonic() + self._farewell
-        while time.monotonic() < end and self._peers_here():
+        while self.own_process and time.monotonic() < end and self._peers_here():
             time.sleep(0.01)
         super().flush_publishers()
 

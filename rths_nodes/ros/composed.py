@@ -71,25 +71,28 @@ def run(
         nodes: list[Shell] = []
         namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
         console = Console(context, namespace, peers) if processes.running else None
+
+        def look_beside(rig: ActuatorNode) -> None:
+            if console:
+                console.listen()
+            for process in processes.dead():
+                rig.trip(process.death)
+
         try:
-            for description in descriptions:
-                if description.role not in apart:
-                    arguments = ["--ros-args", "-r", f"__ns:=/{description.namespace}"]
-                    nodes.append(
-                        make_node(
-                            description.role, open_writer, context, description.parameters, cli_args=arguments
-                        )
-                    )
+            for each in descriptions:
+                if each.role not in apart:
+                    arguments = ["--ros-args", "-r", f"__ns:=/{each.namespace}"]
+                    nodes.append(make_node(each.role, open_writer, context, each.parameters, cli_args=arguments))
                     nodes[-1].start()
-            result = _run(nodes, context, progress, interrupted, processes, console)
-            if console is not None:
+            result = _run(nodes, context, progress, interrupted, look_beside if console else None)
+            if console:
                 for node in nodes:
                     node.flush_publishers()
                 time.sleep(QUIET_S)
         finally:
             for node in nodes:
                 node.destroy_node()
-        if console is not None:
+        if console:
             _wait_for(processes, console, result)
             console.destroy_node()
     result.judge([each.exit_code for each in nodes] + [each.popen.returncode for each in processes.running])
@@ -116,10 +119,9 @@ def _wait_for(processes: Processes, console: Console, result: Result) -> None:
 def _run(
     nodes: list[Shell],
     context: Any,
-    progress: Callable[[int], None] | None,
-    interrupted: Callable[[], bool] | None,
-    processes: Processes,
-    console: Console | None,
+    progress: Callable[[int], None] | None = None,
+    interrupted: Callable[[], bool] | None = None,
+    look_beside: Callable[[ActuatorNode], None] | None = None,
 ) -> Result:
     rig = next(node for node in nodes if isinstance(node, ActuatorNode))
     ended_at = 0.0
@@ -130,10 +132,8 @@ def _run(
         if not result.interrupted and interrupted and interrupted():
             rig.interrupt()
             result.interrupted = True
-        if console is not None:
-            console.listen()
-            for process in processes.dead():
-                rig.trip(process.death)
+        if look_beside:
+            look_beside(rig)
         if rig.ended and any(node.died for node in nodes):
             hurry()
 
@@ -153,10 +153,10 @@ def _run(
             rig.prepare = lambda: None
             result.notes += stack.enter_context(real_time(not rig.lockstep))
 
-        if console is None:
-            prepare()
-        else:  # not before other processes are found, see single.py
+        if look_beside:  # not before other processes are found, see single.py
             rig.prepare = prepare
+        else:
+            prepare()
         try:
             executor.run()
         finally:

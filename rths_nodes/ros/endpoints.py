@@ -27,6 +27,10 @@ class ByHand(CallbackGroup):
         return None
 
 
+GID = "publisher_gid"
+"""Where a message says which publisher it is from; not in every distribution."""
+
+
 class Inbox:
     """One subscription, emptied by hand; only messages that pass the ``door`` come out."""
 
@@ -43,9 +47,9 @@ class Inbox:
             return self._waiting.popleft()
         while (found := self._take(self._type, True)) is not None:
             data: bytes = found[0]
-            gid = found[1].get("publisher_gid")
+            gid = found[1].get(GID)
             if gid is None:
-                self.door.by_gid = False
+                Door.by_gid = False  # of all: it is the distribution's
                 return data
             if gid["data"] in self._known:
                 self._came_ns = found[1]["received_timestamp"]

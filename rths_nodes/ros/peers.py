@@ -60,6 +60,8 @@ class Door:
     others (:meth:`intruders`).
     """
 
+    by_gid = True
+
     def __init__(self, node: Any, subscription: Any, speakers: Sequence[str]) -> None:
         self._node, self.subscription = node, subscription
         self.topic: str = subscription.topic_name
@@ -67,7 +69,6 @@ class Door:
         self.known: set[bytes] = set()
         self.waiting: deque[bytes] = deque()
         """Messages that were kept, and are now known to be those of a peer."""
-        self.by_gid = True
         self.open = True
         """Peers may still come."""
         self._gids: dict[str, bytes] = {}

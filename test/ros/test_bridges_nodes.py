@@ -279,8 +279,9 @@ def composed_with(words: str, directory, *overrides: str):
         for node in nodes.values():
             node.start()
         rig = nodes["actuator"]
-        result = composed._run(list(nodes.values()), context, None, None)
+        result = composed._run(list(nodes.values()), context)
         missed, late = rig.pacer.missed, rig.rig.late_commands
+        result.judge([node.exit_code for node in nodes.values()])
         for node in nodes.values():
             node.destroy_node()
     return SimpleNamespace(result=result, missed=missed, late=late, run=rths_nodes.read(directory))
