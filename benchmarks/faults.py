@@ -1,13 +1,16 @@
-"""How fast a run ends when one of its nodes is killed: python benchmarks/faults.py
+"""How fast a run ends when one of its nodes is killed or frozen: python benchmarks/faults.py
 
-Starts `chen_ricles_2010` in real time as processes, kills one node with SIGKILL, and prints the time until no
-process of the loop is left, and until the recorder has closed the recording; a second is promised for the first.
-For a killed recorder, what is missing in the recovered recording, too.
+Starts `chen_ricles_2010` in real time as processes, kills one node with SIGKILL, or stops it with SIGSTOP, and
+prints the time until the first sample that belongs to the safe policy, until no process of the loop is left, and
+until the recorder has closed the recording. Promised are 50 ms for the first after the loss of integrator or
+compensator, 250 ms after that of the monitor, and a second for the end of the loop. For a killed recorder, what is
+missing in the recovered recording, too.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import statistics
@@ -17,8 +20,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
+from rths_nodes.components import FLAG_TRIPPED
 from rths_nodes.record import bag
-from rths_nodes.ros.names import NODES, RECORDER
+from rths_nodes.record.reading import read_run
+from rths_nodes.ros.names import LOOP, MONITOR, NODES, RECORDER
 
 
 def nodes_of(parent: int) -> dict[str, int]:
@@ -42,8 +49,8 @@ def running(pid: int) -> bool:
         return False
 
 
-def kill(role: str) -> tuple[float, float, float]:
-    """Seconds until the loop and until everything is gone, and seconds of samples that were lost."""
+def strike(role: str, number: signal.Signals) -> tuple[float, float, float, float]:
+    """Seconds until the rig is safe, the loop is gone, everything is; and seconds of samples that were lost."""
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "run"
         words = ["run", "chen_ricles_2010", "--host", "processes", "--pace", "realtime", "--record", str(record)]
@@ -51,30 +58,39 @@ def kill(role: str) -> tuple[float, float, float]:
         journal = record / "run_0.mcap"
         while not (journal.exists() and journal.stat().st_size > 1_000_000):
             time.sleep(0.02)
+            if runner.poll() is not None:
+                raise SystemExit("the run ended by itself before anything was done to it")
         pids = nodes_of(runner.pid)
-        os.kill(pids[role], signal.SIGKILL)
-        killed, killed_ns = time.monotonic(), time.time_ns()
-        while any(running(pid) for name, pid in pids.items() if name != RECORDER):
+        os.kill(pids[role], number)
+        struck, struck_ns = time.monotonic(), time.time_ns()
+        while any(running(pid) for name, pid in pids.items() if name not in (RECORDER, role)):
             time.sleep(0.002)
-        loop = time.monotonic() - killed
+        loop = time.monotonic() - struck
         runner.wait()
-        everything = time.monotonic() - killed
+        everything = time.monotonic() - struck
         bag.recover(record)
-        messages = bag.read(record).messages()
-        last = max(stamp for topic, _, stamp in messages if topic.endswith("/measurement"))
-        lost = (killed_ns - last) * 1e-9 if role == RECORDER else 0.0
-        return loop, everything, lost
+        run = read_run(record)
+        stamps = [stamp for topic, _, stamp in bag.read(record).messages() if topic.endswith("/measurement")]
+        lost = (struck_ns - stamps[-1]) * 1e-9 if role == RECORDER else 0.0
+        driven = np.flatnonzero(run.flags & FLAG_TRIPPED)
+        safe = (stamps[driven[0]] - struck_ns) * 1e-9 if len(driven) else float("nan")
+        return safe, loop, everything, lost
+
+
+CASES = [*((role, signal.SIGKILL) for role in NODES), *((role, signal.SIGSTOP) for role in (*LOOP[:2], MONITOR))]
+"""A frozen actuator node is a matter of the port's watchdog; a frozen recorder writes nothing of its end."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    print("killed        loop gone   all gone   lost, s (medians of the runs)")
-    for role in NODES:
-        columns = zip(*(kill(role) for _ in range(options.runs)), strict=True)
-        loop, everything, lost = (statistics.median(values) for values in columns)
-        print(f"{role:12}{loop:11.2f}{everything:11.2f}{lost:11.2f}")
+    print("                        safe, ms   loop gone   all gone   lost, s (medians of the runs)")
+    for role, number in CASES:
+        columns = zip(*(strike(role, number) for _ in range(options.runs)), strict=True)
+        safe, loop, everything, lost = (statistics.median(values) for values in columns)
+        shown = f"{1e3 * safe:11.0f}" if math.isfinite(safe) else f"{'-':>11}"
+        print(f"{role:12}{number.name:>9}{shown}{loop:12.2f}{everything:11.2f}{lost:11.2f}")
 
 
 if __name__ == "__main__":

@@ -270,36 +270,6 @@ def test_parameters_of_a_node_override_its_section_and_are_recorded(tmp_path):
     assert "alpha_es: 29.0" in told["compensator"]
 
 
-def test_the_stop_service_holds_the_rig(tmp_path, patience):
-    from rclpy.context import Context
-    from rclpy.node import Node
-    from std_srvs.srv import Trigger
-
-    context = Context()
-    rclpy.init(context=context)
-    node = Node("operator", context=context)
-    client = node.create_client(Trigger, "/rths/actuator/stop")
-    report: list[hosts.Report] = []
-    thread = threading.Thread(
-        target=lambda: report.append(hosts.run("chen_ricles_2010", patience, host="composed", pace="realtime"))
-    )
-    thread.start()
-    assert client.wait_for_service(timeout_sec=30.0)
-    from rclpy.executors import SingleThreadedExecutor
-
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    future = client.call_async(Trigger.Request())
-    executor.spin_until_future_complete(future, timeout_sec=30.0)
-    thread.join(timeout=30.0)
-    executor.shutdown()
-    node.destroy_node()
-    rclpy.shutdown(context=context)
-    assert future.result().success
-    assert report[0].outcome == "held"
-    assert "stop service" in report[0].reason
-
-
 def test_an_operator_may_stop_before_the_test_begins(tmp_path):
     report = hosts.run("chen_ricles_2010", host="composed", record=tmp_path / "run", interrupted=lambda: True)
     assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
