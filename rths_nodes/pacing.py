@@ -149,16 +149,23 @@ def _guard(stack: ExitStack) -> None:
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 
 
-def share_processors(in_loop: bool) -> None:
-    """Put the processes of the loop on one processor and all others on the rest.
+@contextmanager
+def share_processors(in_loop: bool) -> Iterator[None]:
+    """While inside: the processes of the loop on one processor and all others on the rest.
 
     The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
     processor takes 6 us instead of 26-57.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) > 1:
-        mine = allowed[-1:] if in_loop else allowed[:-1]
-        _for_all_threads(lambda thread: os.sched_setaffinity(thread, mine))
+    if len(allowed) == 1:
+        yield
+        return
+    mine = allowed[-1:] if in_loop else allowed[:-1]
+    _for_all_threads(lambda thread: os.sched_setaffinity(thread, mine))
+    try:
+        yield
+    finally:
+        _for_all_threads(lambda thread: os.sched_setaffinity(thread, allowed))
 
 
 def _for_all_threads(action: Callable[[int], None]) -> str:

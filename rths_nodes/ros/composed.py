@@ -12,7 +12,7 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
-from rths_nodes.pacing import real_time
+from rths_nodes.pacing import real_time, share_processors
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.axis_node import AxisNode
 from rths_nodes.ros.compensator_node import CompensatorNode
@@ -151,6 +151,8 @@ def _run(
         def prepare() -> None:
             """Once, however often the rig is configured."""
             rig.prepare = lambda: None
+            if look_beside and not rig.lockstep:
+                stack.enter_context(share_processors(True))
             result.notes += stack.enter_context(real_time(not rig.lockstep))
 
         if look_beside:  # not before other processes are found, see single.py

@@ -107,6 +107,6 @@ def _prepare(node: Shell, stack: ExitStack) -> None:
         return
     in_loop = node.role in (*names.LOOP, names.AXIS)
     if node.role != names.AXIS:  # the axes work at the same time, the others one after another
-        share_processors(in_loop)
+        stack.enter_context(share_processors(in_loop))
     for words in stack.enter_context(real_time(in_loop)):
         node.get_logger().info(words)
