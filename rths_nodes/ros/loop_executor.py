@@ -14,7 +14,7 @@ from typing import Any
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
-from rths_nodes.pacing import Starving
+from rths_nodes.pacing import Pacer, Starving
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.names import AXIS, LOOP
 from rths_nodes.ros.shell import Shell
@@ -29,7 +29,10 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 """Turns between two looks of monitor and recorder in lockstep."""
 OBSERVE_LIMIT = 16
-"""Samples that an observer may take in the slack of one tick."""
+"""Samples that an observer may take at a time while the loop waits for messages; and ticks that it can be kept
+waiting before it works off twice as many, even if that makes a tick late."""
+FORGOTTEN = 0.9
+"""What is left, a tick later, of how long an observer took."""
 IDLE_S = 0.02
 TURNS_GIVEN = 6
 """More than it takes (a thread of the middleware takes the message, and wakes the node, which answers): a turn
@@ -49,6 +52,7 @@ class LoopExecutor:
         self._axes = [node for node in nodes if node.role == AXIS]
         self._ring = [*(ring[role] for role in LOOP if role in ring), *self._axes]
         self._observers = [node for node in nodes if node not in self._ring]
+        self._in_slack = [SlackUser(node) for node in self._observers]
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         # in one process an answer goes at once to the node that waits for it
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
@@ -133,7 +137,8 @@ class LoopExecutor:
     def _use_slack(self, slack: int) -> None:
         if slack > RECORD_SLACK_NS:
             self._publish_for_record()
-        self._observe(OBSERVE_LIMIT)
+        for observer in self._in_slack:
+            observer.use_slack(self._rig.pacer)  # type: ignore[union-attr]
         if slack > SERVE_SLACK_NS:
             self._serve_if_due()
         self._diagnose_if_due()
@@ -198,6 +203,30 @@ class LoopExecutor:
             self._waiter.wait(longest)
         else:
             time.sleep(min(0.0005, longest) if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
+
+
+class SlackUser:
+    """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick."""
+
+    def __init__(self, node: Shell) -> None:
+        self._node = node
+        self._needs = 0.0
+        self._waited = 0
+
+    def use_slack(self, pacer: Pacer) -> None:
+        """Work as often as what it took lately, in ns, is left; in any case now and then."""
+        node = self._node
+        self._needs *= FORGOTTEN
+        self._waited += 1
+        if not node.works:
+            return
+        limit = 2 * OBSERVE_LIMIT if self._waited > OBSERVE_LIMIT else 1
+        while limit > 1 or pacer.slack > self._needs:
+            self._waited, started = 0, time.monotonic_ns()
+            busy = node.safely(node.work, limit)
+            self._needs = max(self._needs, time.monotonic_ns() - started)
+            if limit > 1 or not busy:
+                return
 
 
 class Waiter:
