@@ -126,19 +126,13 @@ def python_step(count: int = 40_000, rounds: int = 5) -> float:
     return min(_oscillate(count) for _ in range(rounds)) / count  # the fastest one: the others were disturbed
 
 
-BUSIEST = 0.8
-"""Part of a period that a computation may take at most."""
-
-
 def computing(rate: float, seconds: float, wanted: float) -> dict[str, float]:
     """A computation of about ``wanted`` s in each tick of the bare loop, and nothing else: ``statistics`` in s.
 
-    It is made shorter where it would leave the processor no rest.
     What its tail has beyond its median, the machine does by itself: it stretches computing at times.
     """
     pacer = Pacer(1.0 / rate, max(1, round(rate * seconds)))
     taken = []
-    wanted = min(wanted, BUSIEST / rate)
     with real_time(True):
         count = max(1, round(wanted * STEPS_TO_TRY / float(np.median([_oscillate() for _ in range(100)]))))
         pacer.start()

@@ -21,9 +21,11 @@ PRIORITY = 60
 """SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
 
 
-GIVE_WAY_NS = 250_000_000
-GIVEN_S = 0.0002
-"""A loop that is always late never sleeps: after this time it gives way, so long, to others on its processor."""
+REST_PERCENT = 8
+"""What a loop rests of its time: the kernel stops who takes more than 95 % of a second under real-time scheduling
+for the other 50 ms, and others on its processor want to get on as well."""
+CREDIT_NS, DEBT_NS = 10_000_000, 500_000
+"""Rest that counts ahead, and rest that can be owed until even a late loop rests."""
 
 STARVING_S, KILLED_S = 1, 3
 """Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
@@ -48,13 +50,14 @@ class Pacer:
         self._period = round(period * 1e9)
         self.due = self.began = 0
         self.missed = self.slips = 0
-        self._slept_at = 0
+        self._owed = self._looked = 0
         self.lateness = Durations(ticks)
 
     def start(self) -> None:
         """The first tick is one period from now."""
-        self._slept_at = time.monotonic_ns()
-        self.due = self._slept_at + self._period
+        self._looked = time.monotonic_ns()
+        self._owed = -CREDIT_NS
+        self.due = self._looked + self._period
 
     @property
     def slack(self) -> int:
@@ -64,13 +67,14 @@ class Pacer:
     def __call__(self) -> int:
         """Wait for the tick; the number of periods by which it was missed."""
         now = time.monotonic_ns()
-        ahead = self.due - now - BUSY_WAIT_NS
-        if ahead > 0:
-            self._slept_at = now
-            time.sleep(ahead * 1e-9)
-        elif now - self._slept_at > GIVE_WAY_NS:
-            self._slept_at = now
-            time.sleep(GIVEN_S)
+        self._owed += (now - self._looked) * REST_PERCENT // 100
+        ahead = self.due - now
+        # who owes rest sleeps to the end, and is late by what it takes to wake up
+        rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
+        if rest > 0:
+            time.sleep(rest * 1e-9)
+            self._owed = max(self._owed - (time.monotonic_ns() - now), -CREDIT_NS)
+        self._looked = now
         now = time.monotonic_ns()
         while now < self.due:
             now = time.monotonic_ns()

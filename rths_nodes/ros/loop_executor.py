@@ -108,8 +108,9 @@ class LoopExecutor:
         self._turns += 1
         slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
         if slack is not None and slack is not False:
-            self._use_slack(slack)
             assert self._rig is not None
+            assert self._rig.pacer is not None
+            self._use_slack(self._rig.pacer, slack)
             self._rig.safely(self._rig.tick)
             self._idle_turns = 0
             self._give_way()
@@ -134,11 +135,11 @@ class LoopExecutor:
             for _ in range(TURNS_GIVEN):
                 os.sched_yield()
 
-    def _use_slack(self, slack: int) -> None:
+    def _use_slack(self, pacer: Pacer, slack: int) -> None:
         if slack > RECORD_SLACK_NS:
             self._publish_for_record()
         for observer in self._in_slack:
-            observer.use_slack(self._rig.pacer)  # type: ignore[union-attr]
+            observer.use_slack(pacer)
         if slack > SERVE_SLACK_NS:
             self._serve_if_due()
         self._diagnose_if_due()
