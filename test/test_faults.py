@@ -86,7 +86,11 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("role", "pace"),
-    [*((role, "realtime") for role in NODES), ("compensator", "lockstep"), ("monitor", "lockstep")],
+    [
+        *((role, "realtime") for role in NODES),
+        ("compensator", "lockstep"),
+        pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
+    ],
 )
 def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patient):
     rig = Rig(tmp_path / "run", "--pace", pace, *patient)

@@ -64,8 +64,7 @@ class Console(Node):
                 self._close_doors()
             result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
-            if values["problem"]:
-                self.problems[values["node"]] = values["problem"]
+            self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
         else:
             result.sample = max(result.sample, values["sample"])
 
