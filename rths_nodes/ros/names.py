@@ -21,7 +21,7 @@ INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
 AXIS = "axis"
 """One axis of a rig whose axes have a node each, in a namespace of its own below that of the rig."""
 CONSOLE = "console"
-"""The ear of `rths run --host processes`: it only listens, and may ask for a trip."""
+"""The ear of `rths run` where nodes are in other processes: it only listens, and may ask for a trip."""
 ROLES = (*NODES, AXIS)
 PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)

@@ -84,8 +84,7 @@ class Door:
 
     @property
     def missing(self) -> list[str]:
-        """The peers that should speak here and were not found yet."""
-        self.look()
+        """The peers that should speak here and were not found at the last look."""
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:

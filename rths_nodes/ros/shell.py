@@ -429,15 +429,16 @@ class Shell(LifecycleNode):
         doors = [self._doors[name] for name in self._awaited]
         for door in doors:
             if door.subscription.get_publisher_count() < len(door.speakers):
+                door.look()
                 return self._missing(door.topic, door.missing)
         for door in self._doors.values():
             door.look()
         for door in doors:
-            if not door.complete:
-                return self._missing(door.topic, door.missing)
+            if missing := door.missing:
+                return self._missing(door.topic, missing)
         for name, publisher in self._publishers_by_name.items():
-            if missing := self._listeners[name] - self._found_by(name):
-                return self._missing(publisher.topic_name, missing)
+            if absent := self._listeners[name] - self._found_by(name):
+                return self._missing(publisher.topic_name, absent)
         return ""
 
     def _found_by(self, name: str) -> set[str]:
