@@ -94,23 +94,30 @@ class HermiteRamp:
 
     def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
         step = dt * substeps
-        tables = hermite_weights(np.arange(1, substeps + 1) / substeps)
+        tables = hermite_weights(np.arange(1, substeps) / substeps)
         scale = np.array([1.0, step, step**2, 1.0, step, step**2])
         weights = [table * scale / step**order for order, table in enumerate(tables)]
         self._weights = np.array(weights).transpose(1, 0, 2).copy()
-        self._ends = np.zeros((6, n_dof))
+        self._substeps = substeps
 
     def start(self, target: Target) -> None:
         """Stand at Target 0."""
-        self._ends[3:] = target.displacement, target.velocity, target.acceleration
+        self._to = _end(target)
 
     def follow(self, target: Target) -> None:
-        self._ends[:3] = self._ends[3:]
-        self._ends[3:] = target.displacement, target.velocity, target.acceleration
+        before, self._to = self._to, _end(target)
+        if self._substeps > 1:
+            self._ends = np.array(before + self._to)
 
     def step(self, substep: int) -> Motion:
+        if substep == self._substeps:
+            return Motion(*self._to)
         displacement, velocity, acceleration = self._weights[substep - 1] @ self._ends
         return Motion(displacement, velocity, acceleration)
+
+
+def _end(target: Target) -> tuple[Array, Array, Array]:
+    return target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()
 
 
 def hermite_weights(times: Array) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -405,6 +406,7 @@ class ActuatorNode(Shell):
 
     def tick(self) -> None:
         """One sample; in real time this waits for the tick, and a Command that is not here is late."""
+        self.collect_for_record()
         began = time.monotonic_ns()
         measured = self.rig.tick(self._command, late=self._command is None and not self.rig.trip_due)
         self._hop.add(time.monotonic_ns() - (self.pacer.began if self.pacer else began))
@@ -418,7 +420,9 @@ class ActuatorNode(Shell):
         if self.axes:
             self._publish_gathered_truth()
         else:
-            self.publish_for_record("true_state", self.codec.pack_measurement, self.rig.port.truth(), stamp)
+            self.publish_for_record(
+                "true_state", self.codec.pack_measurement, lambda: (self.rig.port.truth(), stamp)
+            )
         if self.rig.machine.state != self._told:
             self._tell_state()
 
@@ -459,8 +463,7 @@ class ActuatorNode(Shell):
 
     def _publish_gathered_truth(self) -> None:
         while (found := self.rig.port.true_state()) is not None:
-            true, stamp = found
-            self.publish_for_record("true_state", self.codec.pack_measurement, true, stamp)
+            self.publish_for_record("true_state", self.codec.pack_measurement, partial(tuple, found))
 
     def _tell_state(self) -> None:
         machine = self.rig.machine

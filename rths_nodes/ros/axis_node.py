@@ -101,7 +101,8 @@ class AxisNode(Shell):
             self.go_safe(self.stage.trip)
         self._stamp = stamp
         self.send("measurement", self.codec.pack_measurement(measured, stamp))
-        self.publish_for_record("true_state", self.codec.pack_measurement, self.stage.port.truth(), stamp)
+        true = self.stage.port.truth()
+        self.publish_for_record("true_state", self.codec.pack_measurement, lambda: (true, stamp))
         if measured.flags & FLAG_TRIPPED or measured.sample == self.scenario.samples:
             self.publish_burst()
 

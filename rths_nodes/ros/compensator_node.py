@@ -132,14 +132,18 @@ class CompensatorNode(Shell):
         return True
 
     def _answer(self, measured: Measurement, stamp: int, began: int) -> None:
+        self.collect_for_record()
         command = self.stage.next(measured) if self._ready(measured) else self.stage.bridge(measured)
         if command is not None:
             data = self.codec.pack_command(command, stamp + self._period)
             self._hop.add(time.monotonic_ns() - began)
             self.send("command", data)
         if not measured.flags & FLAG_TRIPPED:
-            state = (measured.sample, self.stage.state(), measured.flags, stamp)
-            self.publish_for_record("compensator_state", self.codec.pack_state, *state)
+            self.publish_for_record(
+                "compensator_state",
+                self.codec.pack_state,
+                lambda: (measured.sample, self.stage.state(), measured.flags, stamp),
+            )
         self._answered = measured.sample
 
     def _finish(self) -> None:

@@ -99,6 +99,7 @@ class Shell(LifecycleNode):
         self.malformed = 0
         self._diagnostics: Diagnostics | None = None
         self._answered_at = 0
+        self._to_record: tuple[str, Callable[..., bytes], Callable[[], tuple[Any, ...]]] | None = None
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
         self._ready_told = False
@@ -343,23 +344,35 @@ class Shell(LifecycleNode):
         self._publishers_by_name[topic].handle.publish_raw(data)
         self.sent[topic] += 1
 
-    def publish_for_record(self, topic: str, pack: Callable[..., bytes], *sample: Any) -> None:
+    def publish_for_record(
+        self, topic: str, pack: Callable[..., bytes], sample: Callable[[], tuple[Any, ...]]
+    ) -> None:
         """Pack and publish what only the recorder wants, in bursts: nobody in the loop waits for it.
 
         In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends it as
-        soon as the loop has its Command (``publish_in_slack``).
+        soon as the loop has its Command (``publish_in_slack``). Only then, or before it changes
+        (``collect_for_record``), ``sample`` is asked for what is to be packed.
         """
-        self._burst.append((topic, pack, sample))
+        self.collect_for_record()
         if len(self._burst) >= BURST:
             self.publish_burst()
+        self._to_record = (topic, pack, sample)
+
+    def collect_for_record(self) -> None:
+        """Keep what the recorder wants of the sample that is over."""
+        if self._to_record is not None:
+            topic, pack, sample = self._to_record
+            self._to_record = None
+            self._burst.append((topic, pack, sample()))
 
     def publish_in_slack(self) -> None:
         """Real time: what the recorder wants, now that the loop does not wait."""
-        if self._burst and not self._lockstep:
+        if not self._lockstep:
             self.publish_burst()
 
     def publish_burst(self) -> None:
         """Send what ``publish_for_record`` has kept back."""
+        self.collect_for_record()
         for topic, pack, sample in self._burst:
             self.send(topic, pack(*sample))
         self._burst.clear()
