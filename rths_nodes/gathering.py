@@ -69,6 +69,8 @@ class AxisStage:
         self._stop: SafeStop | None = None
         self._next = 0
         self.trip = ""
+        self.astray = False
+        """True when a Command is missing: the rig, which goes by numbers, cannot lead this axis any more."""
         self.port.open()
         self._sent = self._sent_before = self.port.read().command
 
@@ -89,10 +91,17 @@ class AxisStage:
             velocity = (self._sent - self._sent_before) / self._dt
             self._stop = SafeStop(self._limits, self._dt, self._sent, velocity)
 
-    def follow(self, command: Command) -> Measurement:
-        """Measurement k for Command k; Command 0 moves nothing. Raises ValueError when a number is left out."""
-        if command.sample != self._next:
-            raise ValueError(f"Command {command.sample} came where {self._next} was expected")
+    def follow(self, command: Command) -> Measurement | None:
+        """Measurement k for Command k; Command 0 moves nothing. One that came twice has none.
+
+        Where a number is left out the axis stops by itself, and its Measurements keep their own numbers.
+        """
+        if command.sample < self._next:
+            return None
+        if command.sample > self._next:
+            self.astray = True
+            self.stop(f"Command {command.sample} came where {self._next} was expected")
+            return self.coast()
         if command.sample == 0:
             self._next = 1
             return self._measured()
@@ -206,9 +215,10 @@ class GatheringPort:
         found: dict[str, Measurement] = {}
         while missing := [axis for axis in self._axes if axis not in found and axis not in self.lost]:
             for axis in missing:
-                if (measured := self._links.measurement_of(axis)) is not None:
-                    found[axis] = self._paired(axis, measured)
-            silent = [axis for axis in missing if axis not in found]
+                measured = self._links.measurement_of(axis)
+                if measured is not None and self._belongs(axis, measured):
+                    found[axis] = measured
+            silent = [axis for axis in missing if axis not in found and axis not in self.lost]
             if silent and (reason := self._links.wait_for(silent, self.sample)):
                 self.lost.update(silent)
                 self.problem = self.problem or reason
@@ -216,12 +226,15 @@ class GatheringPort:
         merged.flags |= self._slipped
         return merged
 
-    def _paired(self, axis: str, measured: Measurement) -> Measurement:
-        if measured.sample != self.sample:
-            raise ValueError(f"{axis}: Measurement {measured.sample} came where {self.sample} was expected")
-        if measured.flags & FLAG_TRIPPED and not self.stopping:
+    def _belongs(self, axis: str, measured: Measurement) -> bool:
+        """True for the Measurement of this sample; an older one came twice, after a later one the axis is lost."""
+        if measured.sample > self.sample:
+            self.lost.add(axis)
+            came = f"Measurement {measured.sample} came where {self.sample} was expected"
+            self.problem = self.problem or f"{axis}: {came}"
+        elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self.stopping:
             self.problem = self.problem or f"axes.{axis}: its node has stopped it"
-        return measured
+        return measured.sample == self.sample
 
     def _merged(self, found: dict[str, Measurement], sample: int) -> Measurement:
         flags = 0

@@ -86,7 +86,9 @@ class AxisNode(Shell):
             if found is None:
                 break
             self._last_command = self._answered_at = time.monotonic_ns()
-            self._answer(self.stage.follow(found[0]), found[1])
+            measured = self.stage.follow(found[0])
+            if measured is not None:
+                self._answer(measured, found[1])
             limit -= 1
             busy = True
         if not busy:
@@ -127,6 +129,8 @@ class AxisNode(Shell):
 
     def _why_alone(self, waited: int) -> str:
         number = self.stage.sample + 1
+        if self.stage.astray:
+            return str(self.stage.trip)
         if self.ended:
             return "" if self.test["state"] == State.FINISHED else "the test has ended while this axis moved"
         if self.left_alone:

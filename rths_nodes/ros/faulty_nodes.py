@@ -22,7 +22,7 @@ from typing import Any
 from rths_nodes import wire
 from rths_nodes.faults import NODES, STREAMS, DiskFull, Freeze, Slow, first_sample, node_of
 from rths_nodes.faulty_streams import FaultyPort, FaultyStream, flip_bit, of_sensors, poison
-from rths_nodes.ros.names import ACTUATOR, LOOP
+from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP
 
 _HEAD = 16
 """Bytes up to and with the number of a message."""
@@ -44,12 +44,21 @@ def put_in(node: Any, faults: Sequence[Any]) -> None:
     node.__dict__.pop("send", None)  # of an earlier configuration
     if node.role in LOOP:
         _put_on_streams(node, faults)
-    if node.role == ACTUATOR and any(map(of_sensors, faults)):
-        scenario = node.scenario
-        node.rig.port = FaultyPort(node.rig.port, faults, tuple(scenario.axes), scenario.servo_rate)
+    if any(map(of_sensors, faults)):
+        _put_on_sensors(node, faults)
     for fault in faults:
         if node_of(fault) == node.role:
             _put_on_node(node, fault)
+
+
+def _put_on_sensors(node: Any, faults: Sequence[Any]) -> None:
+    """They are where the port of their axis is: in the actuator node, or where the axis has a node of its own."""
+    rate, axes = node.scenario.servo_rate, tuple(node.scenario.axes)
+    if node.role == ACTUATOR and not node.axes:
+        node.rig.port = FaultyPort(node.rig.port, faults, axes, rate)
+    elif node.role == AXIS:
+        mine = [fault for fault in faults if getattr(fault, "axis", node.axis) == node.axis]
+        node.stage.port = FaultyPort(node.stage.port, mine, (node.axis,), rate)
 
 
 # -- streams ----------------------------------------------------------------------------------------------

@@ -78,6 +78,25 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
     assert same(reference.read(), rths_nodes.read(tmp_path / "run")) == []
 
 
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("sensor_spike@0.2:story_2,force,1e6", "axes.story_2.limits.force: measured"),
+        ("sensor_stuck@0.2:story_3,displacement", "axes.story_3.limits.velocity"),
+        ("nan@0.2:measurement", "axes.story_1"),
+        ("nan@0.2:command", "axes.story_1"),
+    ],
+)
+def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path):
+    overrides = ["duration=3", "soft_start=null"]
+    reference = hosts.run(NAME, overrides, faults=[fault])
+    report = per_axis(overrides, host="composed", faults=[fault], record=tmp_path / "run")
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert report.reason == reference.reason
+    assert words in report.reason
+    assert same(reference.read(), rths_nodes.read(tmp_path / "run")) == []
+
+
 def test_an_operator_holds_all_axes(tmp_path):
     asked = iter([False] * 3)
     long = ["duration=60", "soft_start=null"]  # nobody is so late that it could end before
