@@ -93,7 +93,7 @@ def alive(pid: int) -> bool:
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
     ],
 )
-def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patient):
+def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience, patient):
     rig = Rig(tmp_path / "run", "--pace", pace, *patient)
     rig.wait_until_running()
     os.kill(rig.nodes()[role], signal.SIGKILL)
@@ -109,7 +109,7 @@ def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patient)
         bag.recover(tmp_path / "run")
     run = rths_nodes.read(tmp_path / "run")
     assert len(run.time) > 100
-    reference = rths_nodes.run("chen_ricles_2010")
+    reference = rths_nodes.run("chen_ricles_2010", patience)
     odd = np.flatnonzero(run.flags & (FLAG_BRIDGED | FLAG_TRIPPED))
     driven = int(odd[0]) if len(odd) else len(run.flags)
     assert driven > 0
@@ -154,7 +154,7 @@ def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     assert run.outcome == "held"
 
 
-def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patient):
+def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, patient):
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
@@ -167,5 +167,5 @@ def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patient):
     found = bag.recover(tmp_path / "run")
     assert found.messages > 1000
     run = rths_nodes.read(tmp_path / "run")
-    reference = rths_nodes.run("chen_ricles_2010", ["duration=10"])
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=10", *patience])
     assert np.array_equal(run.displacement[:500], reference.displacement[:500])

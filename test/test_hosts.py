@@ -322,7 +322,7 @@ def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):
     read = rths_nodes.read(tmp_path / "run")
     assert read.outcome == "held"
     assert read.information["gaps"] == "0"
-    reference = rths_nodes.run("chen_ricles_2010", ["duration=10"])
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=10", *patience])
     driven = int(np.argmax(read.flags & (FLAG_BRIDGED | FLAG_TRIPPED) != 0))
     assert driven > 0
     assert np.array_equal(read.displacement[:driven], reference.displacement[:driven])
