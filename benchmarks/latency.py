@@ -38,6 +38,8 @@ APART = "apart"
 """Both take part, the recorder in a process of its own."""
 ABSENT = {"none": (MONITOR, RECORDER), "monitor": (RECORDER,), "recorder": (MONITOR,), "both": (), APART: ()}
 """The nodes that are left out, by which of monitor and recorder take part."""
+PATIENCE = ("bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5")
+"""A run that is held up by something else is to be measured, not ended."""
 PLUS = 0.01
 """Share of ticks that may be missed beyond three times the floor."""
 
@@ -103,6 +105,7 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
     """The timing of a run, the gaps in its recording, and a computation as long as its loop, by itself."""
     name, rate = configuration.scenario, configuration.rate
     scenario = at_rate(named(name), rate, seconds) if name else frame(rate, configuration.axes, seconds)
+    scenario = scenarios.override(scenario, PATIENCE)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "frame.yaml"
         file.write_text(scenarios.dump(scenario.data()))

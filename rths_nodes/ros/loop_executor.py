@@ -37,6 +37,8 @@ IDLE_S = 0.02
 TURNS_GIVEN = 6
 """More than it takes (a thread of the middleware takes the message, and wakes the node, which answers): a turn
 that nobody wants costs less than a microsecond."""
+GIVEN_AGAIN = 4
+"""How often, with a look between, before the process sleeps: that and waking up takes 100 us."""
 PATIENT_TURNS = 16
 """Turns without work after which a real-time process sleeps in any case: it must never starve its processor."""
 
@@ -63,7 +65,7 @@ class LoopExecutor:
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
         self._next_service = self._next_diagnosis = 0
-        self._turns = self._idle_turns = 0
+        self._turns = self._idle_turns = self._given = 0
 
     def _axis_waiter(self, rig: ActuatorNode, context: Any) -> Callable[[], None]:
         """How the actuator node, in a process of its own, waits for the nodes of its axes."""
@@ -112,11 +114,16 @@ class LoopExecutor:
             assert self._rig.pacer is not None
             self._use_slack(self._rig.pacer, slack)
             self._rig.safely(self._rig.tick)
-            self._idle_turns = 0
+            self._idle_turns = self._given = 0
             self._give_way()
             return
         if busy:
+            self._given = 0
             self._give_way()
+        elif self._given < GIVEN_AGAIN and self._gives_way:
+            self._given += 1
+            self._give_way()
+            return
         if not busy or self._turns % OBSERVE_EVERY == 0:
             busy |= self._observe(1_000_000 if self._left() is None else OBSERVE_LIMIT)
             self._serve_if_due()
@@ -131,9 +138,13 @@ class LoopExecutor:
         Priorities of their own would do it at once, but the middleware waits actively for locks that processes
         share: who holds one must get on.
         """
-        if self._waiter is not None and not self.nodes[0].lockstep:
+        if self._gives_way:
             for _ in range(TURNS_GIVEN):
                 os.sched_yield()
+
+    @property
+    def _gives_way(self) -> bool:
+        return self._waiter is not None and not self.nodes[0].lockstep
 
     def _use_slack(self, pacer: Pacer, slack: int) -> None:
         if slack > RECORD_SLACK_NS:
