@@ -39,11 +39,14 @@ from rths_nodes.scenario import Scenario
 
 
 class SubstructureStage:
-    """The numerical substructure: turns the forces of the axes into Targets."""
+    """The numerical substructure: turns the forces of the axes into Targets.
 
-    def __init__(self, scenario: Scenario) -> None:
+    Unless it is ``loaded`` the ground stands still, and no other external force acts.
+    """
+
+    def __init__(self, scenario: Scenario, loaded: bool = True) -> None:
         structure = scenario.build_structure()
-        self.external_force = scenario.external_force(structure)
+        self.external_force = loaded * scenario.external_force(structure)
         self.n_dof = self.external_force.shape[1]
         self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, self.n_dof, len(scenario.axes))
         self.integrator = registry.class_of("integrator", scenario.integrator)(
@@ -55,7 +58,7 @@ class SubstructureStage:
         self._index = 0
         self._nothing = np.zeros(self.n_dof)
         self._controller = scenario.build_semi_active(structure)
-        self._ground_acceleration = scenario.ground_acceleration().tolist()
+        self._ground_acceleration = (loaded * scenario.ground_acceleration()).tolist()
         self._auxiliary = np.zeros(len(scenario.build_port().auxiliary_inputs))
         self._before = scenario.soft_start_steps
         if scenario.soft_start:

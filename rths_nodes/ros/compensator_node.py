@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rths_nodes import wire
 from rths_nodes.components import FLAG_TRIPPED, Measurement
+from rths_nodes.rehearsal import CommandRehearsal
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
@@ -37,8 +38,16 @@ class CompensatorNode(Shell):
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
         self._patience = round(PATIENCE * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
-        self._quiet_from = self._came = 0
+        self._quiet_from = self._came = self._rehearsed = 0
         self._hop = Durations(scenario.samples)
+        self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else CommandRehearsal(scenario)
+
+    def rehearse(self) -> bool:
+        if self._rehearsal is None or self._expected % self.stage.substeps or self._expected <= self._rehearsed:
+            return False
+        self._rehearsed = self._expected
+        self._rehearsal(self.codec)
+        return True
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names

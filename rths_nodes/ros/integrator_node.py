@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rths_nodes import wire
 from rths_nodes.components import Target
+from rths_nodes.rehearsal import StepRehearsal
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.shell import Shell
 from rths_nodes.scenario import Scenario
@@ -28,7 +29,15 @@ class IntegratorNode(Shell):
         self._expected = 0
         self._hop = Durations(scenario.steps)
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
-        self._rests_until = 0
+        self._rests_until = self._rehearsed = 0
+        self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else StepRehearsal(scenario)
+
+    def rehearse(self) -> bool:
+        if self._rehearsal is None or self._expected % self.stage.substeps or self._expected <= self._rehearsed:
+            return False
+        self._rehearsed = self._expected
+        self._rehearsal(self.codec)
+        return True
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, began = False, time.monotonic_ns()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rclpy.executors import SingleThreadedExecutor
@@ -64,6 +65,7 @@ class LoopExecutor:
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
+        self._rehearsals = [(node, Fit()) for node in self._ring]
         self._next_service = self._next_diagnosis = 0
         self._turns = self._idle_turns = self._given = 0
 
@@ -154,6 +156,14 @@ class LoopExecutor:
         if slack > SERVE_SLACK_NS:
             self._serve_if_due()
         self._diagnose_if_due()
+        self._rehearse(pacer)
+
+    def _rehearse(self, pacer: Pacer) -> None:
+        """Last, so that it is fresh."""
+        for node, fit in self._rehearsals:
+            fit.forget()
+            if fit.into(pacer):
+                fit.timed(partial(node.safely, node.rehearse))
 
     def _publish_for_record(self) -> None:
         for node in self._ring:
@@ -207,6 +217,9 @@ class LoopExecutor:
         left = self._left()
         longest = IDLE_S if left is None else min(left, IDLE_S)
         self._publish_for_record()
+        for node in self._ring:
+            if node.works:
+                node.safely(node.rehearse)
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
@@ -217,26 +230,48 @@ class LoopExecutor:
             time.sleep(min(0.0005, longest) if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
 
 
+class Fit:
+    """Whether what is done now and then fits in before the tick, going by how long it took lately."""
+
+    def __init__(self) -> None:
+        self._needs = 0.0
+
+    def forget(self) -> None:
+        """A tick is over: what it took once is soon of no account."""
+        self._needs *= FORGOTTEN
+
+    def into(self, pacer: Pacer) -> bool:
+        """True while as much time is left."""
+        return pacer.slack > self._needs
+
+    def timed(self, action: Callable[[], Any]) -> bool:
+        """Do it; whether it did anything."""
+        started = time.monotonic_ns()
+        did = bool(action())
+        if did:
+            self._needs = max(self._needs, time.monotonic_ns() - started)
+        return did
+
+
 class SlackUser:
     """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick."""
 
     def __init__(self, node: Shell) -> None:
         self._node = node
-        self._needs = 0.0
+        self._fit = Fit()
         self._waited = 0
 
     def use_slack(self, pacer: Pacer) -> None:
-        """Work as often as what it took lately, in ns, is left; in any case now and then."""
+        """Work as often as what it took lately is left; in any case now and then."""
         node = self._node
-        self._needs *= FORGOTTEN
+        self._fit.forget()
         self._waited += 1
         if not node.works:
             return
         limit = 2 * OBSERVE_LIMIT if self._waited > OBSERVE_LIMIT else 1
-        while limit > 1 or pacer.slack > self._needs:
-            self._waited, started = 0, time.monotonic_ns()
-            busy = node.safely(node.work, limit)
-            self._needs = max(self._needs, time.monotonic_ns() - started)
+        while limit > 1 or self._fit.into(pacer):
+            self._waited = 0
+            busy = self._fit.timed(partial(node.safely, node.work, limit))
             if limit > 1 or not busy:
                 return
 

@@ -135,6 +135,10 @@ class Shell(LifecycleNode):
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
 
+    def rehearse(self) -> bool:
+        """Real time: prepare for a sample that takes longer than others (``rehearsal.py``); whether it did."""
+        return False
+
     def start(self) -> None:
         """Configure and activate, as ``autostart`` does. Raises Refused."""
         for transition in (self.trigger_configure, self.trigger_activate):
