@@ -58,8 +58,7 @@ class Configuration:
 def named(words: str) -> scenarios.Scenario:
     """The scenario ``NAME`` or ``NAME:CASE``."""
     name, _, case = words.partition(":")
-    scenario = scenarios.load(name)
-    return scenario.case(case) if case else scenario
+    return scenarios.load(name, case=case)
 
 
 def at_rate(scenario: scenarios.Scenario, rate: float, seconds: float) -> scenarios.Scenario:

@@ -85,8 +85,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _loaded(options: argparse.Namespace) -> scenarios.Scenario:
     """The scenario of the command line: the case first, then what ``--set`` changes."""
-    loaded = scenarios.load(options.scenario)
-    return scenarios.override(loaded.case(options.case) if options.case else loaded, options.set)
+    return scenarios.load(options.scenario, options.set, options.case or "")
 
 
 def _write_report(run: Any, path: Path, reference: bool) -> None:

@@ -388,8 +388,8 @@ def locate(scenario: str | os.PathLike[str]) -> Path:
     return known[str(scenario)]
 
 
-def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Scenario:
-    """Read, check and build a scenario; ``overrides`` are ``section.key=value`` texts.
+def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = (), case: str = "") -> Scenario:
+    """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
 
     Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
     """
@@ -398,7 +398,8 @@ def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Sce
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
-    return override(from_text(source, str(path), path.parent), overrides)
+    loaded = from_text(source, str(path), path.parent)
+    return override(loaded.case(case) if case else loaded, overrides)
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:

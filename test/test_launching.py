@@ -14,7 +14,7 @@ from rths_nodes.ros import launching, names
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
 
 ROOT = Path(__file__).resolve().parents[1]
-COMMON = {"scenario", "overrides", "pace", "run_id", "peers", "reliability", "faults"}
+COMMON = {"scenario", "case", "overrides", "pace", "run_id", "peers", "reliability", "faults"}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 
@@ -44,6 +44,7 @@ def test_all_nodes_get_the_same_parameters_and_know_each_other(record):
         ("pace", "realtime"),
         ("run_id", "monday_1"),
         ("reliability", "best_effort"),
+        ("case", "alpha_29_k_p_0"),
         ("overrides", ["compensator.alpha_es=20", "duration=3"]),
     ],
 )

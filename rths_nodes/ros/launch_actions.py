@@ -44,6 +44,7 @@ TRIPPED = 3
 
 ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "scenario": ("chen_ricles_2010", "name of a shipped scenario (rths list scenario) or path of a YAML file", ()),
+    "case": ("", "a variant that the scenario names (rths check SCENARIO lists them)", ()),
     "overrides": (
         "",
         "values to change, as --set of rths run, separated by spaces: 'compensator.alpha_es=20 duration=10'",
@@ -112,7 +113,7 @@ class LaunchedTest:
     def __init__(self, context: Any, check_free: Callable[[Path], None]) -> None:
         chosen = {name: context.launch_configurations[name] for name in ARGUMENTS}
         overrides = split(chosen["overrides"])
-        scenario = scenarios.load(chosen["scenario"], overrides)
+        scenario = scenarios.load(chosen["scenario"], overrides, chosen["case"])
         Loop(scenario)  # builds every component
         faults = split(chosen["faults"])
         parsed, recorded = [faulty.parse(words) for words in faults], chosen["record"] == "own"
@@ -140,6 +141,7 @@ class LaunchedTest:
             description.peer: description
             for description in launching.describe(
                 scenario=chosen["scenario"],
+                case=chosen["case"],
                 overrides=overrides,
                 pace=chosen["pace"],
                 run_id=self.run_id,

@@ -78,6 +78,7 @@ def describe(
     console: bool = False,
     axes: Sequence[str] = (),
     faults: Sequence[str] = (),
+    case: str = "",
 ) -> list[NodeDescription]:
     """The nodes of a rig; without ``record`` there is no recorder.
 
@@ -88,6 +89,7 @@ def describe(
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
     common: dict[str, Any] = {
         "scenario": scenario,
+        "case": case,
         "overrides": list(overrides) or [""],
         "pace": pace,
         "run_id": run_id,

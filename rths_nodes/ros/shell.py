@@ -207,6 +207,7 @@ class Shell(LifecycleNode):
         given = parameters.given(self)
         values = {
             "scenario": ("", "name or path of the scenario"),
+            "case": ("", "a variant that the scenario names"),
             "overrides": ([""], "section.key=value, as --set of rths run"),
             "run_id": ("", "what tells this run from others; the same for all nodes"),
             "pace": ("lockstep", "lockstep or realtime"),
@@ -227,7 +228,7 @@ class Shell(LifecycleNode):
         overrides = [entry for entry in self.value("overrides") if entry]
         if not self.value("scenario"):
             raise ConfigError(f"scenario: missing; known: {', '.join(scenarios.shipped())}, or a path")
-        loaded = scenarios.load(self.value("scenario"), overrides)
+        loaded = scenarios.load(self.value("scenario"), overrides, self.value("case"))
         self._check_scenario(loaded)
         self._lockstep = self.value("pace") == "lockstep"
         self.scenario = parameters.effective(self, loaded, self.sections)

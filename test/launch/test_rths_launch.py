@@ -129,7 +129,17 @@ def test_every_argument_is_described(file):
     description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
     assert isinstance(description, LaunchDescription)
     found = {argument.name: argument for argument in description.get_launch_arguments()}
-    for name in ("scenario", "overrides", "pace", "record", "directory", "run_id", "namespace", "log_level"):
+    for name in (
+        "scenario",
+        "case",
+        "overrides",
+        "pace",
+        "record",
+        "directory",
+        "run_id",
+        "namespace",
+        "log_level",
+    ):
         assert found[name].description not in ("", "no description given")
     for name in ("pace", "actuator_nodes", "record", "log_level", "use_sim_time", "autostart"):
         assert len(found[name].choices) >= 2
@@ -265,6 +275,13 @@ def test_a_rig_of_several_actuators(launch, tmp_path, layout):
         assert np.array_equal(values, reference[name], equal_nan=True), name
 
 
+def test_a_case_of_a_scenario_is_launched(launch, tmp_path):
+    words = ("scenario:=phillips_spencer_2012", "case:=f", "overrides:=duration=0.2", "actuator_nodes:=one")
+    run = launch(*words, "directory:=run", file=MULTI)
+    assert run.end() == 0, run.output
+    assert rths_nodes.read(tmp_path / "run").scenario.name == "phillips_spencer_2012.f"
+
+
 def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
     run = launch("overrides:=soft_start=null", "directory:=run", file=MULTI)
     run.wait_for_samples()
@@ -279,6 +296,7 @@ def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
     ("arguments", "words"),
     [
         (("scenario:=phillips_spencer_2012",), "rig: couples its axes"),
+        (("scenario:=phillips_spencer_2012", "case:=g"), "unknown case 'g'"),
         (("drivers:=story_9",), "no axis that has a node of its own; known: story_1, story_2, story_3"),
         (("drivers:=story_1", "actuator_nodes:=one"), "known: none"),
     ],

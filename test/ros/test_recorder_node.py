@@ -191,6 +191,15 @@ def test_the_scenario_in_the_recording_is_what_the_nodes_ran_with(by_hand, recor
     assert data == expected
 
 
+def test_nodes_run_a_case_of_a_scenario(tmp_path):
+    case = ("chen_ricles_2010", ["duration=1"])
+    descriptions = launching.describe(*case, case="alpha_29_k_p_0", record=str(tmp_path / "run"))
+    assert composed.run(descriptions, hosts.open_writer).exit_code == 0
+    run, reference = rths_nodes.read(tmp_path / "run"), scenario.load(*case, "alpha_29_k_p_0")
+    assert run.scenario.data() == reference.data()
+    assert (run.displacement == hosts.run(reference).read().displacement).all()
+
+
 def test_a_node_with_a_compensator_of_its_own_leaves_a_recording_that_can_be_read(tmp_path):
     descriptions = launching.describe("chen_ricles_2010", ["duration=1"], record=str(tmp_path / "run"))
     for description in descriptions:
