@@ -40,6 +40,8 @@ TURNS_GIVEN = 6
 that nobody wants costs less than a microsecond."""
 GIVEN_AGAIN = 4
 """How often, with a look between, before the process sleeps: that and waking up takes 100 us."""
+AWAKE_NS = 300_000_000
+"""So long a process may do without sleep: to the kernel one that only gives way hangs."""
 PATIENT_TURNS = 16
 """Turns without work after which a real-time process sleeps in any case: it must never starve its processor."""
 
@@ -67,7 +69,7 @@ class LoopExecutor:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
         self._rehearsals = [(node, Fit()) for node in self._ring]
         self._next_service = self._next_diagnosis = 0
-        self._turns = self._idle_turns = self._given = 0
+        self._turns = self._idle_turns = self._given = self._rested_at = 0
 
     def _axis_waiter(self, rig: ActuatorNode, context: Any) -> Callable[[], None]:
         """How the actuator node, in a process of its own, waits for the nodes of its axes."""
@@ -122,7 +124,7 @@ class LoopExecutor:
         if busy:
             self._given = 0
             self._give_way()
-        elif self._given < GIVEN_AGAIN and self._gives_way:
+        elif self._gives_way and self._given < GIVEN_AGAIN and time.monotonic_ns() - self._rested_at < AWAKE_NS:
             self._given += 1
             self._give_way()
             return
@@ -214,6 +216,7 @@ class LoopExecutor:
 
     def _rest(self) -> None:
         """Nothing to do: wait for a message or a deadline, or a little."""
+        self._rested_at = time.monotonic_ns()
         left = self._left()
         longest = IDLE_S if left is None else min(left, IDLE_S)
         self._publish_for_record()
