@@ -184,6 +184,9 @@ class GatheringPort:
         self._slipped = 0
         self._applied = np.zeros(n_axes)
         self.lost: set[str] = set()
+        """Axes that do not answer: they are not led any more."""
+        self.unheard: set[str] = set()
+        """These, and those whose Measurements do not count any more, because one is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._tells_truth: set[str] = set()
@@ -213,25 +216,26 @@ class GatheringPort:
     def read(self) -> Measurement:
         """Measurement k of all axes; returns when the last one is here, or given up."""
         found: dict[str, Measurement] = {}
-        while missing := [axis for axis in self._axes if axis not in found and axis not in self.lost]:
+        while missing := [axis for axis in self._axes if axis not in found and axis not in self.unheard]:
             for axis in missing:
                 measured = self._links.measurement_of(axis)
                 if measured is not None and self._belongs(axis, measured):
                     found[axis] = measured
-            silent = [axis for axis in missing if axis not in found and axis not in self.lost]
+            silent = [axis for axis in missing if axis not in found and axis not in self.unheard]
             if silent and (reason := self._links.wait_for(silent, self.sample)):
                 self.lost.update(silent)
+                self.unheard.update(silent)
                 self.problem = self.problem or reason
         merged = self._merged(found, self.sample)
         merged.flags |= self._slipped
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """True for the Measurement of this sample; an older one came twice, after a later one the axis is lost."""
+        """True for the Measurement of this sample; an older one came twice, before a later one some are lost."""
         if measured.sample > self.sample:
-            self.lost.add(axis)
+            self.unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
-            self.problem = self.problem or f"{axis}: {came}"
+            self.problem = self.problem or f"axes.{axis}: {came}"
         elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self.stopping:
             self.problem = self.problem or f"axes.{axis}: its node has stopped it"
         return measured.sample == self.sample
@@ -251,9 +255,10 @@ class GatheringPort:
     def true_state(self) -> tuple[Measurement, int] | None:
         """The next true state of the rig and its stamp, when those of all axes are here."""
         for axis in self._axes:
-            if axis not in self._truths and (found := self._links.true_state_of(axis)) is not None:
-                self._truths[axis] = found
+            while axis not in self._truths and (found := self._links.true_state_of(axis)) is not None:
                 self._tells_truth.add(axis)
+                if found[0].sample >= self._true_sample:  # an older one came twice
+                    self._truths[axis] = found
         awaited = [axis for axis in self._axes if axis not in self._truths]
         known = len(self._tells_truth) == len(self._axes)  # a real axis has no true state, then the rig has none
         if not known or not self._truths or not self.lost.issuperset(awaited):
@@ -308,7 +313,7 @@ class GatheringStage(RigStage):
     def _begin_stop(self, reason: str, sample: int) -> None:
         self.port.stopping = True
         # an axis is lost because something has happened: who asked for a trip knows what
-        told = self._trip_at[1] if self._trip_at is not None and self.port.lost else reason
+        told = self._trip_at[1] if self._trip_at is not None and self.port.unheard else reason
         super()._begin_stop(told, sample)
 
 
@@ -321,6 +326,6 @@ class _Check(LimitCheck):
 
     def measurement(self, measured: Measurement, target: Array) -> str:
         """The limits come first, in the words of a rig with one node; a lost axis has no measurement."""
-        if self._port.lost:
+        if self._port.unheard:
             return self._port.problem
         return super().measurement(measured, target) or self._port.problem

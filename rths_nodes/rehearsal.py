@@ -1,8 +1,8 @@
-"""Rehearsals: what is done only where an integration step begins, done before on a twin that stands still.
+"""Rehearsals: what is done only where an integration step begins, done before on a twin that nothing acts on.
 
-Ten milliseconds of other work push the code and the data of a step out of the caches of the processor. It then
-takes three times as long, while everybody waits for it. A rehearsal in the time that is left before brings them
-back, and changes nothing that the test sees.
+From one step to the next other work pushes its code and data out of the caches of the processor, and everybody
+waits while they come back. A rehearsal in the time that is left before a step fetches some of them, and changes
+nothing that the test sees: components share no state (``components.py``).
 """
 
 from __future__ import annotations

@@ -46,7 +46,11 @@ class SubstructureStage:
 
     def __init__(self, scenario: Scenario, loaded: bool = True) -> None:
         structure = scenario.build_structure()
-        self.external_force = loaded * scenario.external_force(structure)
+        self.external_force = scenario.external_force(structure)
+        ground_acceleration = scenario.ground_acceleration()
+        if not loaded:
+            self.external_force = np.zeros_like(self.external_force)
+            ground_acceleration = np.zeros_like(ground_acceleration)
         self.n_dof = self.external_force.shape[1]
         self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, self.n_dof, len(scenario.axes))
         self.integrator = registry.class_of("integrator", scenario.integrator)(
@@ -58,7 +62,7 @@ class SubstructureStage:
         self._index = 0
         self._nothing = np.zeros(self.n_dof)
         self._controller = scenario.build_semi_active(structure)
-        self._ground_acceleration = (loaded * scenario.ground_acceleration()).tolist()
+        self._ground_acceleration = ground_acceleration.tolist()
         self._auxiliary = np.zeros(len(scenario.build_port().auxiliary_inputs))
         self._before = scenario.soft_start_steps
         if scenario.soft_start:

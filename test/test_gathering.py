@@ -229,10 +229,10 @@ def test_an_axis_of_which_a_measurement_is_missing_is_lost():
     wires.measurement_of = one_missing
     found = run(stage)
     assert stage.machine.state == State.TRIPPED
-    assert stage.machine.reason == "sample 30: story_2: Measurement 31 came where 30 was expected"
+    assert stage.machine.reason == "sample 30: axes.story_2: Measurement 31 came where 30 was expected"
     assert np.isnan(found[30].displacement[1])
-    assert wires.stages["story_1"].at_rest
-    assert wires.stages["story_3"].at_rest
+    assert all(axis.at_rest for axis in wires.stages.values()), "all of them are led to rest"
+    assert len({axis.sample for axis in wires.stages.values()}) == 1
 
 
 def test_what_comes_twice_counts_once():
@@ -249,9 +249,14 @@ def test_what_comes_twice_counts_once():
     def send_twice(axis, command):
         send(axis, command)
         assert wires.stages[axis].follow(command) is None
+        wires.true[axis].append(wires.true[axis][-1])
 
     wires.send_command, wires.measurement_of, wires.wait_for = send_twice, twice, lambda axes, sample: ""
-    assert numbers(run(stage)) == numbers(run(RigStage(rig)))
+    found = run(stage)
+    assert numbers(found) == numbers(run(RigStage(rig)))
+    for expected in found:
+        true, _ = stage.port.true_state()
+        assert true.sample == expected.sample
 
 
 def follow(stage, position, flags=0):

@@ -116,8 +116,10 @@ def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path)
 
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_a_real_time_run_gives_the_same_bits(host, patience):
-    reference = rths_nodes.run("chen_ricles_2010", [SHORT, *patience])
-    run = rths_nodes.run("chen_ricles_2010", [SHORT, *patience], host=host, pace="realtime")
+    # in one process nothing is bridged: there the motion may be as large as in a test
+    overrides = [SHORT, *patience, *(["ground_motion.scale=0.52"] if host == "composed" else [])]
+    reference = rths_nodes.run("chen_ricles_2010", overrides)
+    run = rths_nodes.run("chen_ricles_2010", overrides, host=host, pace="realtime")
     assert run.information["gaps"] == "0"
     bridged = run.flags & np.uint32(FLAG_BRIDGED) != 0
     assert run.timing["bridged"] == np.count_nonzero(bridged)

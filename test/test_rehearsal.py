@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from rths_nodes import scenario
+from rths_nodes.components import Command, Measurement
+from rths_nodes.loop import Loop, Sink
+from rths_nodes.record.run import Collector
 from rths_nodes.rehearsal import CommandRehearsal, StepRehearsal
 from rths_nodes.scenario import Scenario
 from rths_nodes.wire import Codec
@@ -17,6 +22,36 @@ def codec_of(rig: Scenario) -> Codec:
     port = rig.build_port()
     sizes = len(port.auxiliary_names), len(port.auxiliary_inputs)
     return Codec(len(rig.dof_names()), len(rig.axes), len(rig.state_names()), *sizes)
+
+
+class Rehearsed(Loop):
+    """The reference loop with a rehearsal before every step."""
+
+    def __init__(self, rig: Scenario) -> None:
+        super().__init__(rig)
+        self._codec = codec_of(rig)
+        self._rehearsals = StepRehearsal(rig), CommandRehearsal(rig)
+
+    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+        if measured.sample % self.scenario.samples_per_step == 0:
+            for rehearse in self._rehearsals:
+                rehearse(self._codec)
+        return super()._answer(measured, sinks)
+
+
+def numbers(loop: Loop) -> dict[str, bytes]:
+    collector = Collector(loop.scenario, loop.commands.state_names)
+    outcome = loop.run([collector])
+    return {name: values.tobytes() for name, values in collector.run(metrics=outcome.metrics).arrays().items()}
+
+
+CASES = [(name, case) for name in scenario.shipped() for case in ("", *scenario.load(name).cases)]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
+    rig = scenario.load(name, BRIEF, case)
+    assert numbers(Rehearsed(rig)) == numbers(Loop(rig))
 
 
 @pytest.mark.parametrize("name", scenario.shipped())

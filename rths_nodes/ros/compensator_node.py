@@ -42,12 +42,15 @@ class CompensatorNode(Shell):
         self._hop = Durations(scenario.samples)
         self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else CommandRehearsal(scenario)
 
-    def rehearse(self) -> bool:
-        if self._rehearsal is None or self._expected % self.stage.substeps or self._expected <= self._rehearsed:
+    @property
+    def rehearsal_due(self) -> bool:
+        if self._rehearsal is None or self._expected % self.stage.substeps:
             return False
+        return self._expected > self._rehearsed
+
+    def rehearse(self) -> bool:
         self._rehearsed = self._expected
-        self._rehearsal(self.codec)
-        return True
+        return super().rehearse()
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names

@@ -32,12 +32,15 @@ class IntegratorNode(Shell):
         self._rests_until = self._rehearsed = 0
         self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else StepRehearsal(scenario)
 
-    def rehearse(self) -> bool:
-        if self._rehearsal is None or self._expected % self.stage.substeps or self._expected <= self._rehearsed:
+    @property
+    def rehearsal_due(self) -> bool:
+        if self._rehearsal is None or self._expected % self.stage.substeps:
             return False
+        return self._expected > self._rehearsed
+
+    def rehearse(self) -> bool:
         self._rehearsed = self._expected
-        self._rehearsal(self.codec)
-        return True
+        return super().rehearse()
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, began = False, time.monotonic_ns()

@@ -39,9 +39,12 @@ TURNS_GIVEN = 6
 """More than it takes (a thread of the middleware takes the message, and wakes the node, which answers): a turn
 that nobody wants costs less than a microsecond."""
 GIVEN_AGAIN = 4
-"""How often, with a look between, before the process sleeps: that and waking up takes 100 us."""
+"""How often, with a look into the inboxes between, before a process sleeps: that and being woken costs 100 us."""
 AWAKE_NS = 300_000_000
-"""So long a process may do without sleep: to the kernel one that only gives way hangs."""
+"""A process that has not slept for so long does not give way again: turns given are no rest to the kernel's limit
+(``pacing.STARVING_S``)."""
+SLEPT_NS = 50_000
+"""A wait that was no sleep, because a message was there, is shorter."""
 PATIENT_TURNS = 16
 """Turns without work after which a real-time process sleeps in any case: it must never starve its processor."""
 
@@ -163,9 +166,10 @@ class LoopExecutor:
     def _rehearse(self, pacer: Pacer) -> None:
         """Last, so that it is fresh."""
         for node, fit in self._rehearsals:
-            fit.forget()
-            if fit.into(pacer):
-                fit.timed(partial(node.safely, node.rehearse))
+            if node.works and node.rehearsal_due:
+                fit.forget()
+                if fit.into(pacer):
+                    fit.timed(partial(node.safely, node.rehearse))
 
     def _publish_for_record(self) -> None:
         for node in self._ring:
@@ -216,13 +220,13 @@ class LoopExecutor:
 
     def _rest(self) -> None:
         """Nothing to do: wait for a message or a deadline, or a little."""
-        self._rested_at = time.monotonic_ns()
-        left = self._left()
-        longest = IDLE_S if left is None else min(left, IDLE_S)
         self._publish_for_record()
         for node in self._ring:
-            if node.works:
+            if node.works and node.rehearsal_due and node.unhurried:
                 node.safely(node.rehearse)
+        left = self._left()
+        longest = IDLE_S if left is None else min(left, IDLE_S)
+        began = time.monotonic_ns()
         unfruitful = self._idle_turns % PATIENT_TURNS == 0
         idle = not any(node.participates for node in self.nodes)
         if idle or unfruitful or (self._rig is not None and not self._rig.running):
@@ -231,6 +235,9 @@ class LoopExecutor:
             self._waiter.wait(longest)
         else:
             time.sleep(min(0.0005, longest) if self._ring else 0.01 if self.nodes[0].lockstep else IDLE_S)
+        ended = time.monotonic_ns()
+        if ended - began > SLEPT_NS:
+            self._rested_at = ended
 
 
 class Fit:

@@ -22,6 +22,7 @@ from rths_nodes import faults as faulty
 from rths_nodes import scenario as scenarios
 from rths_nodes import wire
 from rths_nodes.faults import STREAMS
+from rths_nodes.pacing import Starving
 from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import faulty_nodes, names, parameters, peers, serialization
 from rths_nodes.ros.diagnostics import Diagnostics
@@ -99,6 +100,7 @@ class Shell(LifecycleNode):
         self.malformed = 0
         self._diagnostics: Diagnostics | None = None
         self._answered_at = 0
+        self._rehearsal: Callable[[Any], Any] | None = None
         self._to_record: tuple[str, Callable[..., bytes], Callable[[], tuple[Any, ...]]] | None = None
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
         self.test: dict[str, Any] = {}
@@ -135,9 +137,22 @@ class Shell(LifecycleNode):
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
 
-    def rehearse(self) -> bool:
-        """Real time: prepare for a sample that takes longer than others (``rehearsal.py``); whether it did."""
+    @property
+    def rehearsal_due(self) -> bool:
+        """True when the next sample begins an integration step, which this node has not rehearsed yet."""
         return False
+
+    def rehearse(self) -> bool:
+        """Prepare for that sample (``rehearsal.py``). A component that cannot do it is not asked again."""
+        assert self._rehearsal is not None
+        try:
+            self._rehearsal(self.codec)
+        except Starving:
+            raise
+        except Exception as error:  # it serves the speed only: no reason to stop a rig
+            self._rehearsal = None
+            self.note = f"{self.identity}: no rehearsals: {type(error).__name__}: {error}"
+        return True
 
     def start(self) -> None:
         """Configure and activate, as ``autostart`` does. Raises Refused."""
@@ -336,6 +351,8 @@ class Shell(LifecycleNode):
         for inbox in self.inboxes.values():
             self.destroy_subscription(inbox.subscription)
         self._publishers_by_name.clear()
+        self._burst.clear()
+        self._to_record = None
         self.inboxes.clear()
         self._diagnostics = None
         self._doors.clear()

@@ -200,6 +200,22 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
 
 
+def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
+    with composed.ros_context() as context:
+        node = composed.make_node(
+            "compensator", hosts.open_writer, context, launching.describe("chen_ricles_2010")[1].parameters
+        )
+        node.start()
+        for sample in range(3):
+            state = (sample, node.stage.state(), 0, 0)
+            node.publish_for_record("compensator_state", node.codec.pack_state, lambda state=state: state)
+        for transition in (node.trigger_deactivate, node.trigger_cleanup, node.trigger_configure):
+            assert transition() == TransitionCallbackReturn.SUCCESS
+        node.publish_burst()
+        assert node.sent["compensator_state"] == 0
+        node.destroy_node()
+
+
 def stopped_before_its_target(by_hand, node):
     """A compensator with Measurement 0, whose Target 1 has not come, and the first sample of a safe stop."""
     substructure = SubstructureStage(node.scenario)
