@@ -33,7 +33,6 @@ HARD = (  # everything that could tell hosts apart: noise, transport delay, stif
     "axes.story_1.sensors.force_noise_rms=100.0",
 )
 CASES = {
-    "chen_ricles_2010": ("chen_ricles_2010", (SHORT,)),
     "hard": ("chen_ricles_2010", HARD),
     "sine": ("predefined_sine", (BRIEF,)),
     "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
