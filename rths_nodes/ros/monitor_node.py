@@ -35,7 +35,7 @@ class MonitorNode(Shell):
     def build(self, scenario: Scenario) -> None:
         self.stage = MonitorStage(scenario)
         self._expected = 0
-        self._told = -1
+        self._told = self._status_of = -1
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
@@ -75,7 +75,8 @@ class MonitorNode(Shell):
 
     def _tell(self) -> None:
         sample = self.stage.sample
-        if sample // self._status_every != self._told // self._status_every:
+        if sample // self._status_every != self._status_of // self._status_every:
+            self._status_of = sample
             self.tell("sync_status", self.stage.monitor.status())
         # Progress beyond a breach would let the actuator run past the sample at which the trip takes effect.
         breach = self.stage.monitor.breach
