@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import figure
+from memory import PATIENCE
 
 import rths_nodes
 from rths_nodes import floor, hosts, machine
@@ -38,8 +39,6 @@ APART = "apart"
 """Both take part, the recorder in a process of its own."""
 ABSENT = {"none": (MONITOR, RECORDER), "monitor": (RECORDER,), "recorder": (MONITOR,), "both": (), APART: ()}
 """The nodes that are left out, by which of monitor and recorder take part."""
-PATIENCE = ("bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5")
-"""A run that is held up by something else is to be measured, not ended."""
 PLUS = 0.01
 """Share of ticks that may be missed beyond three times the floor."""
 

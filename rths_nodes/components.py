@@ -2,10 +2,10 @@
 
 A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step``
 does arithmetic only; ``reset()`` brings back exactly the first state. Objects share no state: a second one may be
-stepped beside the first (``rehearsal.py``). SI units everywhere. Arrays have the
-shape ``(n_axes,)`` or ``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain
-floats, which is several times faster than arrays of length one. A returned array belongs to the component and
-is valid until its next ``step``: who keeps it copies it.
+stepped beside the first (``rehearsal.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
+``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain floats, which is several
+times faster than arrays of length one. A returned array belongs to the component and is valid until its next
+``step``: who keeps it copies it.
 """
 
 from __future__ import annotations

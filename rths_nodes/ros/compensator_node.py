@@ -38,19 +38,9 @@ class CompensatorNode(Shell):
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
         self._patience = round(PATIENCE * scenario.dt * 1e9)
         self._period = round(scenario.dt * 1e9)
-        self._quiet_from = self._came = self._rehearsed = 0
+        self._quiet_from = self._came = 0
         self._hop = Durations(scenario.samples)
-        self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else CommandRehearsal(scenario)
-
-    @property
-    def rehearsal_due(self) -> bool:
-        if self._rehearsal is None or self._expected % self.stage.substeps:
-            return False
-        return self._expected > self._rehearsed
-
-    def rehearse(self) -> bool:
-        self._rehearsed = self._expected
-        return super().rehearse()
+        self.rehearse_with(CommandRehearsal)
 
     def state_names(self) -> Sequence[str]:
         return self.stage.state_names

@@ -29,18 +29,8 @@ class IntegratorNode(Shell):
         self._expected = 0
         self._hop = Durations(scenario.steps)
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
-        self._rests_until = self._rehearsed = 0
-        self._rehearsal = None if self.lockstep or self.stage.substeps == 1 else StepRehearsal(scenario)
-
-    @property
-    def rehearsal_due(self) -> bool:
-        if self._rehearsal is None or self._expected % self.stage.substeps:
-            return False
-        return self._expected > self._rehearsed
-
-    def rehearse(self) -> bool:
-        self._rehearsed = self._expected
-        return super().rehearse()
+        self._rests_until = 0
+        self.rehearse_with(StepRehearsal)
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy, began = False, time.monotonic_ns()

@@ -100,6 +100,8 @@ class Shell(LifecycleNode):
         self.malformed = 0
         self._diagnostics: Diagnostics | None = None
         self._answered_at = 0
+        self._expected = self._rehearsed = 0
+        """Numbers of the Measurement that comes next, and of the last one that was rehearsed."""
         self._rehearsal: Callable[[Any], Any] | None = None
         self._to_record: tuple[str, Callable[..., bytes], Callable[[], tuple[Any, ...]]] | None = None
         self._burst: list[tuple[str, Callable[..., bytes], tuple[Any, ...]]] = []
@@ -137,14 +139,22 @@ class Shell(LifecycleNode):
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
 
+    def rehearse_with(self, rehearsal: Callable[[Scenario], Callable[[Any], Any]]) -> None:
+        """Rehearse integration steps (``rehearsal.py``) in real time, where not every sample begins one."""
+        gains = not self._lockstep and self.scenario.samples_per_step > 1
+        self._rehearsal, self._rehearsed = rehearsal(self.scenario) if gains else None, 0
+
     @property
     def rehearsal_due(self) -> bool:
         """True when the next sample begins an integration step, which this node has not rehearsed yet."""
-        return False
+        if self._rehearsal is None or self._expected % self.scenario.samples_per_step:
+            return False
+        return self._expected > self._rehearsed
 
     def rehearse(self) -> bool:
-        """Prepare for that sample (``rehearsal.py``). A component that cannot do it is not asked again."""
+        """Prepare for that sample. A component that cannot do it is not asked again."""
         assert self._rehearsal is not None
+        self._rehearsed = self._expected
         try:
             self._rehearsal(self.codec)
         except Starving:
