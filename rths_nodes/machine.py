@@ -13,11 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.pacing import IDLE_LATENCY
+
 RAISE_LIMITS = (
     "sudo groupadd -f realtime; sudo usermod -aG realtime $USER; printf '@realtime - rtprio 98\\n@realtime - "
     "memlock unlimited\\n' | sudo tee /etc/security/limits.d/99-realtime.conf; then log in again"
 )
 IN_CONTAINER = "start the container with: docker run --cap-add=SYS_NICE --ulimit rtprio=98 --ulimit memlock=-1"
+ALLOW_DEVICE = (
+    'sudo groupadd -f realtime; sudo usermod -aG realtime $USER; echo \'KERNEL=="cpu_dma_latency", '
+    'GROUP="realtime", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-cpu-dma-latency.rules; sudo udevadm '
+    "control --reload; sudo udevadm trigger /dev/cpu_dma_latency; then log in again"
+)
+LEND_DEVICE = f"start the container with: docker run --device {IDLE_LATENCY}"
 UNLIMITED = "unlimited"
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 """Read without a system call, in some 30 ns; the others (hpet, acpi_pm) take a microsecond and more."""
@@ -26,8 +34,6 @@ MOST_STEAL = 0.001
 """Share of the time that others may have stolen from a virtual machine."""
 MOST_LOAD = 0.25
 """Load per processor that is quiet."""
-DEEP_IDLE_US = 50
-"""A state of rest that needs longer to wake from eats into the waiting of the pacing."""
 MOST_SLACK_NS = 100_000
 """Timer slack that the busy wait of the pacing still covers."""
 ENOUGH_FOR_ISOLATION = 4
@@ -191,7 +197,7 @@ def frequency(root: Path) -> Look:
 
 
 def idle(root: Path) -> Look:
-    """The longest time to wake from a state of rest that is allowed, us."""
+    """The longest time to wake from a state of rest that is allowed, us; whether a run may keep them from it."""
     latencies = []
     for state in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpuidle/state[0-9]*"):
         if read(state, "disable") == "0":
@@ -199,8 +205,11 @@ def idle(root: Path) -> Look:
     if not latencies:
         return None, "unknown (no cpuidle here)", ""
     deepest = max(latencies)
-    advice = f"sudo cpupower idle-set -D {DEEP_IDLE_US}, for the time of a test" if deepest > DEEP_IDLE_US else ""
-    return deepest, f"waking from the deepest state of rest takes {deepest} µs", advice
+    value = {"deepest_us": deepest, "kept_awake": os.access(root / IDLE_LATENCY.lstrip("/"), os.W_OK)}
+    words = f"waking from the deepest state of rest takes {deepest} µs"
+    if value["kept_awake"]:
+        return value, f"{words}; in real time processors are kept awake", ""
+    return value, f"{words}, and {IDLE_LATENCY} is refused", LEND_DEVICE if _container(root) else ALLOW_DEVICE
 
 
 # -- clocks -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import signal
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,6 +34,9 @@ RESTED_S = 0.001
 
 LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 """Of mlockall(2)."""
+
+IDLE_LATENCY = "/dev/cpu_dma_latency"
+"""Whoever keeps this file open has a say in how deeply the processors rest: int32, us to wake up."""
 
 
 class Starving(RuntimeError):
@@ -109,6 +113,8 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
         _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
+        if problem := _keep_awake(stack):
+            refused.append(f"{IDLE_LATENCY} refused ({problem}): a processor that rests takes longer to be woken")
         problem = _for_all_threads(
             lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
         )
@@ -135,6 +141,20 @@ def _lock_memory(stack: ExitStack) -> str:
     if library.mlockall(LOCK_CURRENT | LOCK_FUTURE | LOCK_ON_FAULT):
         return os.strerror(ctypes.get_errno())
     stack.callback(library.munlockall)
+    return ""
+
+
+def _keep_awake(stack: ExitStack) -> str:
+    """Keep idle processors from going to rest, until ``stack`` is unwound; why not, in words.
+
+    What is sent to a node in another process wakes the processor there; who sends waits for that.
+    """
+    try:
+        file = os.open(IDLE_LATENCY, os.O_WRONLY)
+        stack.callback(os.close, file)
+        os.write(file, struct.pack("=i", 0))
+    except OSError as error:
+        return error.strerror or str(error)
     return ""
 
 

@@ -42,6 +42,7 @@ FILES = {
     "sys/devices/system/cpu/cpu0/cpuidle/state0/disable": "0",
     "sys/devices/system/cpu/cpu0/cpuidle/state1/latency": "400",
     "sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "1",
+    "dev/cpu_dma_latency": "",
     "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
     "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet",
 }
@@ -74,7 +75,7 @@ def test_a_machine_made_for_it_is_good_in_everything(tmp_path: Path) -> None:
     found = facts(tree(tmp_path))
     assert {name: fact.words for name, fact in found.items() if fact.verdict != "good"} == {}
     assert found["processors"].value == {"model": "Fast 9000", "online": [0, 1, 2, 3], "allowed": [0, 1, 2, 3]}
-    assert found["idle"].value == 2  # the deeper state is disabled
+    assert found["idle"].value == {"deepest_us": 2, "kept_awake": True}  # the deeper state is disabled
     assert found["memory"].value["lock_limit_bytes"] == "unlimited"
     assert found["isolation"].value == [3]
 
@@ -109,7 +110,13 @@ def test_a_machine_made_for_it_is_good_in_everything(tmp_path: Path) -> None:
             ["performance", "powersave"],
             "cpupower frequency-set",
         ),
-        ("idle", {"sys__devices__system__cpu__cpu0__cpuidle__state1__disable": "0"}, 400, "cpupower idle-set"),
+        ("idle", {"dev__cpu_dma_latency": None}, {"deepest_us": 2, "kept_awake": False}, "udevadm"),
+        (
+            "idle",
+            {"dev__cpu_dma_latency": None, ".dockerenv": ""},
+            {"deepest_us": 2, "kept_awake": False},
+            "--device /dev/cpu_dma_latency",
+        ),
         (
             "clock source",
             {"sys__devices__system__clocksource__clocksource0__current_clocksource": "hpet"},

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,24 @@ def test_everything_is_as_before_afterwards() -> None:
         granted = scheduling() == os.SCHED_FIFO
         assert granted or any("SCHED_FIFO refused" in words for words in refused)
     assert state() == before
+
+
+def test_processors_are_kept_awake_meanwhile() -> None:
+    def held() -> bool:
+        return any(os.path.realpath(file) == pacing.IDLE_LATENCY for file in Path("/proc/self/fd").iterdir())
+
+    with pacing.real_time(True) as refused:
+        if any(pacing.IDLE_LATENCY in words for words in refused):
+            pytest.skip(f"{pacing.IDLE_LATENCY} is refused here")
+        assert held()
+        assert int.from_bytes(Path(pacing.IDLE_LATENCY).read_bytes(), sys.byteorder) == 0  # of all who ask
+    assert not held()
+
+
+def test_it_is_told_where_processors_cannot_be_kept_awake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pacing, "IDLE_LATENCY", str(tmp_path / "missing" / "cpu_dma_latency"))
+    with pacing.real_time(True) as refused:
+        assert any("No such file or directory" in words for words in refused)
 
 
 def test_nothing_is_touched_when_it_is_not_wanted() -> None:
