@@ -52,11 +52,15 @@ class HeartbeatParams:
 
 
 class Heartbeat:
-    """When which of ``peers`` was heard last; times are ns of one clock."""
+    """When which of ``peers`` was heard last; times are ns of one clock.
+
+    Who is further behind the rig than he may be silent does not see it: that he speaks means nothing.
+    """
 
     def __init__(self, params: HeartbeatParams, peers: Iterable[str]) -> None:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
         self._heard: dict[str, int] = {}
+        self._behind = dict.fromkeys(self._limits, 0)
         self._listened = 0
 
     def begin(self, now: int) -> None:
@@ -64,9 +68,12 @@ class Heartbeat:
         self._heard = dict.fromkeys(self._limits, now)
         self._listened = now
 
-    def heard(self, peer: str, now: int) -> None:
-        """A sign of life; of a peer that is lost, or not expected, it means nothing."""
-        if peer in self._heard:
+    def heard(self, peer: str, now: int, behind: int = 0) -> None:
+        """A sign of life of a peer ``behind`` ns behind the rig; one of a lost peer or a stranger is none."""
+        if peer not in self._heard:
+            return
+        self._behind[peer] = behind if behind > self._limits[peer] else 0
+        if not self._behind[peer]:
             self._heard[peer] = now
 
     def lost(self, now: int) -> list[tuple[str, str]]:
@@ -79,5 +86,6 @@ class Heartbeat:
         return [(peer, self._words(peer, now - self._heard.pop(peer))) for peer in silent]
 
     def _words(self, peer: str, silence: int) -> str:
-        limit = self._limits[peer] / SECOND
-        return f"heartbeat.{peer}: silent for {silence / SECOND:.2g} s: must be <= {limit:g} s"
+        behind = self._behind[peer]
+        what = f"{behind / SECOND:.2g} s behind the rig" if behind else f"silent for {silence / SECOND:.2g} s"
+        return f"heartbeat.{peer}: {what}: must be <= {self._limits[peer] / SECOND:g} s"

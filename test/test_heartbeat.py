@@ -53,6 +53,25 @@ def test_who_speaks_in_time_is_never_lost() -> None:
         heartbeat.heard("monitor", now)
 
 
+def test_who_speaks_but_does_not_see_the_rig_is_lost() -> None:
+    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
+    heartbeat.begin(0)
+    found = []
+    for now in range(0, SECOND, LOOK):
+        heartbeat.heard("monitor", now, behind=now)  # it has seen nothing since the beginning
+        found += [(now, *lost) for lost in heartbeat.lost(now)]
+    words = "heartbeat.monitor: 0.4 s behind the rig: must be <= 0.2 s"
+    assert found == [(2 * SECOND // 5 + LOOK, "monitor", words)]
+
+
+def test_who_catches_up_is_not_lost() -> None:
+    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
+    heartbeat.begin(0)
+    for now in range(0, SECOND, LOOK):
+        heartbeat.heard("monitor", now, behind=now % (3 * SECOND // 10))
+        assert heartbeat.lost(now) == []
+
+
 def test_before_the_test_and_of_strangers_nothing_is_expected() -> None:
     heartbeat = Heartbeat(params(), ["monitor"])
     assert listen(heartbeat, 0, SECOND) == []

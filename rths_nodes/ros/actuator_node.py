@@ -15,7 +15,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rths_nodes import wire
 from rths_nodes.components import Command, Measurement
 from rths_nodes.gathering import GatheringStage
-from rths_nodes.heartbeat import Heartbeat
+from rths_nodes.heartbeat import SECOND, Heartbeat
 from rths_nodes.pacing import Pacer
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import names, parameters, peers
@@ -383,7 +383,8 @@ class ActuatorNode(Shell):
         if self.lockstep:
             return
         for progress in self.heard("progress"):
-            self._heartbeat.heard(progress["node"], now)
+            behind = (self.rig.sample - progress["sample"]) * self.scenario.dt
+            self._heartbeat.heard(progress["node"], now, round(behind * SECOND))
         for peer, words in self._heartbeat.lost(now):
             if peer == RECORDER and self.scenario.heartbeat.recorder_lost == "warn":
                 self.note = words

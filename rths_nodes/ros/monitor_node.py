@@ -20,9 +20,9 @@ PROGRESS_SAMPLES = 64
 STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
 
-
-QUIET_NS = 200_000_000
-"""After the test: what a dead node did not send any more is not waited for longer than this."""
+QUIET_NS = 1_500_000_000
+"""How long the monitor waits, after the test, for what is missing; the actuator waits for its judgement a little
+longer."""
 
 
 class MonitorNode(Shell):
@@ -57,7 +57,7 @@ class MonitorNode(Shell):
         self.stage.work()
         self._trip()
         self._tell()
-        self.beat(self._told)
+        self.beat(self._allowed())
         if busy:
             self._quiet_from = time.monotonic_ns()
         else:
@@ -78,12 +78,15 @@ class MonitorNode(Shell):
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.tell("sync_status", self.stage.monitor.status())
-        # Progress beyond a breach would let the actuator run past the sample at which the trip takes effect.
-        breach = self.stage.monitor.breach
-        allowed = sample if breach is None else min(sample, breach[0] - 1)
+        allowed = self._allowed()
         if allowed - self._told >= PROGRESS_SAMPLES:
             self._told = allowed
             self.tell("progress", {"node": self.role, "sample": max(allowed, 0)})
+
+    def _allowed(self) -> int:
+        """How far the monitor has come; beyond a breach, the rig would run past where the trip takes effect."""
+        breach = self.stage.monitor.breach
+        return self.stage.sample if breach is None else min(self.stage.sample, breach[0] - 1)
 
     def _tell_joints(self, measured: Measurement, stamp: int) -> None:
         message = JointState()
@@ -108,4 +111,7 @@ class MonitorNode(Shell):
         return self.stage.sample
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self.stage.sample, wire.numbers_of(self.stage.metrics(), "metrics")
+        numbers = wire.numbers_of(self.stage.metrics(), "metrics")
+        if self.ended and self.stage.sample < self.test["sample"]:
+            numbers["unseen.samples"] = self.test["sample"] - self.stage.sample
+        return self.stage.sample, numbers

@@ -146,7 +146,7 @@ class RecorderNode(Shell):
         if sample - self._told >= PROGRESS_SAMPLES:
             self._told = sample
             self.tell("progress", {"node": self.role, "sample": sample})
-        self.beat(self._told)
+        self.beat(sample)
         if not busy:
             self._finish(sample)
         return busy

@@ -41,7 +41,8 @@ class Result:
             self.exit_code = 1
         else:
             self.exit_code = max(codes, default=0) or (130 if self.interrupted else 0)
-        self.notes += filter(None, (doubts(self.section("recording")), dropped(self.numbers)))
+        found = (doubts(self.section("recording")), unseen(self.numbers), dropped(self.numbers))
+        self.notes += filter(None, found)
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
@@ -55,6 +56,12 @@ def doubts(recording: Mapping[str, Mapping[str, float]]) -> str:
     words = [f"gaps: {', '.join(gaps)}"] if gaps else []
     words += [f"no last words of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(words)}" if words else ""
+
+
+def unseen(numbers: Mapping[str, float]) -> str:
+    """What the user is told of samples at the end that the monitor did not see, by its Summary; empty: none."""
+    count = numbers.get("unseen.samples", 0.0)
+    return f"the monitor has not seen the last {count:.0f} samples: the indices are without them" if count else ""
 
 
 def dropped(numbers: Mapping[str, float]) -> str:

@@ -118,8 +118,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     from rths_nodes import pacing
-    from rths_nodes.ros import actuator_node, compensator_node, integrator_node, shell
+    from rths_nodes.ros import actuator_node, compensator_node, integrator_node, monitor_node, shell
 
-    for module in (actuator_node, compensator_node, integrator_node, pacing, shell):
+    for module in (actuator_node, compensator_node, integrator_node, monitor_node, pacing, shell):
         monkeypatch.setattr(module, "time", clock)
     return clock

@@ -4,39 +4,70 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop import Loop
-from rths_nodes.ros.monitor_node import STATUS_RATE
+from rths_nodes.ros import monitor_node
+from rths_nodes.ros.monitor_node import STATUS_RATE, MonitorNode
+from rths_nodes.ros.results import Result
 from rths_nodes.safety import State
+
+
+def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
+    """A test of the reference loop put before ``node``, ``without`` the last Measurements; its last sample."""
+    loop = Loop(node.scenario)
+    loop.rig.connect()
+    loop.rig.machine.to(State.ARMED)
+    inboxes, codec = node.inboxes, node.codec
+    target = loop.substructure.first()
+    loop.commands.target(target)
+    inboxes["target"].put(codec.pack_target(target, 0))
+    measured = loop.rig.first()
+    for sample in range(node.scenario.samples):
+        if sample < node.scenario.samples + 1 - without:
+            inboxes["measurement"].put(codec.pack_measurement(measured, 0))
+        target = loop.substructure.next(measured)
+        if target is not None:
+            loop.commands.target(target)
+            inboxes["target"].put(codec.pack_target(target, 0))
+        command = loop.commands.next(measured)
+        inboxes["command"].put(codec.pack_command(command, 0))
+        measured = loop.rig.tick(command)
+        if (sample + 1) % at_a_time == 0:
+            while node.work(at_a_time):
+                pass
+    if not without:
+        inboxes["measurement"].put(codec.pack_measurement(measured, 0))
+    return int(measured.sample)
 
 
 @pytest.mark.parametrize("at_a_time", [1, 32])
 def test_the_status_is_told_twenty_times_a_second_however_the_samples_come(at_a_time: int, by_hand: Any) -> None:
     with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
-        loop = Loop(node.scenario)
-        loop.rig.connect()
-        loop.rig.machine.to(State.ARMED)
-        inboxes, codec = node.inboxes, node.codec
-        target = loop.substructure.first()
-        loop.commands.target(target)
-        inboxes["target"].put(codec.pack_target(target, 0))
-        measured = loop.rig.first()
-        for sample in range(node.scenario.samples):
-            inboxes["measurement"].put(codec.pack_measurement(measured, 0))
-            target = loop.substructure.next(measured)
-            if target is not None:
-                loop.commands.target(target)
-                inboxes["target"].put(codec.pack_target(target, 0))
-            command = loop.commands.next(measured)
-            inboxes["command"].put(codec.pack_command(command, 0))
-            measured = loop.rig.tick(command)
-            if (sample + 1) % at_a_time == 0:
-                while node.work(at_a_time):
-                    pass
-        assert np.isfinite(measured.displacement).all()
+        run_before(node, at_a_time=at_a_time)
         expected = STATUS_RATE * node.scenario.samples * node.scenario.dt
         assert expected - 1 <= node.sent["sync_status"] <= expected + 2
+
+
+@pytest.mark.parametrize("missing", [0, 1, 40])
+def test_what_is_missing_in_the_end_is_waited_for_and_told(
+    missing: int, by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MonitorNode, "abandoned", False)  # as if the actuator node were here
+    with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
+        last = run_before(node, without=missing)
+        by_hand.put_state(node, State.FINISHED, last)
+        while node.work():
+            pass
+        clock.now += monitor_node.QUIET_NS // 2
+        node.work()
+        assert bool(node.summary) == (not missing)
+        clock.now += monitor_node.QUIET_NS
+        node.work()
+        assert node.summary.get("unseen.samples", 0) == missing
+        told = Result(State.FINISHED, numbers=node.summary)
+        told.judge([0])
+        words = f"the monitor has not seen the last {missing} samples: the indices are without them"
+        assert (words in told.notes) == bool(missing)

@@ -133,6 +133,19 @@ def test_a_silent_observer_stops_the_rig(
         assert ("heartbeat.recorder" in node.note) == (not reason)
 
 
+def test_a_monitor_that_speaks_but_sees_nothing_stops_the_rig(
+    by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with by_hand.node("actuator", pace="realtime", peers=["actuator", "monitor"]) as node:
+        running(by_hand, node)
+        for sample in range(0, 1000, 10):
+            monkeypatch.setattr(node.rig, "sample", sample)
+            beats(by_hand, node, "monitor")
+            clock.now += 10_000_000
+            node._pulse()
+        assert "heartbeat.monitor: 0.39 s behind the rig: must be <= 0.2 s" in node.rig.trip_reason
+
+
 def test_in_lockstep_observers_are_waited_for(by_hand: Any, clock: Any) -> None:
     with by_hand.node("actuator", peers=["actuator", "monitor", "recorder"]) as node:
         running(by_hand, node)
