@@ -18,7 +18,7 @@ from rths_nodes import scenario as scenarios
 from rths_nodes.commands import compare, estimate, identify, stability, terminal
 from rths_nodes.commands.terminal import FAILED, INTERRUPTED, REFUSED
 from rths_nodes.gathering import ACTUATOR_NODES
-from rths_nodes.node import find_ros, settle_middleware
+from rths_nodes.node import find_ros
 from rths_nodes.params import ConfigError, table, unknown
 from rths_nodes.record.recover import RecordingError
 from rths_nodes.ros.names import NAMESPACE, OBSERVERS
@@ -235,7 +235,6 @@ def _recover(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    settle_middleware()
     from rths_nodes.record import bag
     from rths_nodes.ros.replaying import replay
 

@@ -23,7 +23,6 @@ from rths_nodes import wire
 from rths_nodes.faulty_loop import FaultyLoop
 from rths_nodes.gathering import ACTUATOR_NODES
 from rths_nodes.loop import Loop
-from rths_nodes.node import settle_middleware
 from rths_nodes.params import ConfigError
 from rths_nodes.record import bag
 from rths_nodes.record.embedded import RecordingSink
@@ -244,7 +243,6 @@ def _nodes(
     progress: Callable[[int], None] | None,
     interrupted: Callable[[], bool] | None,
 ) -> Report:
-    settle_middleware()
     from rths_nodes.ros import launching
 
     axes = launching.axes_with_nodes(scenario, actuator_nodes)

@@ -11,19 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.resources import resource
-
-PROFILES = {
-    "libfastrtps.so": ("FASTRTPS_DEFAULT_PROFILES_FILE", "fast_dds_2.xml"),
-    "libfastdds.so": ("FASTDDS_DEFAULT_PROFILES_FILE", "fast_dds_3.xml"),
-}
-"""Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours."""
-
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
     """Run the node ``role`` with ROS ``arguments``; its exit code."""
     find_ros()
-    settle_middleware()
     try:
         from rths_nodes.ros import single
     except ImportError as error:
@@ -36,18 +27,6 @@ def find_ros() -> None:
     """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
     if (Path(sys.prefix) / "share" / "ament_index").is_dir():
         os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
-
-
-def settle_middleware() -> None:
-    """What the user has not set: nodes find each other on this machine only, and lost messages come again soon."""
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    if any(variable in os.environ for variable, _ in PROFILES.values()):
-        return
-    for prefix in os.environ.get("AMENT_PREFIX_PATH", sys.prefix).split(os.pathsep):
-        for library, (variable, settings) in PROFILES.items():
-            if Path(prefix, "lib", library).exists():
-                os.environ[variable] = str(resource("config", "middleware", settings))
-                return
 
 
 def _open_writer(*arguments: Any) -> Any:

@@ -305,7 +305,6 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
 
         executor = composed.LoopExecutor(nodes, context, deactivate)
         executor.run()
-        executor.close()
         assert rig.rig.machine.state.name == "HELD"
         assert "deactivated" in rig.rig.machine.reason
         for node in nodes:

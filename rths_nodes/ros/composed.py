@@ -13,6 +13,7 @@ from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.pacing import real_time, share_processors
+from rths_nodes.ros import middleware
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.axis_node import AxisNode
 from rths_nodes.ros.compensator_node import CompensatorNode
@@ -51,6 +52,7 @@ def make_node(
 @contextmanager
 def ros_context(args: Sequence[str] | None = None) -> Any:
     """A context of its own, without rclpy's signal handlers: they would shut it down under the loop."""
+    middleware.settle()
     context = Context()
     rclpy.init(args=list(args or []), context=context, signal_handler_options=SignalHandlerOptions.NO)
     try:
@@ -159,10 +161,7 @@ def _run(
             rig.prepare = prepare
         else:
             prepare()
-        try:
-            executor.run()
-        finally:
-            executor.close()
+        executor.run()
     machine = rig.rig.machine
     result.state, result.reason, result.sample = machine.state, machine.reason, rig.rig.sample
     for node in nodes:

@@ -1,7 +1,7 @@
 """Drives nodes: all of them in one process, or one alone.
 
 Delivery within a process is synchronous: right after a publish the message can be taken. So the ring is run
-in its order, without any executor; services (parameters, lifecycle) are served in the slack only.
+in its order, without any executor of rclpy; services (parameters, lifecycle) are served in the slack only.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rclpy.executors import SingleThreadedExecutor
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.pacing import Pacer, Starving
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.names import AXIS, LOOP
+from rths_nodes.ros.serving import ServiceDesk, look
 from rths_nodes.ros.shell import Shell
 
 SERVE_EVERY_NS = 50_000_000
-SERVE_SLACK_NS = 500_000
-"""Services are served when at least this much is left to the next tick: a look costs 50 us a node."""
+"""Between two looks at the services."""
+SERVE_SLACK_NS = 60_000
+"""Nodes look at the handshake, and at their services, while this much is left to the next tick."""
+SERVE_LATEST_NS = 500_000_000
+"""They look even if less is left when they are late by as much: somebody may want to stop the test."""
+DIAGNOSE_SLACK_NS = 500_000
 RECORD_SLACK_NS = 50_000
 """What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
 DIAGNOSE_EVERY_NS = 20_000_000
@@ -30,8 +34,8 @@ DIAGNOSE_EVERY_NS = 20_000_000
 OBSERVE_EVERY = 32
 """Turns between two looks of monitor and recorder in lockstep."""
 OBSERVE_LIMIT = 16
-"""Samples that an observer may take at a time while the loop waits for messages; and ticks that it can be kept
-waiting before it works off twice as many, even if that makes a tick late."""
+"""Samples that an observer may take at a time while the loop waits for messages; and ticks that it may be behind
+in the slack of the loop."""
 FORGOTTEN = 0.9
 """What is left, a tick later, of how long an observer took."""
 IDLE_S = 0.02
@@ -64,9 +68,7 @@ class LoopExecutor:
         self._rig = next((node for node in nodes if isinstance(node, ActuatorNode)), None)
         # in one process an answer goes at once to the node that waits for it
         self._at_a_time = 1 if len(self._ring) > 1 else OBSERVE_LIMIT
-        self._services = SingleThreadedExecutor(context=context)
-        for node in nodes:
-            self._services.add_node(node)
+        self._desk = ServiceDesk(self.nodes)
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
@@ -105,10 +107,6 @@ class LoopExecutor:
             node.left_alone = True
             node.done = node.done or not rig.ended or not node.participates
 
-    def close(self) -> None:
-        """Stop serving."""
-        self._services.shutdown(timeout_sec=0.0)
-
     def _turn(self) -> None:
         busy = False
         for node in self._ring:
@@ -131,7 +129,7 @@ class LoopExecutor:
             self._given += 1
             self._give_way()
             return
-        if not busy or self._turns % OBSERVE_EVERY == 0:
+        if not busy or (self._turns % OBSERVE_EVERY == 0 and not self._paced):
             busy |= self._observe(1_000_000 if self._left() is None else OBSERVE_LIMIT)
             self._serve_if_due()
             self._diagnose_if_due()
@@ -150,6 +148,12 @@ class LoopExecutor:
                 os.sched_yield()
 
     @property
+    def _paced(self) -> bool:
+        """True while the slack before the ticks is there for everything else."""
+        rig = self._rig
+        return rig is not None and rig.pacer is not None and bool(rig.running)
+
+    @property
     def _gives_way(self) -> bool:
         return self._waiter is not None and not self.nodes[0].lockstep
 
@@ -158,8 +162,7 @@ class LoopExecutor:
             self._publish_for_record()
         for observer in self._in_slack:
             observer.use_slack(pacer)
-        if slack > SERVE_SLACK_NS:
-            self._serve_if_due()
+        self._serve_if_due(pacer)
         self._diagnose_if_due()
         self._rehearse(pacer)
 
@@ -182,17 +185,21 @@ class LoopExecutor:
                 busy |= bool(node.safely(node.work, limit))
         return busy
 
-    def _serve_if_due(self) -> None:
-        for node in self.nodes:
-            if not node.done:
-                node.safely(node.look)
+    def _serve_if_due(self, pacer: Pacer | None = None) -> None:
+        """Look at handshake and services now and then; with ``pacer`` as far as there is time before the tick."""
         now = time.monotonic_ns()
-        if now < self._next_service:
+        if pacer is None:
+            for node in self.nodes:
+                look(node)
+        elif pacer.slack < SERVE_SLACK_NS and now < self._next_service + SERVE_LATEST_NS:
             return
-        self._next_service = now + SERVE_EVERY_NS
-        self._services.spin_once(timeout_sec=0.0)
-        if self._idle:
-            self._idle()
+        if now >= self._next_service:
+            self._next_service = now + SERVE_EVERY_NS
+            self._desk.open()
+            if self._idle:
+                self._idle()
+        while self._desk.look() and (pacer is None or pacer.slack > SERVE_SLACK_NS):
+            pass
 
     def _diagnose_if_due(self) -> None:
         """At most one node at a time says how it is: a message takes 50 us."""
@@ -209,9 +216,9 @@ class LoopExecutor:
         rig = self._rig
         if rig is None:
             return all(node.unhurried for node in self.nodes)
-        if rig.pacer is None or not rig.running:
+        if not self._paced:
             return True
-        return rig.pacer.slack > min(SERVE_SLACK_NS, round(rig.scenario.dt * 0.5e9))
+        return rig.pacer.slack > min(DIAGNOSE_SLACK_NS, round(rig.scenario.dt * 0.5e9))  # type: ignore[union-attr]
 
     def _left(self) -> float | None:
         """Time to the next deadline of a node in the loop, s; None when nothing is late."""
@@ -264,26 +271,29 @@ class Fit:
 
 
 class SlackUser:
-    """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick."""
+    """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick.
+
+    Once it is more than ``OBSERVE_LIMIT`` ticks behind, it takes a sample more than a tick brings, even if that
+    makes a tick late: spread, because a burst would make many late.
+    """
 
     def __init__(self, node: Shell) -> None:
         self._node = node
         self._fit = Fit()
-        self._waited = 0
+        self._behind = 0
 
     def use_slack(self, pacer: Pacer) -> None:
-        """Work as often as what it took lately is left; in any case now and then."""
+        """Work as often as what it took lately is left, and as often as it must."""
         node = self._node
         self._fit.forget()
-        self._waited += 1
-        if not node.works:
-            return
-        limit = 2 * OBSERVE_LIMIT if self._waited > OBSERVE_LIMIT else 1
-        while limit > 1 or self._fit.into(pacer):
-            self._waited = 0
-            busy = self._fit.timed(partial(node.safely, node.work, limit))
-            if limit > 1 or not busy:
+        self._behind += 1
+        must = 2 if self._behind > OBSERVE_LIMIT else 0
+        while node.works and (must > 0 or self._fit.into(pacer)):
+            must -= 1
+            if not self._fit.timed(partial(node.safely, node.work, 1)):
+                self._behind = 0
                 return
+            self._behind -= 1
 
 
 class Waiter:

@@ -9,6 +9,7 @@ from sensor_msgs.msg import JointState
 from rths_nodes import wire
 from rths_nodes.components import Measurement
 from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.results import unseen
 from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import LOCKSTEP_WINDOW
 from rths_nodes.scenario import Scenario
@@ -105,6 +106,10 @@ class MonitorNode(Shell):
             self._trip()  # the last words work off the last samples, in which a limit may be broken, too
             self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
         self.leave()
+
+    def last_words(self) -> None:
+        super().last_words()
+        self.note = unseen(self.summary)
 
     @property
     def last_sample(self) -> int:

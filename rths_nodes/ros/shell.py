@@ -2,7 +2,7 @@
 
 A node is a stage (``stages.py``) with a shell around it: take the messages, pair them by number, call the
 stage, publish. Messages of the loop and of the handshake are taken by hand, as bytes, never by an executor;
-an executor serves parameters, lifecycle and other services in the slack (``loop_executor.py``).
+parameters, lifecycle and other services are served in the slack (``serving.py``).
 """
 
 from __future__ import annotations

@@ -75,11 +75,7 @@ def _run(node: Shell, context: Any) -> int:
         node.prepare = prepare
         if node.autostart:
             node.try_to_start()
-        executor = LoopExecutor([node], context)
-        try:
-            executor.run()
-        finally:
-            executor.close()
+        LoopExecutor([node], context).run()
     if isinstance(node, RecorderNode):
         node.safely(node.close)
     node.flush_publishers()

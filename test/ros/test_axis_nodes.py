@@ -124,7 +124,6 @@ def run_with(action, tmp_path):
 
         executor = composed.LoopExecutor(list(nodes.values()), context, idle)
         executor.run()
-        executor.close()
         nodes["recorder"].close()
         machine = nodes["actuator"].rig.machine
         rested = [nodes[f"{axis}/axis"].stage.at_rest for axis in AXES]

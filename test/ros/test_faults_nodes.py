@@ -111,7 +111,7 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
     [
         ("kill@0.5:actuator", 1, FAULT),
         ("freeze@0.5:actuator,0.05", 0, None),
-        ("freeze@0.5:monitor,0.2", 0, None),
+        ("freeze@0.5:monitor,0.1", 0, None),
         ("freeze@0.5:recorder,0.2", 0, None),
         ("slow@0.5:compensator,0.002,3", 0, None),
         ("recorder_dead@0.5", 1, FAULT),

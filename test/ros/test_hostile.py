@@ -21,7 +21,7 @@ import rths_nodes
 from rths_nodes import hosts, scenario, wire
 from rths_nodes.components import FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.params import ConfigError
-from rths_nodes.ros import composed, endpoints, launching, names, peers, results
+from rths_nodes.ros import composed, endpoints, launching, names, peers
 from rths_nodes.ros.endpoints import message_class, quality
 from rths_nodes.safety import State
 
@@ -484,18 +484,10 @@ def test_a_namespace_that_cannot_be_is_refused(name):
         hosts.run(NAME, [SHORT], namespace=name)
 
 
-def test_nobody_is_looked_for_beyond_this_machine_unless_the_user_wants_it(monkeypatch, tmp_path):
-    found = []
-
-    def look(*_):
-        found.append(os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"])
-        return results.Result()
-
-    monkeypatch.setattr(hosts, "_run_nodes", look)
+@pytest.mark.parametrize("given", [None, "SUBNET", "OFF"])
+def test_nobody_is_looked_for_beyond_this_machine_unless_the_user_wants_it(given, monkeypatch):
     monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
-    for given in (None, "SUBNET", "OFF"):
-        if given:
-            monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", given)
-        hosts.run(NAME, [SHORT], host="composed")
-        monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
-    assert found == ["LOCALHOST", "SUBNET", "OFF"]
+    if given:
+        monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", given)
+    with composed.ros_context():
+        assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == (given or "LOCALHOST")

@@ -41,7 +41,6 @@ def run_with(action, tmp_path, **options):
 
         executor = composed.LoopExecutor(list(nodes.values()), context, idle)
         executor.run()
-        executor.close()
         nodes["recorder"].close()
         assert called == [TransitionCallbackReturn.SUCCESS]
         machine = nodes["actuator"].rig.machine
@@ -177,7 +176,6 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
 
         executor = composed.LoopExecutor([node], context, idle)
         executor.run()
-        executor.close()
         node.destroy_node()
         lead.destroy_node()
     assert (node.exit_code, node.problem) == (1, "the actuator node has left in the middle of the test")

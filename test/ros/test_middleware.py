@@ -10,13 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rths_nodes.node import PROFILES, settle_middleware
 from rths_nodes.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.ros.middleware import SETTINGS, settle
+
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
-VARIABLES = [variable for variable, _ in PROFILES.values()]
+VARIABLES = [variable for variable, _ in SETTINGS.values()]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def texts(path: Path) -> list[str]:
 
 
 def test_both_versions_are_told_the_same() -> None:
-    first, second = (texts(resource("config", "middleware", settings)) for _, settings in PROFILES.values())
+    first, second = (texts(resource("config", "middleware", settings)) for _, settings in SETTINGS.values())
     assert first == second
 
 
@@ -41,7 +42,7 @@ def test_the_middleware_understands_what_it_is_told(monkeypatch: pytest.MonkeyPa
     def join() -> str:
         return subprocess.run([sys.executable, "-c", JOIN], capture_output=True, text=True, check=True).stderr
 
-    settle_middleware()
+    settle()
     (variable,) = set(VARIABLES) & set(os.environ)
     assert "XML" not in join()
     wrong = tmp_path / "wrong.xml"
@@ -54,13 +55,13 @@ def test_the_middleware_understands_what_it_is_told(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_what_the_user_has_set_stays(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "mine.xml")
-    settle_middleware()
+    settle()
     assert {name: os.environ.get(name) for name in VARIABLES} == dict.fromkeys(VARIABLES) | {variable: "mine.xml"}
 
 
 @pytest.mark.usefixtures("nothing_set")
 @pytest.mark.parametrize(
-    ("library", "variable"), [*((name, found[0]) for name, found in PROFILES.items()), ("", "")]
+    ("library", "variable"), [*((name, found[0]) for name, found in SETTINGS.items()), ("", "")]
 )
 def test_each_version_is_told_in_its_own_way(
     library: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -68,5 +69,5 @@ def test_each_version_is_told_in_its_own_way(
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / (library or "libother.so")).touch()
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
-    settle_middleware()
+    settle()
     assert {name for name in VARIABLES if name in os.environ} == ({variable} if variable else set())
