@@ -43,6 +43,10 @@ PLUS = 0.01
 """Share of ticks that may be missed beyond three times the floor."""
 
 
+class Stopped(Exception):
+    """A run did not come to its end: the machine is too slow for it."""
+
+
 @dataclass(frozen=True)
 class Configuration:
     """One run."""
@@ -100,7 +104,10 @@ def nodes(configuration: Configuration, file: Path, run_id: str, record: str) ->
 
 
 def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
-    """The timing of a run, the gaps in its recording, and a computation as long as its loop, by itself."""
+    """The timing of a run, the gaps in its recording, and a computation as long as its loop, by itself.
+
+    Raises Stopped.
+    """
     name, rate = configuration.scenario, configuration.rate
     scenario = at_rate(named(name), rate, seconds) if name else frame(rate, configuration.axes, seconds)
     scenario = scenarios.override(scenario, PATIENCE)
@@ -118,7 +125,7 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
             apart = (RECORDER,) if configuration.observers == APART else ()
             result = composed.run(descriptions, hosts.open_writer, apart=apart)
     if result.exit_code:
-        raise SystemExit(f"{configuration}: {result.outcome}: {result.reason}")
+        raise Stopped(f"{result.outcome}: {result.reason}")
     timing = result.section("timing")
     for name in [name for name in timing if name.endswith("_histogram")]:
         timing[name] = trimmed(timing[name])
@@ -173,12 +180,17 @@ HEAD = (
 )
 
 
+def start(row: dict[str, Any]) -> str:
+    """Where a row of the table begins: what was run."""
+    return f"{row['host']:10}{row['rate']:6g}{row['axes']:5d} {row['observers']:10}"
+
+
 def line(row: dict[str, Any]) -> str:
     """A row of the table; times in microseconds."""
     late, loop, ratios = row["timing"]["lateness"], row["timing"]["loop"], row["ratios"]
     ratio = f"{ratios['missed']:7.1f}" if math.isfinite(ratios["missed"]) else f"{'-':>7}"
     return (
-        f"{row['host']:10}{row['rate']:6g}{row['axes']:5d} {row['observers']:10}{100 * row['missed_share']:9.3f}"
+        f"{start(row)}{100 * row['missed_share']:9.3f}"
         f"{100 * row['floor_missed_share']:9.3f}{ratio}{1e6 * late['p99_s']:10.1f}{ratios['lateness_p99']:8.1f}"
         f"{1e6 * loop['median_s']:7.0f}{1e6 * loop['p99_s']:7.0f}{1e6 * loop['p999_s']:7.0f}"
         f"{ratios['loop_median_to_ping_pong']:7.1f}"
@@ -187,18 +199,25 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def measure(configurations: list[Configuration], seconds: float, floor_seconds: float) -> list[dict[str, Any]]:
-    """All runs, each between two floors; runs at the same rate share the one between them."""
-    rows = []
+def measure(
+    configurations: list[Configuration], seconds: float, floor_seconds: float
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All runs, each between two floors, and those that were stopped; at the same rate they share a floor."""
+    rows, stopped = [], []
     for rate, group in itertools.groupby(configurations, key=lambda each: each.rate):
         before = floors(rate, floor_seconds)
         for configuration in group:
-            found = run(configuration, seconds)
+            try:
+                found = run(configuration, seconds)
+            except Stopped as reason:
+                stopped.append({**asdict(configuration), "reason": str(reason)})
+                print(f"{start(stopped[-1])} {reason}", flush=True)
+                continue
             after = floors(rate, floor_seconds)
             rows.append(judged(configuration, found, [before, after]))
             print(line(rows[-1]), flush=True)
             before = after
-    return rows
+    return rows, stopped
 
 
 def options() -> argparse.Namespace:
@@ -235,13 +254,14 @@ def main() -> None:
         f"{len(configurations)} runs of {given.seconds:g} s; times in us; allowed misses: 3 x floor + {PLUS:.0%}"
     )
     print(HEAD)
-    rows = measure(configurations, given.seconds, given.seconds / 2.0)
+    rows, stopped = measure(configurations, given.seconds, given.seconds / 2.0)
     result = {
         "version": rths_nodes.__version__,
         "machine": about,
         "python_step_s": floor.python_step(),
         "seconds": given.seconds,
         "runs": rows,
+        "stopped": stopped,
     }
     (given.out / "latency.json").write_text(json.dumps(finite(result), indent=1))
     figure.draw(finite(result), given.out / "latency.png")

@@ -81,3 +81,20 @@ def test_figures_are_ratios_to_the_floors_and_are_drawn(latency: Any, tmp_path: 
     assert len(latency.line(rows[0])) == len(latency.HEAD)
     latency.figure.draw(json.loads(json.dumps(latency.finite({"runs": rows}))), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_that_is_stopped_leaves_the_others_their_figures(
+    latency: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(configuration: Any, seconds: float) -> dict[str, Any]:
+        if configuration.host == "processes":
+            raise latency.Stopped("tripped: too slow")
+        return found(0)
+
+    monkeypatch.setattr(latency, "run", run)
+    monkeypatch.setattr(latency, "floors", lambda *_: bare(0.0))
+    wanted = [latency.Configuration("", host, 1024.0, 1, "both") for host in ("composed", "processes", "composed")]
+    rows, stopped = latency.measure(wanted, 1.0, 1.0)
+    assert [row["host"] for row in rows] == ["composed", "composed"]
+    assert [(row["host"], row["reason"]) for row in stopped] == [("processes", "tripped: too slow")]
+    assert "tripped: too slow" in capsys.readouterr().out
