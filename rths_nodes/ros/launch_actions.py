@@ -36,7 +36,7 @@ from rths_nodes.loop import Loop
 from rths_nodes.params import ConfigError
 from rths_nodes.ros import launching, names
 from rths_nodes.ros.names import RECORDER
-from rths_nodes.ros.shell import PACES
+from rths_nodes.ros.shell import PACES, RELIABILITIES
 
 FLAG = ("true", "false")
 TRIPPED = 3
@@ -66,6 +66,11 @@ ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "directory": ("", "of the recording; it must not exist. Empty: runs/<run id>", ()),
     "run_id": ("", "tells this run from others; the same for all nodes. Empty: made of scenario and time", ()),
     "namespace": (names.NAMESPACE, "of the rig's nodes and topics", ()),
+    "reliability": (
+        RELIABILITIES[0],
+        "of Target, Command and Measurement; best_effort is cheaper, and what is lost stays lost",
+        RELIABILITIES,
+    ),
     "autostart": ("true", "false: the nodes wait for 'ros2 lifecycle set ... configure' and 'activate'", FLAG),
     "faults": ("", "put in on purpose, as --fault of rths run, separated by spaces: 'drop@2:command'", ()),
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
@@ -147,6 +152,7 @@ class LaunchedTest:
                 run_id=self.run_id,
                 record=str(self.directory) if self._record == "own" else "",
                 namespace=self._namespace.strip("/"),
+                reliability=chosen["reliability"],
                 axes=self.axes,
                 faults=faults,
             )

@@ -32,6 +32,7 @@ from rths_nodes.scenario import Scenario
 from rths_nodes.timing import Durations, of_hop
 
 PACES = ("lockstep", "realtime")
+RELIABILITIES = ("reliable", "best_effort")
 STATUS_PERIOD_NS = 2_000_000
 """Between two looks at the handshake topics while nothing else is to be done."""
 
@@ -276,7 +277,7 @@ class Shell(LifecycleNode):
         """Refuse, with ConfigError, a scenario in which this node has no part."""
 
     def _check_choices(self) -> None:
-        for name, known in (("pace", PACES), ("reliability", ("reliable", "best_effort"))):
+        for name, known in (("pace", PACES), ("reliability", RELIABILITIES)):
             if self.value(name) not in known:
                 raise ConfigError(f"{name} = {self.value(name)!r}: must be one of {', '.join(known)}")
         for peer in self.value("peers"):

@@ -19,11 +19,13 @@ pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 import numpy as np
 from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
+from rclpy.node import Node
+from rclpy.qos import ReliabilityPolicy
 
 import rths_nodes
 from rths_nodes.record import bag
 from rths_nodes.resources import resource
-from rths_nodes.ros import names
+from rths_nodes.ros import composed, names
 from rths_nodes.ros.names import ACTUATOR, LOOP, NODES, RECORDER
 
 FILES = ("rths.launch.py", "single_actuator.launch.py")
@@ -166,6 +168,18 @@ def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
     assert all(name.startswith("/lab/rig_2/") for name in topics)
 
 
+@pytest.mark.parametrize("reliability", [ReliabilityPolicy.RELIABLE, ReliabilityPolicy.BEST_EFFORT])
+def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
+    run = launch(f"overrides:={LONG}", "directory:=run", f"reliability:={reliability.name.lower()}")
+    run.wait_for_samples()
+    with composed.ros_context() as context:
+        node = Node("somebody", context=context)
+        found = []
+        run.wait_for(lambda: found.extend(node.get_publishers_info_by_topic("/rths/command")) or found)
+        node.destroy_node()
+    assert [each.qos_profile.reliability for each in found] == [reliability]
+
+
 @pytest.mark.parametrize(
     ("argument", "words"),
     [
@@ -175,6 +189,7 @@ def test_all_of_it_can_move_to_another_namespace(launch, tmp_path):
         ("overrides:=duration='3", "No closing quotation"),
         ("directory:=/dev/null", "cannot record there"),
         ("pace:=fast", "Valid options are"),
+        ("reliability:=sometimes", "Valid options are"),
         ("namespace:=two words", "Invalid namespace"),
     ],
 )
