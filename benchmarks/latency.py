@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import math
+import sys
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -212,6 +213,7 @@ def measure(
             except Stopped as reason:
                 stopped.append({**asdict(configuration), "reason": str(reason)})
                 print(f"{start(stopped[-1])} {reason}", flush=True)
+                before = floors(rate, floor_seconds)
                 continue
             after = floors(rate, floor_seconds)
             rows.append(judged(configuration, found, [before, after]))
@@ -264,8 +266,10 @@ def main() -> None:
         "stopped": stopped,
     }
     (given.out / "latency.json").write_text(json.dumps(finite(result), indent=1))
-    figure.draw(finite(result), given.out / "latency.png")
-    print(f"{given.out / 'latency.json'}, {given.out / 'latency.png'}")
+    if rows:
+        figure.draw(finite(result), given.out / "latency.png")
+    print(", ".join(str(path) for path in sorted(given.out.glob("latency.*"))))
+    sys.exit(1 if stopped else 0)
 
 
 if __name__ == "__main__":

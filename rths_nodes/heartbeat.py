@@ -21,7 +21,8 @@ class HeartbeatParams:
     """How long the rig goes on without its monitor or its recorder in real time; in lockstep it waits for them."""
 
     monitor: float = number(
-        "silence of the monitor after which the rig trips: nobody looks at its limits any more",
+        "silence of the monitor, or time without seeing the rig, after which the rig trips: nobody looks at its "
+        "limits any more",
         "s",
         0.2,
         at_least=0.05,
@@ -54,38 +55,46 @@ class HeartbeatParams:
 class Heartbeat:
     """When which of ``peers`` was heard last; times are ns of one clock.
 
-    Who is further behind the rig than he may be silent does not see it: that he speaks means nothing.
+    What a peer says is as old as what it has seen of the rig: who speaks but is blind is lost like one who is
+    silent. ``period`` is that of the rig's samples, and a peer may miss the end of the loop's messages for
+    ``missing``, both s: nobody is lost because of that.
     """
 
-    def __init__(self, params: HeartbeatParams, peers: Iterable[str]) -> None:
+    def __init__(
+        self, params: HeartbeatParams, peers: Iterable[str], period: float = 0.0, missing: float = 0.0
+    ) -> None:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
+        self._deaf = max(DEAF_NS, round(1.5 * period * SECOND))
+        self._missing = round(missing * SECOND)
         self._heard: dict[str, int] = {}
-        self._behind = dict.fromkeys(self._limits, 0)
+        self._spoken: dict[str, int] = {}
+        self._behind: dict[str, int] = {}
         self._listened = 0
 
     def begin(self, now: int) -> None:
         """Everybody has just been heard: they have said that they are ready."""
         self._heard = dict.fromkeys(self._limits, now)
+        self._spoken = dict(self._heard)
+        self._behind = dict.fromkeys(self._limits, 0)
         self._listened = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
         """A sign of life of a peer ``behind`` ns behind the rig; one of a lost peer or a stranger is none."""
-        if peer not in self._heard:
-            return
-        self._behind[peer] = behind if behind > self._limits[peer] else 0
-        if not self._behind[peer]:
-            self._heard[peer] = now
+        if peer in self._heard:
+            self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
+            self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
 
     def lost(self, now: int) -> list[tuple[str, str]]:
         """The peers that are silent for longer than they may, and that in words; each is told once."""
         deaf = now - self._listened
         self._listened = now
-        if deaf > DEAF_NS:
+        if deaf > self._deaf:
             self._heard = {peer: heard + deaf for peer, heard in self._heard.items()}
         silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
-        return [(peer, self._words(peer, now - self._heard.pop(peer))) for peer in silent]
+        return [(peer, self._words(peer, now)) for peer in silent]
 
-    def _words(self, peer: str, silence: int) -> str:
-        behind = self._behind[peer]
-        what = f"{behind / SECOND:.2g} s behind the rig" if behind else f"silent for {silence / SECOND:.2g} s"
+    def _words(self, peer: str, now: int) -> str:
+        age = (now - self._heard.pop(peer)) / SECOND
+        blind = now - self._spoken[peer] < self._behind[peer]
+        what = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
         return f"heartbeat.{peer}: {what}: must be <= {self._limits[peer] / SECOND:g} s"

@@ -47,11 +47,11 @@ class Pacer:
     """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
 
     ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected. ``missed`` counts the periods,
-    ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns.
+    ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns; ``period`` in ns.
     """
 
     def __init__(self, period: float, ticks: int) -> None:
-        self._period = round(period * 1e9)
+        self.period = round(period * 1e9)
         self.due = self.began = 0
         self.missed = self.slips = 0
         self._owed = self._looked = 0
@@ -61,7 +61,7 @@ class Pacer:
         """The first tick is one period from now."""
         self._looked = time.monotonic_ns()
         self._owed = -CREDIT_NS
-        self.due = self._looked + self._period
+        self.due = self._looked + self.period
 
     @property
     def slack(self) -> int:
@@ -84,11 +84,11 @@ class Pacer:
             now = time.monotonic_ns()
         late = now - self.due
         self.lateness.add(late)
-        slipped = late // self._period
+        slipped = late // self.period
         self.missed += slipped
         self.slips += slipped > 0
         self.began = now
-        self.due += (1 + slipped) * self._period
+        self.due += (1 + slipped) * self.period
         return slipped
 
 

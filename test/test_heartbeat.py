@@ -53,23 +53,42 @@ def test_who_speaks_in_time_is_never_lost() -> None:
         heartbeat.heard("monitor", now)
 
 
-def test_who_speaks_but_does_not_see_the_rig_is_lost() -> None:
-    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
+def blind(heartbeat: Heartbeat, end: int) -> list[tuple[float, str, str]]:
+    """Who is lost when, with a monitor that speaks all the time and has seen nothing since the beginning."""
     heartbeat.begin(0)
     found = []
-    for now in range(0, SECOND, LOOK):
-        heartbeat.heard("monitor", now, behind=now)  # it has seen nothing since the beginning
+    for now in range(0, end, LOOK):
+        heartbeat.heard("monitor", now, behind=now)
         found += [(now, *lost) for lost in heartbeat.lost(now)]
-    words = "heartbeat.monitor: 0.4 s behind the rig: must be <= 0.2 s"
-    assert found == [(2 * SECOND // 5 + LOOK, "monitor", words)]
+    return found
 
 
-def test_who_catches_up_is_not_lost() -> None:
+def test_who_speaks_but_does_not_see_the_rig_is_lost_like_one_who_is_silent() -> None:
+    words = "heartbeat.monitor: speaks, but does not see the rig for 0.2 s: must be <= 0.2 s"
+    assert blind(Heartbeat(params(monitor=0.2), ["monitor"]), SECOND) == [(SECOND // 5 + LOOK, "monitor", words)]
+
+
+def test_nobody_is_lost_because_the_loop_misses_a_target() -> None:
+    """It may be bridged for 0.5 s, and a step of 0.1 s be lost on the way."""
+    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"], missing=0.6)
+    assert [now for now, *_ in blind(heartbeat, SECOND)] == [4 * SECOND // 5 + LOOK]
+
+
+def test_who_is_behind_but_comes_on_is_not_lost() -> None:
     heartbeat = Heartbeat(params(monitor=0.2), ["monitor"])
     heartbeat.begin(0)
     for now in range(0, SECOND, LOOK):
-        heartbeat.heard("monitor", now, behind=now % (3 * SECOND // 10))
+        heartbeat.heard("monitor", now, behind=min(now, 3 * SECOND // 20))
         assert heartbeat.lost(now) == []
+
+
+@pytest.mark.parametrize("rate", [10.0, 15.0, 64.0])
+def test_a_slow_loop_finds_a_silent_monitor_as_soon(rate: float) -> None:
+    heartbeat = Heartbeat(params(monitor=0.2), ["monitor"], period=1.0 / rate)
+    heartbeat.begin(0)
+    period = round(SECOND / rate)
+    found = [now for now in range(period, SECOND, period) if heartbeat.lost(now)]
+    assert found == [period * (SECOND // 5 // period + 1)]
 
 
 def test_before_the_test_and_of_strangers_nothing_is_expected() -> None:

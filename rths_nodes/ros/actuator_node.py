@@ -97,7 +97,9 @@ class ActuatorNode(Shell):
         self._statuses: dict[str, dict[str, Any]] = {}
         self._progress = {peer: -1 for peer in (MONITOR, RECORDER) if peer in self.peers}
         self._finished: set[str] = set()
-        self._heartbeat = Heartbeat(scenario.heartbeat, self._progress)
+        # the monitor waits for a Target: bridged, or with best effort lost for a step
+        missing = scenario.bridge.max_bridge + scenario.samples_per_step * scenario.dt
+        self._heartbeat = Heartbeat(scenario.heartbeat, self._progress, scenario.dt, missing)
         self._next_pulse = 0
         self._free_until = LOCKSTEP_WINDOW - 1
         self._told: State | None = None

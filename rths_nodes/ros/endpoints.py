@@ -15,7 +15,7 @@ from rths_nodes.ros.peers import Door, OpenDoor
 
 
 class ByHand(CallbackGroup):
-    """Subscriptions that no executor may touch."""
+    """Subscriptions and services that their node looks at itself: no executor may touch them."""
 
     def can_execute(self, entity: Any) -> bool:
         return False

@@ -25,7 +25,7 @@ SERVE_EVERY_NS = 50_000_000
 SERVE_SLACK_NS = 60_000
 """Nodes look at the handshake, and at their services, while this much is left to the next tick."""
 SERVE_LATEST_NS = 500_000_000
-"""They look even if less is left when they are late by as much: somebody may want to stop the test."""
+"""They look even if less is left when they are late by as much."""
 DIAGNOSE_SLACK_NS = 500_000
 RECORD_SLACK_NS = 50_000
 """What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
@@ -36,6 +36,8 @@ OBSERVE_EVERY = 32
 OBSERVE_LIMIT = 16
 """Samples that an observer may take at a time while the loop waits for messages; and ticks that it may be behind
 in the slack of the loop."""
+BEHIND_NS = 20_000_000
+"""It may not be further behind than this, either (but a tick), at a low servo rate."""
 FORGOTTEN = 0.9
 """What is left, a tick later, of how long an observer took."""
 IDLE_S = 0.02
@@ -72,8 +74,9 @@ class LoopExecutor:
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
+        self._idling = Fit()
         self._rehearsals = [(node, Fit()) for node in self._ring]
-        self._next_service = self._next_diagnosis = 0
+        self._next_service = self._next_diagnosis = self._served_by = 0
         self._turns = self._idle_turns = self._given = self._rested_at = 0
 
     def _axis_waiter(self, rig: ActuatorNode, context: Any) -> Callable[[], None]:
@@ -191,14 +194,16 @@ class LoopExecutor:
         if pacer is None:
             for node in self.nodes:
                 look(node)
-        elif pacer.slack < SERVE_SLACK_NS and now < self._next_service + SERVE_LATEST_NS:
-            return
         if now >= self._next_service:
-            self._next_service = now + SERVE_EVERY_NS
-            self._desk.open()
-            if self._idle:
-                self._idle()
-        while self._desk.look() and (pacer is None or pacer.slack > SERVE_SLACK_NS):
+            self._idling.forget()
+            late = now > self._next_service + SERVE_LATEST_NS
+            if pacer is None or late or self._idling.into(pacer):
+                self._next_service = now + SERVE_EVERY_NS
+                if self._desk.open():
+                    self._served_by = now + SERVE_LATEST_NS
+                if self._idle:
+                    self._idling.timed(self._idle)
+        while (pacer is None or pacer.slack > SERVE_SLACK_NS or now > self._served_by) and self._desk.look():
             pass
 
     def _diagnose_if_due(self) -> None:
@@ -262,9 +267,9 @@ class Fit:
         return pacer.slack > self._needs
 
     def timed(self, action: Callable[[], Any]) -> bool:
-        """Do it; whether it did anything."""
+        """Do it; whether it did anything: it says so, or says nothing."""
         started = time.monotonic_ns()
-        did = bool(action())
+        did = action() is not False
         if did:
             self._needs = max(self._needs, time.monotonic_ns() - started)
         return did
@@ -273,7 +278,7 @@ class Fit:
 class SlackUser:
     """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick.
 
-    Once it is more than ``OBSERVE_LIMIT`` ticks behind, it takes a sample more than a tick brings, even if that
+    Once it is too far behind, it takes a sample more than a tick brings, even if that
     makes a tick late: spread, because a burst would make many late.
     """
 
@@ -287,7 +292,7 @@ class SlackUser:
         node = self._node
         self._fit.forget()
         self._behind += 1
-        must = 2 if self._behind > OBSERVE_LIMIT else 0
+        must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
         while node.works and (must > 0 or self._fit.into(pacer)):
             must -= 1
             if not self._fit.timed(partial(node.safely, node.work, 1)):

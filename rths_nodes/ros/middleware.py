@@ -20,7 +20,7 @@ def settle() -> None:
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     if any(variable in os.environ for variable, _ in SETTINGS.values()):
         return
-    for prefix in os.environ.get("AMENT_PREFIX_PATH", sys.prefix).split(os.pathsep):
+    for prefix in (*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix):
         for library, (variable, settings) in SETTINGS.items():
             if Path(prefix, "lib", library).exists():
                 os.environ[variable] = str(resource("config", "middleware", settings))

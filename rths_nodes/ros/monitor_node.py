@@ -98,7 +98,7 @@ class MonitorNode(Shell):
         self._publishers_by_name["joint_states"].publish(message)
 
     def _finish(self) -> None:
-        complete = self.ended and self.stage.sample >= self.test["sample"]
+        complete = self.ended and not self._unseen
         if not self.ended:
             self._quiet_from = time.monotonic_ns()
         elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
@@ -112,11 +112,16 @@ class MonitorNode(Shell):
         self.note = unseen(self.summary)
 
     @property
+    def _unseen(self) -> int:
+        """How many samples of the test, which has ended, are missing here; of one that never began none are."""
+        return max(0, int(self.test["sample"]) - max(self.stage.sample, 0))
+
+    @property
     def last_sample(self) -> int:
         return self.stage.sample
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         numbers = wire.numbers_of(self.stage.metrics(), "metrics")
-        if self.ended and self.stage.sample < self.test["sample"]:
-            numbers["unseen.samples"] = self.test["sample"] - self.stage.sample
+        if self.ended and self._unseen:
+            numbers["unseen.samples"] = self._unseen
         return self.stage.sample, numbers

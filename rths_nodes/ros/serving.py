@@ -22,15 +22,16 @@ class ServiceDesk:
         self._nodes = nodes
         self._waiting: deque[Callable[[], Any]] = deque()
 
-    def open(self) -> None:
-        """Begin a round, unless one is under way."""
+    def open(self) -> bool:
+        """Begin a round, unless one is under way; whether it did."""
         if self._waiting:
-            return
+            return False
         for node in self._nodes:
             self._waiting.append(partial(look, node))
             for service in node.services:
                 if not isinstance(service.callback_group, ByHand):  # those their node answers itself, at once
-                    self._waiting.append(partial(node.safely, answer, service))
+                    self._waiting.append(partial(node.safely, answer, node, service))
+        return True
 
     def look(self) -> bool:
         """The next look of the round; False when it is over."""
@@ -46,8 +47,14 @@ def look(node: Shell) -> None:
         node.safely(node.look)
 
 
-def answer(service: Any) -> None:
-    """One request to ``service``, if there is any."""
+def answer(node: Shell, service: Any) -> None:
+    """One request to ``service`` of ``node``, if there is any; what rclpy cannot make sense of is told."""
     request, header = service.handle.service_take_request(service.srv_type.Request)
-    if header is not None:
-        service.send_response(service.callback(request, service.srv_type.Response()), header)
+    if header is None:
+        return
+    response = service.srv_type.Response()
+    try:
+        response = service.callback(request, response)
+    except (TypeError, ValueError) as error:
+        node.get_logger().warning(f"{service.srv_name}: request refused: {error}")
+    service.send_response(response, header)

@@ -4,8 +4,8 @@
     service  <actuator>/emergency_stop    std_srvs/srv/Trigger    the rig trips
     topic    emergency_stop               std_msgs/msg/Empty      the rig trips, whoever says so
 
-They are taken by hand, as the messages of the loop are: an executor serves only in the slack, of which a fast rig
-has none.
+They are taken every few milliseconds; other services (``serving.py``) only in the slack, of which a fast rig has
+little.
 """
 
 from __future__ import annotations

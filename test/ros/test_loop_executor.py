@@ -11,7 +11,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.ros import loop_executor, serving
 from rths_nodes.ros.endpoints import ByHand
-from rths_nodes.ros.loop_executor import OBSERVE_LIMIT, SlackUser
+from rths_nodes.ros.loop_executor import BEHIND_NS, OBSERVE_LIMIT, SERVE_EVERY_NS, SlackUser
 
 US = 1_000
 
@@ -37,15 +37,17 @@ class Observer:
 class Tick:
     """A pacer whose next tick is ``slack`` us away."""
 
-    def __init__(self, clock: Any, slack: int) -> None:
-        self._clock, self._due = clock, clock.now + slack * US
+    def __init__(self, clock: Any, slack: int, rate: int = 4096) -> None:
+        self._clock, self._due, self.period = clock, clock.now + slack * US, 1_000_000_000 // rate
 
     @property
     def slack(self) -> int:
         return int(self._due - self._clock.now)
 
 
-def observe(monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int) -> tuple[list[int], list[int]]:
+def observe(
+    monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int, rate: int = 4096
+) -> tuple[list[int], list[int]]:
     """How long the observer works before each tick, us, and how many samples wait for it then."""
     clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
     monkeypatch.setattr(loop_executor, "time", clock)
@@ -55,7 +57,7 @@ def observe(monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int) 
     for _ in range(ticks):
         observer.waiting += 1
         began = clock.now
-        user.use_slack(Tick(clock, slack))  # type: ignore[arg-type]
+        user.use_slack(Tick(clock, slack, rate))  # type: ignore[arg-type]
         taken.append((clock.now - began) // US)
         waiting.append(observer.waiting)
     return taken, waiting
@@ -72,26 +74,40 @@ def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(monkeypatch: 
     assert max(waiting) <= OBSERVE_LIMIT
 
 
-def asked(*, by_hand: bool = False) -> Any:
+@pytest.mark.parametrize("rate", [25, 64, 256])
+def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rig would take it for lost."""
+    _, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000, rate=rate)
+    assert max(waiting) / rate <= max(BEHIND_NS * 1e-9, 1 / rate) + 1 / rate
+
+
+def asked(callback: Any = lambda request, response: (request, response), group: Any = None) -> Any:
     """A service with one request."""
     answers: list[Any] = []
     requests = [("request", "header")]
     return SimpleNamespace(
-        callback_group=ByHand() if by_hand else None,
+        callback_group=group,
+        srv_name="service",
         srv_type=SimpleNamespace(Request=None, Response=lambda: "response"),
         handle=SimpleNamespace(service_take_request=lambda _: requests.pop() if requests else (None, None)),
-        callback=lambda request, response: (request, response),
+        callback=callback,
         send_response=lambda *answer: answers.append(answer),
         answers=answers,
     )
 
 
+def with_services(*services: Any) -> Any:
+    """A node, and how often its handshake was looked at."""
+    node = SimpleNamespace(done=False, services=services, looks=0, warnings=[])
+    node.look = lambda: setattr(node, "looks", node.looks + 1)
+    node.safely = lambda action, *words: action(*words)
+    node.get_logger = lambda: SimpleNamespace(warning=node.warnings.append)
+    return node
+
+
 def test_services_are_answered_one_look_at_a_time() -> None:
-    services = [asked(), asked(by_hand=True), asked()]
-    looks: list[int] = []
-    node: Any = SimpleNamespace(
-        done=False, services=services, look=lambda: looks.append(1), safely=lambda action, *words: action(*words)
-    )
+    services = [asked(), asked(group=ByHand()), asked()]
+    node = with_services(*services)
     desk = serving.ServiceDesk([node])
     assert not desk.look(), "no round has begun"
     for _ in range(2):
@@ -102,13 +118,39 @@ def test_services_are_answered_one_look_at_a_time() -> None:
         assert count == 3  # the handshake and two services
     answer = (("request", "response"), "header")
     assert [service.answers for service in services] == [[answer], [], [answer]]
-    assert len(looks) == 2
+    assert node.looks == 2
+
+
+def test_a_request_that_makes_no_sense_is_answered_and_told() -> None:
+    def refuse(request: Any, response: Any) -> Any:
+        raise ValueError("no such type")
+
+    service = asked(refuse)
+    node = with_services(service)
+    serving.answer(node, service)
+    assert service.answers == [("response", "header")]
+    assert "no such type" in node.warnings[0]
 
 
 def test_a_round_under_way_goes_on() -> None:
-    node: Any = SimpleNamespace(done=True, services=[], look=None, safely=None)
-    desk = serving.ServiceDesk([node, node])
+    node = with_services(asked())
+    desk = serving.ServiceDesk([node])
     desk.open()
     assert desk.look()
     desk.open()
     assert [desk.look(), desk.look()] == [True, False]
+
+
+def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
+    monkeypatch.setattr(loop_executor, "time", clock)
+    node, called = with_services(asked(), asked()), []
+    node.role, node.participates = "actuator", True
+    executor = loop_executor.LoopExecutor([node], None, lambda: called.append(clock.now))
+    for _ in range(2200):  # 0.54 s
+        clock.now += 244 * US
+        executor._serve_if_due(Tick(clock, 20))  # type: ignore[arg-type]
+    answer = (("request", "response"), "header")
+    assert [service.answers for service in node.services] == [[answer]] * 2
+    assert node.looks == 1, "in half a second"
+    assert len(called) == clock.now // SERVE_EVERY_NS + 1, "who wants to stop the test is heard all the time"

@@ -17,6 +17,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.ros.middleware import SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
+NAMESPACE = "{http://www.eprosima.com}"
 VARIABLES = [variable for variable, _ in SETTINGS.values()]
 
 
@@ -35,6 +36,9 @@ def texts(path: Path) -> list[str]:
 def test_both_versions_are_told_the_same() -> None:
     first, second = (texts(resource("config", "middleware", settings)) for _, settings in SETTINGS.values())
     assert first == second
+    for _, settings in SETTINGS.values():
+        (writer,) = ElementTree.parse(resource("config", "middleware", settings)).iter(f"{NAMESPACE}data_writer")
+        assert writer.get("is_default_profile") == "true"
 
 
 @pytest.mark.usefixtures("nothing_set")
@@ -68,6 +72,7 @@ def test_each_version_is_told_in_its_own_way(
 ) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / (library or "libother.so")).touch()
-    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    monkeypatch.setenv("AMENT_PREFIX_PATH", "")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
     settle()
     assert {name for name in VARIABLES if name in os.environ} == ({variable} if variable else set())
