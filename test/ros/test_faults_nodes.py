@@ -154,7 +154,8 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
 )
 def test_processes_are_as_safe(faults, codes, reason, tmp_path):
     """On a loaded machine they bridge of their own accord, too: what is asserted does not depend on that."""
-    report = hosts.run(NAME, SHORT, host="processes", pace="realtime", record=tmp_path / "run", faults=faults)
+    patient = [*SHORT, "heartbeat.monitor=5", "heartbeat.recorder=5"]
+    report = hosts.run(NAME, patient, host="processes", pace="realtime", record=tmp_path / "run", faults=faults)
     found = rths_nodes.read(tmp_path / "run")
     assert report.exit_code in codes, report.reason
     assert reason in report.reason

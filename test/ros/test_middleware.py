@@ -14,6 +14,7 @@ from rths_nodes.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.ros import middleware
 from rths_nodes.ros.middleware import SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
@@ -74,5 +75,6 @@ def test_each_version_is_told_in_its_own_way(
     (tmp_path / "lib" / (library or "libother.so")).touch()
     monkeypatch.setenv("AMENT_PREFIX_PATH", "")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(middleware, "resource", Path)  # what is installed is elsewhere
     settle()
     assert {name for name in VARIABLES if name in os.environ} == ({variable} if variable else set())
