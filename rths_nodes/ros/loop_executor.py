@@ -106,6 +106,8 @@ class LoopExecutor:
 
     def _leave_with(self, rig: ActuatorNode) -> None:
         """In one process nobody sees the actuator node leave: the others say their last words when it is done."""
+        if not rig.ended:  # it has died: there are no last words, but what was sent before is recorded
+            self._observe(1_000_000)
         for node in self.nodes:
             node.left_alone = True
             node.done = node.done or not rig.ended or not node.participates

@@ -129,6 +129,12 @@ def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, tmp_path
     assert np.array_equal(found.command[:end], plain.command[:end])
 
 
+@pytest.mark.parametrize("fault", ["kill@0.573:actuator", "kill@0.56:actuator"])
+def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, tmp_path):
+    report, found = composed(tmp_path, fault, pace="lockstep")
+    assert (report.exit_code, len(found.flags)) == (1, report.samples)
+
+
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_path):
     report = hosts.run(NAME, SHORT, host=host, pace="realtime", record=tmp_path / "run", faults=["disk_full@0.5"])
