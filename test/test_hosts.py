@@ -182,7 +182,7 @@ def test_foreign_readers_decode_every_message_of_a_node_recording(tmp_path):
     assert forces == rths_nodes.read(tmp_path / "run").force[:, 0].tolist()
 
 
-def test_ordinary_typed_subscribers_hear_the_loop():
+def test_ordinary_typed_subscribers_hear_the_loop(patience):
     from rclpy.context import Context
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.node import Node
@@ -199,7 +199,7 @@ def test_ordinary_typed_subscribers_hear_the_loop():
     report: list[hosts.Report] = []
     thread = threading.Thread(
         target=lambda: report.append(
-            hosts.run("chen_ricles_2010", ["duration=3"], host="composed", pace="realtime")
+            hosts.run("chen_ricles_2010", ["duration=3", *patience], host="composed", pace="realtime")
         )
     )
     thread.start()
@@ -212,7 +212,8 @@ def test_ordinary_typed_subscribers_hear_the_loop():
     executor.shutdown()
     node.destroy_node()
     rclpy.shutdown(context=context)
-    expected = rths_nodes.run("chen_ricles_2010", ["duration=3"]).displacement[:, 0].tolist()
+    assert report[0].outcome == "finished", report[0].reason
+    expected = rths_nodes.run("chen_ricles_2010", ["duration=3", *patience]).displacement[:, 0].tolist()
     assert len(heard) > 900  # before it was found, it heard nothing
     assert heard == expected[-len(heard) :]
 
