@@ -110,6 +110,7 @@ def real_time(wanted: bool) -> Iterator[list[str]]:
     gc.disable()
     with ExitStack() as stack:
         stack.callback(gc.enable)
+        stack.callback(gc.unfreeze)  # what is garbage by then would stay for ever, middleware and all
         _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
         if problem := _lock_memory(stack):
             refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")

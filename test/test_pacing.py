@@ -23,7 +23,7 @@ def scheduling() -> int:
 
 def test_everything_is_as_before_afterwards() -> None:
     def state() -> tuple[object, ...]:
-        return scheduling(), gc.isenabled(), signal.getsignal(signal.SIGXCPU)
+        return scheduling(), gc.isenabled(), gc.get_freeze_count(), signal.getsignal(signal.SIGXCPU)
 
     before = state()
     with pacing.real_time(True) as refused:
