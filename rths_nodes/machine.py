@@ -15,13 +15,14 @@ from typing import Any
 
 from rths_nodes.pacing import IDLE_LATENCY
 
+JOIN_GROUP = "sudo groupadd -f realtime; sudo usermod -aG realtime $USER"
 RAISE_LIMITS = (
-    "sudo groupadd -f realtime; sudo usermod -aG realtime $USER; printf '@realtime - rtprio 98\\n@realtime - "
+    f"{JOIN_GROUP}; printf '@realtime - rtprio 98\\n@realtime - "
     "memlock unlimited\\n' | sudo tee /etc/security/limits.d/99-realtime.conf; then log in again"
 )
 IN_CONTAINER = "start the container with: docker run --cap-add=SYS_NICE --ulimit rtprio=98 --ulimit memlock=-1"
 ALLOW_DEVICE = (
-    'sudo groupadd -f realtime; sudo usermod -aG realtime $USER; echo \'KERNEL=="cpu_dma_latency", '
+    f'{JOIN_GROUP}; echo \'KERNEL=="cpu_dma_latency", '
     'GROUP="realtime", MODE="0660"\' | sudo tee /etc/udev/rules.d/99-cpu-dma-latency.rules; sudo udevadm '
     "control --reload; sudo udevadm trigger /dev/cpu_dma_latency; then log in again"
 )

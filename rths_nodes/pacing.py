@@ -7,7 +7,6 @@ import gc
 import os
 import resource
 import signal
-import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -153,7 +152,7 @@ def _keep_awake(stack: ExitStack) -> str:
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)
         stack.callback(os.close, file)
-        os.write(file, struct.pack("=i", 0))
+        os.write(file, bytes(4))
     except OSError as error:
         return error.strerror or str(error)
     return ""

@@ -9,6 +9,12 @@ from pathlib import Path
 PACKAGE = "rths_nodes"
 
 
+def prefixes() -> list[Path]:
+    """Where ROS 2 packages are installed: those that are sourced, then this environment."""
+    found = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
+    return [Path(prefix) for prefix in found if prefix]
+
+
 def resource(*parts: str) -> Path:
     """The path of an installed (or checked-out) file or folder, e.g. ``resource("config", "scenarios")``.
 
@@ -16,8 +22,7 @@ def resource(*parts: str) -> Path:
     """
     root = Path(__file__).resolve().parent.parent
     places = [root] if (root / "package.xml").is_file() else []
-    prefixes = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
-    places += [Path(prefix) / "share" / PACKAGE for prefix in prefixes if prefix]
+    places += [prefix / "share" / PACKAGE for prefix in prefixes()]
     for place in places:
         if (place / Path(*parts)).exists():
             return place / Path(*parts)

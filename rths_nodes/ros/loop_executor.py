@@ -27,6 +27,7 @@ SERVE_SLACK_NS = 60_000
 SERVE_LATEST_NS = 500_000_000
 """They look even if less is left when they are late by as much."""
 DIAGNOSE_SLACK_NS = 500_000
+"""A node says how it is while this much is left, or half a sample."""
 RECORD_SLACK_NS = 50_000
 """What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
 DIAGNOSE_EVERY_NS = 20_000_000

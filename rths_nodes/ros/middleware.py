@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
-from rths_nodes.resources import resource
+from rths_nodes.resources import prefixes, resource
 
 SETTINGS = {
     "libfastrtps.so": ("FASTRTPS_DEFAULT_PROFILES_FILE", "fast_dds_2.xml"),
@@ -20,8 +18,8 @@ def settle() -> None:
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     if any(variable in os.environ for variable, _ in SETTINGS.values()):
         return
-    for prefix in (*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix):
+    for prefix in prefixes():
         for library, (variable, settings) in SETTINGS.items():
-            if Path(prefix, "lib", library).exists():
+            if (prefix / "lib" / library).exists():
                 os.environ[variable] = str(resource("config", "middleware", settings))
                 return

@@ -98,10 +98,9 @@ class MonitorNode(Shell):
         self._publishers_by_name["joint_states"].publish(message)
 
     def _finish(self) -> None:
-        complete = self.ended and not self._unseen
         if not self.ended:
             self._quiet_from = time.monotonic_ns()
-        elif not self.summary and (complete or time.monotonic_ns() - self._quiet_from > QUIET_NS):
+        elif not self.summary and (not self._unseen or time.monotonic_ns() - self._quiet_from > QUIET_NS):
             self.last_words()
             self._trip()  # the last words work off the last samples, in which a limit may be broken, too
             self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})

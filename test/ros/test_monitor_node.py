@@ -25,9 +25,13 @@ def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
     loop.commands.target(target)
     inboxes["target"].put(codec.pack_target(target, 0))
     measured = loop.rig.first()
-    for sample in range(node.scenario.samples):
-        if sample < node.scenario.samples + 1 - without:
+
+    def put_measured() -> None:
+        if measured.sample <= node.scenario.samples - without:
             inboxes["measurement"].put(codec.pack_measurement(measured, 0))
+
+    for sample in range(node.scenario.samples):
+        put_measured()
         target = loop.substructure.next(measured)
         if target is not None:
             loop.commands.target(target)
@@ -38,8 +42,7 @@ def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
         if (sample + 1) % at_a_time == 0:
             while node.work(at_a_time):
                 pass
-    if not without:
-        inboxes["measurement"].put(codec.pack_measurement(measured, 0))
+    put_measured()
     return int(measured.sample)
 
 
