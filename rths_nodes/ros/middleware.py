@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import os
+from functools import cache
+from pathlib import Path
+
+from rclpy.utilities import get_rmw_implementation_identifier
 
 from rths_nodes.resources import prefixes, resource
 
 SETTINGS = {
-    "libfastrtps.so": ("FASTRTPS_DEFAULT_PROFILES_FILE", "fast_dds_2.xml"),
-    "libfastdds.so": ("FASTDDS_DEFAULT_PROFILES_FILE", "fast_dds_3.xml"),
+    "libfastrtps.so": ("FASTRTPS_DEFAULT_PROFILES_FILE", ("fast_dds_2.xml", "fast_dds_2_local.xml")),
+    "libfastdds.so": ("FASTDDS_DEFAULT_PROFILES_FILE", ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
-"""Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours."""
+"""Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours, the second of
+which keep to this machine."""
+RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+"""The environment variable of ROS 2 that says how far nodes look for each other."""
+
+
+@cache
+def unused() -> bool:
+    """True where no node had been in this process when this was first asked: it reads its settings with the first.
+
+    With it comes a library for what nodes tell each other of themselves, which stays.
+    """
+    return "librmw_dds_common__rosidl_typesupport_fastrtps" not in Path("/proc/self/maps").read_text()
 
 
 def settle() -> None:
-    """What the user has not set: nodes find each other on this machine only, and lost messages come again soon."""
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    if any(variable in os.environ for variable, _ in SETTINGS.values()):
+    """Nodes find each other on this machine only, share no locks and get lost messages again soon.
+
+    What the user has set stays: how far nodes look, and settings of his own for the middleware. In a process that
+    has had nodes before, how far they look is all that can be settled.
+    """
+    wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
+    if not unused() or "fastrtps" not in get_rmw_implementation_identifier():
         return
-    for prefix in prefixes():
-        for library, (variable, settings) in SETTINGS.items():
-            if (prefix / "lib" / library).exists():
-                os.environ[variable] = str(resource("config", "middleware", settings))
+    for library, (variable, names) in SETTINGS.items():
+        if any((prefix / "lib" / library).exists() for prefix in prefixes()):
+            wide, local = ours = [str(resource("config", "middleware", name)) for name in names]
+            given = os.environ.get(variable)
+            if given and given not in ours:
                 return
+            if wanted == "LOCALHOST":
+                # ROS 2 itself would add the transport by shared memory
+                os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
+            elif not (given and wanted == "SYSTEM_DEFAULT"):  # else who has started us has settled it
+                os.environ[variable] = wide
+            return

@@ -482,12 +482,3 @@ def test_a_run_has_the_namespace_that_was_asked_for(host, undisturbed, tmp_path)
 def test_a_namespace_that_cannot_be_is_refused(name):
     with pytest.raises(ConfigError, match="namespace = "):
         hosts.run(NAME, [SHORT], namespace=name)
-
-
-@pytest.mark.parametrize("given", [None, "SUBNET", "OFF"])
-def test_nobody_is_looked_for_beyond_this_machine_unless_the_user_wants_it(given, monkeypatch):
-    monkeypatch.delenv("ROS_AUTOMATIC_DISCOVERY_RANGE")
-    if given:
-        monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", given)
-    with composed.ros_context():
-        assert os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] == (given or "LOCALHOST")
