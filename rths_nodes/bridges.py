@@ -112,6 +112,10 @@ class Fading:
         return left
 
 
+_Followed = tuple[int, list[list[float]]]
+"""The sample of a Target; displacement, velocity and acceleration. Lists, which are quick: the loop waits."""
+
+
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
@@ -124,14 +128,14 @@ class MotionBridge:
         self._dt = dt
         self._substeps = substeps
         self._fading = fading
-        self._last: tuple[int, Array] = (0, np.zeros((3, 0)))
-        self._driving: tuple[int, Array] | None = None
+        self._last: _Followed = (0, [[], [], []])
+        self._driving: _Followed | None = None
 
     def follow(self, target: Target) -> bool:
         """The newest Target, whose arrays are copied; False when one of its numbers is not finite."""
-        rows = np.array((target.displacement, target.velocity, target.acceleration))
+        rows = [target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()]
         self._last = (target.step * self._substeps, rows)
-        return bool(np.isfinite(rows).all())
+        return math.isfinite(sum(map(sum, rows)))
 
     def motion(self, sample: int) -> Motion:
         """The Taylor series of the newest Target at ``sample``."""
@@ -143,12 +147,13 @@ class MotionBridge:
             return motion
         return self._joined(motion, sample, None)
 
-    def _series(self, last: tuple[int, Array], sample: int) -> Motion:
-        start, (x, v, a) = last
+    def _series(self, last: _Followed, sample: int) -> Motion:
+        start, rows = last
+        x, v, a = np.array(rows)
         t = (sample - start) * self._dt
         return self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
 
-    def _joined(self, motion: Motion, sample: int, source: tuple[int, Array] | None) -> Motion:
+    def _joined(self, motion: Motion, sample: int, source: _Followed | None) -> Motion:
         rows = _rows(motion)
         if self._driving is not None and self._driving is not source:
             self._fading.begin(_rows(self._series(self._driving, sample)) - rows)

@@ -38,7 +38,7 @@ class LinearRestoringForce:
 
     def force(self, displacement: Array) -> Array:
         """Force ``(n_dof,)`` N at ``displacement`` (m)."""
-        force: Array = self._stiffness @ displacement
+        force: Array = self._stiffness.dot(displacement)
         return force
 
     def reset(self) -> None:

@@ -60,7 +60,7 @@ class Layout:
         self.message = message
         self.arrays: tuple[str, ...] = ()
         counts: list[int] = []
-        self._slices: list[tuple[str, slice]] = []
+        self._numbers: list[slice] = []
         # all of it, and with the entries of the arrays skipped
         parts, integers, offset, scalars = ["<4s"], ["<4s"], 0, 0
         for name, kind, bound in fields(message):
@@ -83,7 +83,8 @@ class Layout:
                 offset += -offset % size
             self.arrays += (name,)
             counts.append(count)
-            self._slices.append((code, slice(offset // size, offset // size + count)))
+            if code == "d":
+                self._numbers.append(slice(offset // size, offset // size + count))
             offset += count * size
         self._struct, self._integers = struct.Struct("".join(parts)), struct.Struct("".join(integers))
         self._counts = tuple(counts)
@@ -100,16 +101,14 @@ class Layout:
         return self._struct.pack(*row)
 
     def unpack(self, data: bytes) -> tuple[tuple[int, ...], list[Array]]:
-        """Scalars and arrays of the message; raises ValueError when ``data`` has another layout."""
+        """Scalars and float64 arrays of the message; raises ValueError when ``data`` has another layout."""
         if not self.size <= len(data) <= self.size + TRAILING:
             raise ValueError(f"{self.message}: {len(data)} bytes, expected {self.size}")
         row = self._integers.unpack_from(data)
         if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
             raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
         content = np.frombuffer(data, np.float64, self._cells, 4).copy()
-        return row[self._head], [
-            content[part] if code == "d" else content.view(code)[part] for code, part in self._slices
-        ]
+        return row[self._head], [content[part] for part in self._numbers]
 
 
 def stamp_of(nanoseconds: int) -> tuple[int, int]:
@@ -164,7 +163,7 @@ class Codec:
         return self._command.pack((*stamp_of(stamp), command.sample, command.flags), arrays)
 
     def unpack_command(self, data: bytes) -> tuple[Command, int]:
-        (sec, nanosec, sample, flags), (_, target, command, auxiliary) = self._command.unpack(data)
+        (sec, nanosec, sample, flags), (target, command, auxiliary) = self._command.unpack(data)
         return Command(sample, target, command, auxiliary, flags), sec * SECOND + nanosec
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:
@@ -179,7 +178,7 @@ class Codec:
 
     def unpack_measurement(self, data: bytes) -> tuple[Measurement, int]:
         (sec, nanosec, sample, flags), arrays = self._measurement.unpack(data)
-        _, displacement, force, command, auxiliary = arrays
+        displacement, force, command, auxiliary = arrays
         measured = Measurement(sample, displacement, force, command, auxiliary, flags)
         return measured, sec * SECOND + nanosec
 

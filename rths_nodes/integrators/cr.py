@@ -31,6 +31,6 @@ class ChenRicles(Dynamics):
         self.reset()
 
     def _advance(self, experimental_force: Array) -> None:
-        increment = self.dt * (self.alpha @ self.exact_acceleration)
+        increment = self.dt * self.alpha.dot(self.exact_acceleration)
         self.displacement = self.displacement + self.dt * (self.velocity + increment)
         self.velocity = self.velocity + increment

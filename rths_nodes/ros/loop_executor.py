@@ -39,8 +39,6 @@ OBSERVE_LIMIT = 16
 in the slack of the loop."""
 BEHIND_NS = 20_000_000
 """It may not be further behind than this, either (but a tick), at a low servo rate."""
-FORGOTTEN = 0.9
-"""What is left, a tick later, of how long an observer took."""
 IDLE_S = 0.02
 TURNS_GIVEN = 6
 """More than it takes (a thread of the middleware takes the message, and wakes the node, which answers): a turn
@@ -76,7 +74,7 @@ class LoopExecutor:
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
         self._idling = Fit()
-        self._rehearsals = [(node, Fit()) for node in self._ring]
+        self._rehearsals = [(node, Fit(0.5)) for node in self._ring]  # one for many ticks
         self._next_service = self._next_diagnosis = self._served_by = 0
         self._turns = self._idle_turns = self._given = self._rested_at = 0
 
@@ -144,11 +142,7 @@ class LoopExecutor:
             self._rest()
 
     def _give_way(self) -> None:
-        """In processes in real time, who has answered lets those who wait for it go first on their processor.
-
-        Priorities of their own would do it at once, but the middleware waits actively for locks that processes
-        share: who holds one must get on.
-        """
+        """In processes in real time, who has answered lets those who wait for it go first on their processor."""
         if self._gives_way:
             for _ in range(TURNS_GIVEN):
                 os.sched_yield()
@@ -164,12 +158,15 @@ class LoopExecutor:
         return self._waiter is not None and not self.nodes[0].lockstep
 
     def _use_slack(self, pacer: Pacer, slack: int) -> None:
-        if slack > RECORD_SLACK_NS:
+        # before a step there is time for the rehearsal: the rest may be done a tick later
+        spare = not any(node.works and node.rehearsal_due for node in self._ring)
+        if spare and slack > RECORD_SLACK_NS:
             self._publish_for_record()
         for observer in self._in_slack:
-            observer.use_slack(pacer)
-        self._serve_if_due(pacer)
-        self._diagnose_if_due()
+            observer.use_slack(pacer, spare)
+        if spare:
+            self._serve_if_due(pacer)
+            self._diagnose_if_due()
         self._rehearse(pacer)
 
     def _rehearse(self, pacer: Pacer) -> None:
@@ -258,12 +255,13 @@ class LoopExecutor:
 class Fit:
     """Whether what is done now and then fits in before the tick, going by how long it took lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: float = 0.9) -> None:
         self._needs = 0.0
+        self._remembered = remembered
 
     def forget(self) -> None:
-        """A tick is over: what it took once is soon of no account."""
-        self._needs *= FORGOTTEN
+        """Some time is over: what it took once is soon of no account."""
+        self._needs *= self._remembered
 
     def into(self, pacer: Pacer) -> bool:
         """True while as much time is left."""
@@ -290,13 +288,13 @@ class SlackUser:
         self._fit = Fit()
         self._behind = 0
 
-    def use_slack(self, pacer: Pacer) -> None:
-        """Work as often as what it took lately is left, and as often as it must."""
+    def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
+        """Work as often as it must and, in the ``spare`` time, as often as what it took lately is left."""
         node = self._node
         self._fit.forget()
         self._behind += 1
         must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
-        while node.works and (must > 0 or self._fit.into(pacer)):
+        while node.works and (must > 0 or (spare and self._fit.into(pacer))):
             must -= 1
             if not self._fit.timed(partial(node.safely, node.work, 1)):
                 self._behind = 0

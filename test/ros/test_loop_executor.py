@@ -46,18 +46,21 @@ class Tick:
 
 
 def observe(
-    monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int, rate: int = 4096
+    monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int, rate: int = 4096, step: int = 0
 ) -> tuple[list[int], list[int]]:
-    """How long the observer works before each tick, us, and how many samples wait for it then."""
+    """How long the observer works before each tick, us, and how many samples wait for it then.
+
+    Every ``step`` ticks the slack is kept for the rehearsal of a step.
+    """
     clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
     monkeypatch.setattr(loop_executor, "time", clock)
     observer = Observer(clock, each)
     user = SlackUser(observer)  # type: ignore[arg-type]
     taken, waiting = [], []
-    for _ in range(ticks):
+    for tick in range(ticks):
         observer.waiting += 1
         began = clock.now
-        user.use_slack(Tick(clock, slack, rate))  # type: ignore[arg-type]
+        user.use_slack(Tick(clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
         taken.append((clock.now - began) // US)
         waiting.append(observer.waiting)
     return taken, waiting
@@ -72,6 +75,16 @@ def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(monkeypatch: 
     taken, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000)
     assert max(taken[1:]) <= 200, "more would make ticks late for nothing"
     assert max(waiting) <= OBSERVE_LIMIT
+
+
+def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=100, step=10)
+    assert set(taken[::10]) == {0}
+    assert set(waiting[::10]) == {1}
+    assert set(waiting[1::10]) == {0}
+    for step in (1, 2):
+        taken, waiting = observe(monkeypatch, each=40, slack=50, ticks=1000, step=step)
+        assert max(waiting) <= OBSERVE_LIMIT, "however short the steps are"
 
 
 @pytest.mark.parametrize("rate", [25, 64, 256])
