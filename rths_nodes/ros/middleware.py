@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 
+from rcl_interfaces.msg import ParameterEvent
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from rths_nodes.resources import prefixes, resource
@@ -22,11 +22,11 @@ RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 
 @cache
 def unused() -> bool:
-    """True where no node had been in this process when this was first asked: it reads its settings with the first.
+    """True where no node had been in this process when this was first asked: settings are read with the first.
 
-    With it comes a library for what nodes tell each other of themselves, which stays.
+    Every node publishes what becomes of its parameters, and what is needed for that stays.
     """
-    return "librmw_dds_common__rosidl_typesupport_fastrtps" not in Path("/proc/self/maps").read_text()
+    return type(ParameterEvent)._TYPE_SUPPORT is None
 
 
 def settle() -> None:
