@@ -8,6 +8,7 @@ from functools import cache
 from rcl_interfaces.msg import ParameterEvent
 from rclpy.utilities import get_rmw_implementation_identifier
 
+from rths_nodes.params import ConfigError
 from rths_nodes.resources import prefixes, resource
 
 SETTINGS = {
@@ -18,6 +19,8 @@ SETTINGS = {
 which keep to this machine."""
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 """The environment variable of ROS 2 that says how far nodes look for each other."""
+PEERS = "ROS_STATIC_PEERS"
+"""The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
 
 
 @cache
@@ -33,7 +36,8 @@ def settle() -> None:
     """Nodes find each other on this machine only, share no locks and get lost messages again soon.
 
     What the user has set stays: how far nodes look, and settings of his own for the middleware. In a process that
-    has had nodes before, how far they look is all that can be settled.
+    has had nodes before, how far they look is all that can be settled. Raises ConfigError where other machines are
+    named on which our settings, which keep to this one, would find nobody.
     """
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
     if not unused() or "fastrtps" not in get_rmw_implementation_identifier():
@@ -45,8 +49,17 @@ def settle() -> None:
             if given and given not in ours:
                 return
             if wanted == "LOCALHOST":
+                _refuse_other_machines(os.environ.get(PEERS, ""))
                 # ROS 2 itself would add the transport by shared memory
                 os.environ |= {variable: local, RANGE: "SYSTEM_DEFAULT"}
             elif not (given and wanted == "SYSTEM_DEFAULT"):  # else who has started us has settled it
                 os.environ[variable] = wide
             return
+
+
+def _refuse_other_machines(peers: str) -> None:
+    if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
+        raise ConfigError(
+            f"{PEERS}: {peers!r} names other machines, but nodes look for each other on this one only; "
+            f"say {RANGE}=SUBNET, too, or leave {PEERS} out"
+        )

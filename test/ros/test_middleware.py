@@ -10,12 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from rths_nodes.params import ConfigError
 from rths_nodes.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.ros import middleware
-from rths_nodes.ros.middleware import RANGE, SETTINGS, settle
+from rths_nodes.ros.middleware import PEERS, RANGE, SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
 NAMESPACE = "{http://www.eprosima.com}"
@@ -25,7 +26,7 @@ VARIABLES = {variable for variable, _ in SETTINGS.values()}
 @pytest.fixture
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "unused", lambda: True)  # whatever the tests before have done in this process
-    for variable in (*VARIABLES, RANGE):
+    for variable in (*VARIABLES, RANGE, PEERS):
         monkeypatch.setenv(variable, "")  # what is set in the test is to be gone after it
         monkeypatch.delenv(variable)
 
@@ -145,6 +146,20 @@ print(os.environ["{RANGE}"], *({VARIABLES!r} & os.environ.keys()))
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "LOCALHOST\n"
+
+
+@pytest.mark.usefixtures("nothing_set")
+def test_other_machines_are_refused_where_nobody_would_look_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PEERS, "localhost;127.0.0.1;")
+    settle()
+    monkeypatch.setenv(PEERS, "192.0.2.7;localhost")
+    for wanted in ("", "LOCALHOST"):
+        monkeypatch.setenv(RANGE, wanted)
+        with pytest.raises(ConfigError, match=f"{PEERS}: '192.0.2.7;localhost' .* {RANGE}=SUBNET"):
+            settle()
+    monkeypatch.setenv(RANGE, "SUBNET")
+    settle()
+    assert os.environ[RANGE] == "SUBNET"  # with which ROS 2 heeds them
 
 
 @pytest.mark.usefixtures("nothing_set")
