@@ -19,8 +19,14 @@ SETTINGS = {
 which keep to this machine."""
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 """The environment variable of ROS 2 that says how far nodes look for each other."""
+RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
+"""What it can say. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
 PEERS = "ROS_STATIC_PEERS"
 """The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
+DOMAIN = "ROS_DOMAIN_ID"
+"""The environment variable of ROS 2 that keeps apart those who have different numbers."""
+HIGHEST_DOMAIN = 232
+"""The ports of a higher one would be above 65535: Fast DDS ends the process."""
 
 
 @cache
@@ -36,10 +42,15 @@ def settle() -> None:
     """Nodes find each other on this machine only, share no locks and get lost messages again soon.
 
     What the user has set stays: how far nodes look, and settings of his own for the middleware. In a process that
-    has had nodes before, how far they look is all that can be settled. Raises ConfigError where other machines are
-    named on which our settings, which keep to this one, would find nobody.
+    has had nodes before, how far they look is all that can be settled. Raises ConfigError for values of the user's
+    that ROS 2 would misunderstand, and for other machines where our settings, which keep to this one, find nobody.
     """
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
+    if wanted not in RANGES:
+        raise ConfigError(f"{RANGE}: {wanted!r} is unknown; known: {', '.join(RANGES)}")
+    domain = os.environ.get(DOMAIN) or "0"
+    if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
+        raise ConfigError(f"{DOMAIN}: {domain!r} must be a whole number from 0 to {HIGHEST_DOMAIN}")
     if not unused() or "fastrtps" not in get_rmw_implementation_identifier():
         return
     for library, (variable, names) in SETTINGS.items():

@@ -15,6 +15,7 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.leaving import exits_within
 from rths_nodes.pacing import real_time, share_processors
+from rths_nodes.params import ConfigError
 from rths_nodes.ros import names
 from rths_nodes.ros.composed import make_node, ros_context
 from rths_nodes.ros.launching import QUIET_S, TELLS, die_with_parent
@@ -29,9 +30,24 @@ LEAVING_S = 5.0
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     """Run the node ``role`` with ROS ``arguments`` until the test is over; its exit code."""
-    if role not in names.ROLES or remove_ros_args(list(arguments)):
-        print(f"rths: usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}", file=sys.stderr)
+    try:
+        _check(role, arguments)
+        return _stay(role, arguments, open_writer)
+    except ConfigError as error:
+        print(f"rths: {error}", file=sys.stderr)
         return 2
+
+
+def _check(role: str, arguments: Sequence[str]) -> None:
+    try:
+        unknown = remove_ros_args(list(arguments))
+    except RuntimeError as error:
+        raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
+    if role not in names.ROLES or unknown:
+        raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
+
+
+def _stay(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     nodes: list[Shell] = []
     stop: list[int] = []
 

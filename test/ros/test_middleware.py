@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from rths_nodes.resources import resource
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.ros import middleware
-from rths_nodes.ros.middleware import PEERS, RANGE, SETTINGS, settle
+from rths_nodes.ros.middleware import DOMAIN, PEERS, RANGE, SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
 NAMESPACE = "{http://www.eprosima.com}"
@@ -160,6 +161,38 @@ def test_other_machines_are_refused_where_nobody_would_look_for_them(monkeypatch
     monkeypatch.setenv(RANGE, "SUBNET")
     settle()
     assert os.environ[RANGE] == "SUBNET"  # with which ROS 2 heeds them
+
+
+@pytest.mark.usefixtures("nothing_set")
+@pytest.mark.parametrize(
+    ("variable", "value", "known"),
+    [(RANGE, "SUBNETT", "LOCALHOST, OFF, SUBNET"), *((DOMAIN, each, "0 to 232") for each in ("233", "-1", "one"))],
+)
+def test_what_ros_would_misunderstand_is_refused(
+    variable: str, value: str, known: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"{variable}: '{value}' .* {known}"):
+        settle()
+
+
+@pytest.mark.usefixtures("nothing_set")
+@pytest.mark.parametrize(
+    ("arguments", "domain", "words"),
+    [
+        (["-r", "a::b"], "0", "integrator: ROS arguments that are not understood: .*'-r a::b'"),
+        (["--foo"], "0", "integrator: ROS arguments that are not understood: .*--foo"),
+        ([], "one", "ROS_DOMAIN_ID: 'one' must be a whole number"),
+    ],
+)
+def test_a_node_refuses_what_ros_would_in_one_line(
+    arguments: list[str], domain: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DOMAIN, domain)
+    command = [sys.executable, "-m", "rths_nodes.node", "integrator", "--ros-args", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.fullmatch(f"rths: {words}.*\n", done.stderr)
 
 
 @pytest.mark.usefixtures("nothing_set")
