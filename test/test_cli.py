@@ -12,6 +12,7 @@ import pytest
 
 from rths_nodes import cli, registry, scenario
 from rths_nodes.cli import main
+from rths_nodes.commands import parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = "chen_ricles_2010"
@@ -182,7 +183,7 @@ def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[.
 
 def test_the_parameter_page_is_up_to_date(output: Callable[..., str]) -> None:
     written = (ROOT / "doc" / "parameters.md").read_text().strip()
-    assert written == cli.parameter_page().strip(), "rths params > doc/parameters.md"
+    assert written == parameters.page().strip(), "rths params > doc/parameters.md"
     assert output("params").strip() == written
 
 

@@ -1,1 +1,1 @@
-"""Sub-commands of ``rths`` that tell a story of their own; the others are in ``cli.py``."""
+"""The sub-commands of ``rths``: each declares its arguments and runs (``cli.py`` has the table)."""

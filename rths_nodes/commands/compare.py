@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes import scenario as scenarios
-from rths_nodes.commands import terminal
+from rths_nodes.commands import arguments, terminal
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
 """Columns of a comparison, and the index of each."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the arguments."""
+    parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
     parser.add_argument(
         "--set",
         action="append",
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also compute the whole structure in one piece, and the errors of the response",
     )
     parser.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,15 +7,16 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from rths_nodes.commands import terminal
+from rths_nodes.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the arguments."""
+    arguments.add_recording(parser)
     parser.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
     parser.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")
     parser.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rths_nodes import hosts, inverse_model
+from rths_nodes.commands import arguments, terminal
 from rths_nodes.excitation import Noise, driven
 from rths_nodes.frequency_identification import (
     HIGHEST,
@@ -36,8 +36,6 @@ from rths_nodes.scenario import Scenario
 
 DECLARED, MEASURED = "declared", "measured"
 
-Progress = Callable[[int, int], None]
-
 FINEST, LINES = 0.1, 6
 """Resolution that is taken by itself: Hz, or spectral lines of the recording."""
 
@@ -51,7 +49,8 @@ class Stopped(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of ``rths identify`` beside the scenario."""
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
     defaults = build(Noise, {})
     parser.add_argument("--out", metavar="FILE", required=True, help="model file to write (YAML)")
     parser.add_argument(
@@ -105,15 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="delay of the commands that is taken out of the responses: what the port declares, or what the "
         "responses show; the model then brings the difference as its lead; default: %(default)s",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments.add_json(parser)
 
 
-def identify(
-    scenario: Scenario,
-    options: argparse.Namespace,
-    progress: Callable[[str], AbstractContextManager[Progress | None]],
-) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
+    scenario = arguments.scenario(options)
     out, figure = Path(options.out), Path(options.report) if options.report else None
     _check_places(out, figure)
     orders = _orders(options.orders, len(scenario.axes))
@@ -121,7 +117,7 @@ def identify(
         experiments = _in_order([_read(recording, scenario) for recording in options.recordings], scenario)
     else:
         try:
-            experiments = _run(scenario, options, progress)
+            experiments = _run(scenario, options)
         except Stopped as stop:
             print(stop)
             return stop.exit_code
@@ -183,11 +179,7 @@ def _orders(words: str | None, n: int) -> Orders | None:
     return orders
 
 
-def _run(
-    scenario: Scenario,
-    options: argparse.Namespace,
-    progress: Callable[[str], AbstractContextManager[Progress | None]],
-) -> list[Experiment]:
+def _run(scenario: Scenario, options: argparse.Namespace) -> list[Experiment]:
     lower, upper = options.band
     noise = build(
         Noise,
@@ -202,13 +194,13 @@ def _run(
     found = []
     for name, test in tests.items():
         record = Path(options.record) / name if options.record else None
-        with progress(test.name) as told:
+        with terminal.progress(test.name) as told:
             report = hosts.run(test, record=record, progress=told)
         if report.outcome != "finished":
             hint = "; take a smaller --rms or --band" if report.outcome == "tripped" else ""
             raise Stopped(f"{test.name}: {report.outcome}: {report.reason}{hint}", report.exit_code)
-        run = report.read()
-        found.append(Experiment(run.command, run.displacement))
+        recorded = report.read()
+        found.append(Experiment(recorded.command, recorded.displacement))
     return found
 
 

@@ -7,20 +7,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.commands import terminal
-from rths_nodes.scenario import Scenario
+from rths_nodes.commands import arguments, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options beside the scenario."""
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
     parser.add_argument("--figure", metavar="FILE", help="draw stiffness, damping, margins (.png, .svg, .pdf)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments.add_json(parser)
 
 
-def run(loaded: Scenario, options: argparse.Namespace) -> int:
-    """Judge the loop of ``loaded``; exit code 0 also where it is unstable, for that is an answer."""
+def run(options: argparse.Namespace) -> int:
+    """Judge the loop of a scenario; exit code 0 also where it is unstable, for that is an answer."""
     from rths_nodes.stability import judge
 
+    loaded = arguments.scenario(options)
     figure = Path(options.figure) if options.figure else None
     if figure:
         from rths_nodes.comparison import check_figure

@@ -1,9 +1,10 @@
-"""What the sub-commands share: progress, tables, numbers, places to write to."""
+"""What the sub-commands share: interrupts, progress, tables, numbers, places to write to."""
 
 from __future__ import annotations
 
 import math
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,24 @@ def check_writable(path: Path) -> None:
         parent = parent.parent
     if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ConfigError(f"{path}: a report cannot be written there")
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM asks for an orderly stop, the second ends at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
