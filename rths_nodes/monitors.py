@@ -334,6 +334,11 @@ class Monitor:
         self._lowest = np.full(n_dof, math.inf)
         self._last = np.zeros(n_dof)
 
+    @property
+    def completes_block(self) -> bool:
+        """True when the next sample completes a block, which takes much longer than to gather one."""
+        return self._fill == BLOCK - 1
+
     def target(self, target: Target) -> None:
         """The next Target."""
         self.energy.target(target)

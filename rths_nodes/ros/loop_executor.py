@@ -285,18 +285,19 @@ class SlackUser:
 
     def __init__(self, node: Shell) -> None:
         self._node = node
-        self._fit = Fit()
+        self._fits = {False: Fit(), True: Fit()}
+        """For most samples, and for heavy ones, which are soon the first thing in the slack of a tick."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
         """Work as often as it must and, in the ``spare`` time, as often as what it took lately is left."""
         node = self._node
-        self._fit.forget()
+        self._fits[node.heavy].forget()
         self._behind += 1
         must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
-        while node.works and (must > 0 or (spare and self._fit.into(pacer))):
+        while node.works and (must > 0 or (spare and self._fits[node.heavy].into(pacer))):
             must -= 1
-            if not self._fit.timed(partial(node.safely, node.work, 1)):
+            if not self._fits[node.heavy].timed(partial(node.safely, node.work, 1)):
                 self._behind = 0
                 return
             self._behind -= 1

@@ -16,7 +16,7 @@ from rths_nodes.scenario import Scenario
 from rths_nodes.stages import MonitorStage
 
 PROGRESS_SAMPLES = 64
-"""How often Progress is published: well within the window in which the actuator may run ahead."""
+"""How often Progress is published in lockstep: well within the window in which the actuator may run ahead."""
 
 STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
@@ -65,6 +65,10 @@ class MonitorNode(Shell):
             self._finish()
         return busy
 
+    @property
+    def heavy(self) -> bool:
+        return self._expected % self._status_every == 0 or self.stage.monitor.completes_block
+
     def _trip(self) -> None:
         breach = self.stage.monitor.breach
         if breach is None or self._tripped:
@@ -80,7 +84,7 @@ class MonitorNode(Shell):
             self._status_of = sample
             self.tell("sync_status", self.stage.monitor.status())
         allowed = self._allowed()
-        if allowed - self._told >= PROGRESS_SAMPLES:
+        if self.lockstep and allowed - self._told >= PROGRESS_SAMPLES:
             self._told = allowed
             self.tell("progress", {"node": self.role, "sample": max(allowed, 0)})
 

@@ -140,6 +140,11 @@ class Shell(LifecycleNode):
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
 
+    @property
+    def heavy(self) -> bool:
+        """True when the next sample takes this node much longer than most do."""
+        return False
+
     def rehearse_with(self, rehearsal: Callable[[Scenario], Callable[[Any], Any]]) -> None:
         """Rehearse integration steps (``rehearsal.py``) in real time, where not every sample begins one."""
         gains = not self._lockstep and self.scenario.samples_per_step > 1

@@ -16,13 +16,20 @@ from rths_nodes.ros.loop_executor import BEHIND_NS, OBSERVE_LIMIT, SERVE_EVERY_N
 US = 1_000
 
 
+HEAVY_EVERY = 32
+
+
 class Observer:
-    """A node that takes ``each`` us for a sample."""
+    """A node that takes ``each`` us for a sample, and ``heavy`` us for some."""
 
     works = True
 
-    def __init__(self, clock: Any, each: int) -> None:
-        self.clock, self.each, self.waiting = clock, each, 0
+    def __init__(self, clock: Any, each: int, heavy: int = 0) -> None:
+        self.clock, self.each, self.takes_if_heavy, self.waiting, self.worked = clock, each, heavy, 0, 0
+
+    @property
+    def heavy(self) -> bool:
+        return self.takes_if_heavy > 0 and self.worked % HEAVY_EVERY == HEAVY_EVERY - 1
 
     def safely(self, action: Any, *arguments: Any) -> Any:
         return action(*arguments)
@@ -30,7 +37,8 @@ class Observer:
     def work(self, limit: int) -> bool:
         done = min(limit, self.waiting)
         self.waiting -= done
-        self.clock.now += done * self.each * US
+        self.clock.now += done * (self.takes_if_heavy if self.heavy else self.each) * US
+        self.worked += done
         return bool(done)
 
 
@@ -46,7 +54,13 @@ class Tick:
 
 
 def observe(
-    monkeypatch: pytest.MonkeyPatch, each: int, slack: int, ticks: int, rate: int = 4096, step: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    each: int,
+    slack: int,
+    ticks: int,
+    rate: int = 4096,
+    step: int = 0,
+    heavy: int = 0,
 ) -> tuple[list[int], list[int]]:
     """How long the observer works before each tick, us, and how many samples wait for it then.
 
@@ -54,7 +68,7 @@ def observe(
     """
     clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
     monkeypatch.setattr(loop_executor, "time", clock)
-    observer = Observer(clock, each)
+    observer = Observer(clock, each, heavy)
     user = SlackUser(observer)  # type: ignore[arg-type]
     taken, waiting = [], []
     for tick in range(ticks):
@@ -85,6 +99,13 @@ def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(monkeypatch
     for step in (1, 2):
         taken, waiting = observe(monkeypatch, each=40, slack=50, ticks=1000, step=step)
         assert max(waiting) <= OBSERVE_LIMIT, "however short the steps are"
+
+
+def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=1000, step=10, heavy=45)
+    met = next(tick for tick, took in enumerate(taken) if took >= 45)
+    assert max(taken[met + 1 :]) == 45, "20 and 45 would make a tick late"
+    assert max(waiting) <= 4
 
 
 @pytest.mark.parametrize("rate", [25, 64, 256])
