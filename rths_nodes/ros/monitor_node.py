@@ -15,9 +15,6 @@ from rths_nodes.safety import LOCKSTEP_WINDOW
 from rths_nodes.scenario import Scenario
 from rths_nodes.stages import MonitorStage
 
-PROGRESS_SAMPLES = 64
-"""How often Progress is published in lockstep: well within the window in which the actuator may run ahead."""
-
 STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
 
@@ -36,7 +33,7 @@ class MonitorNode(Shell):
     def build(self, scenario: Scenario) -> None:
         self.stage = MonitorStage(scenario)
         self._expected = 0
-        self._told = self._status_of = -1
+        self._status_of = -1
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
@@ -57,7 +54,7 @@ class MonitorNode(Shell):
             self.stage.command(command[0])
         self.stage.work()
         self._trip()
-        self._tell()
+        self._tell_status()
         self.beat(self._allowed())
         if busy:
             self._quiet_from = time.monotonic_ns()
@@ -78,15 +75,11 @@ class MonitorNode(Shell):
         effective = sample + LOCKSTEP_WINDOW if self.lockstep else 0
         self.tell("trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason})
 
-    def _tell(self) -> None:
+    def _tell_status(self) -> None:
         sample = self.stage.sample
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
             self.tell("sync_status", self.stage.monitor.status())
-        allowed = self._allowed()
-        if self.lockstep and allowed - self._told >= PROGRESS_SAMPLES:
-            self._told = allowed
-            self.tell("progress", {"node": self.role, "sample": max(allowed, 0)})
 
     def _allowed(self) -> int:
         """How far the monitor has come; beyond a breach, the rig would run past where the trip takes effect."""

@@ -19,7 +19,6 @@ from rths_nodes.ros.shell import Shell
 from rths_nodes.safety import State
 from rths_nodes.scenario import Scenario, dump, from_text
 
-PROGRESS_SAMPLES = 64
 LAST_WORDS_NS = 4_500_000_000
 """How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
 stalled stream. The actuator node, without which all leave, lingers a little longer."""
@@ -93,7 +92,6 @@ class RecorderNode(Shell):
         self._lost = dict.fromkeys(self._streams, 0)
         self._sent: dict[str, int] = {}
         self._sections: dict[str, dict[str, Any]] = {}
-        self._told = 0
         self._heard_from: set[str] = set()
         self._ended_at = 0
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -143,9 +141,6 @@ class RecorderNode(Shell):
             busy |= self._drain(name, limit)
         self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
-        if sample - self._told >= PROGRESS_SAMPLES:
-            self._told = sample
-            self.tell("progress", {"node": self.role, "sample": sample})
         self.beat(sample)
         if not busy:
             self._finish(sample)

@@ -36,6 +36,8 @@ RELIABILITIES = ("reliable", "best_effort")
 STATUS_PERIOD_NS = 2_000_000
 """Between two looks at the handshake topics while nothing else is to be done."""
 
+PROGRESS_SAMPLES = 64
+"""Between two words on progress in lockstep: well within the window in which the actuator may run ahead."""
 
 BURST = 32
 """Messages that are sent together when only the recorder wants them."""
@@ -265,6 +267,7 @@ class Shell(LifecycleNode):
         self.scenario = parameters.effective(self, loaded, self.sections)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
         self._calm = round(self.scenario.dt * 1e9 / 4)
+        self._beat_of = -1
         faults = self._checked_faults()
         self.build(self.scenario)
         self._make_codec()
@@ -452,11 +455,11 @@ class Shell(LifecycleNode):
         return None
 
     def beat(self, sample: int) -> None:
-        """Say now and then, in real time, that this node lives and how far it has come."""
+        """Say now and then how far this node has come: in lockstep the rig waits for it, in real time it lives."""
         now = time.monotonic_ns()
-        if self._lockstep or now < self._next_beat:
+        if sample - self._beat_of < PROGRESS_SAMPLES if self._lockstep else now < self._next_beat:
             return
-        self._next_beat = now + round(self.scenario.heartbeat.period * 1e9)
+        self._beat_of, self._next_beat = sample, now + round(self.scenario.heartbeat.period * 1e9)
         self.tell("progress", {"node": self.role, "sample": max(sample, 0)})
 
     def lose(self, reason: str) -> None:

@@ -21,6 +21,7 @@ from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
 from rths_nodes import hosts
+from rths_nodes.ros.shell import PROGRESS_SAMPLES
 from rths_nodes.safety import State
 
 SECOND = 1_000_000_000
@@ -203,6 +204,19 @@ def test_observers_say_that_they_live(by_hand: Any, role: str) -> None:
         node._next_beat -= round(period * SECOND)
         node.beat(0)
         assert sent == ["progress"] * 2
+
+
+@pytest.mark.parametrize("role", ["monitor", "recorder"])
+def test_in_lockstep_observers_say_how_far_they_have_come(by_hand: Any, role: str) -> None:
+    with by_hand.node(role) as node:
+        sent: list[str] = []
+        node.send = lambda topic, data: sent.append(topic)
+        told: list[int] = []
+        for sample in range(200):
+            before = len(sent)
+            node.beat(sample)
+            told += [sample] * (len(sent) - before)
+        assert told == [PROGRESS_SAMPLES * n - 1 for n in (1, 2, 3)]
 
 
 def test_a_node_that_was_cleaned_up_hears_nobody_and_can_be_configured_again(by_hand: Any) -> None:
