@@ -292,7 +292,7 @@ class SlackUser:
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
         """Work as often as it must and, in the ``spare`` time, as often as what it took lately is left."""
         node = self._node
-        self._fits[node.heavy].forget()
+        self._fits[node.works and node.heavy].forget()
         self._behind += 1
         must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
         while node.works and (must > 0 or (spare and self._fits[node.heavy].into(pacer))):
