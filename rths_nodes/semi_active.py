@@ -7,7 +7,6 @@ gives the auxiliary inputs for the step that begins there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_continuous_are
@@ -169,12 +168,20 @@ class _Plant:
         self.direct = np.append(push, 0.0)
 
     def regulator(self, weights: Array, force_weight: float) -> Array:
-        """K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r."""
-        c, d = self.outputs[:-1], self.direct[:-1]
-        cross = c.T @ (weights * d)
-        effort = float(d @ (weights * d)) + force_weight
-        riccati = _riccati(self.system, self.force[:, None], c.T @ (weights[:, None] * c), effort, cross[:, None])
-        gain: Array = (self.force @ riccati + cross) / effort
+        """K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
+
+        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: where a force that costs
+        next to nothing can cancel what it is to reduce, nothing right would be left of that difference.
+        """
+        rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
+        pushed, cross = float(push @ push), push @ rows
+        effort = pushed + force_weight
+        state = rows.T @ rows
+        if pushed:
+            beside = rows - np.outer(push, cross) / pushed
+            state = beside.T @ beside + np.outer(cross, cross) * (force_weight / (pushed * effort))
+        system = self.system - np.outer(self.force, cross) / effort
+        gain: Array = (self.force @ _riccati(system, self.force[:, None], state, effort) + cross) / effort
         return gain
 
     def observer(self, noise_ratio: float) -> Array:
@@ -185,13 +192,11 @@ class _Plant:
         return observer
 
 
-def _riccati(a: Array, b: Array, q: Array, r: float, cross: Any = None) -> Array:
+def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
     """Solution of the Riccati equation with R = r I. Raises ConfigError where there is none."""
     try:
         # b / sqrt(r) instead of r: an effort that costs next to nothing keeps its digits
-        scale = 1.0 / np.sqrt(r)
-        cross = None if cross is None else cross * scale
-        found: Array = solve_continuous_are(a, b * scale, q, np.eye(b.shape[1]), s=cross)
+        found: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error
     return found

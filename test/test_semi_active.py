@@ -87,6 +87,23 @@ def test_weights_on_a_floor_that_feels_the_damper_directly(make: Make, frame: An
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize("mass", [2.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("weight", [1e-17, 1e-14, 1e-8])
+def test_one_floor_by_its_spectral_factor(mass: float, weight: float, make: Make) -> None:
+    """q a(s) a(-s) + r = p(s) p(-s) of the acceleration a, however little the force costs.
+
+    With rho = r / (r + 1 / m^2): p = s^2 + alpha s + beta,
+    beta = sqrt(rho) w^2, alpha^2 = 2 beta - rho (2 - 4 z^2) w^2.
+    """
+    w, ratio = 2.0 * np.pi * 1.5, 0.02
+    one = make("structure", "sdof", mass=mass, frequency=1.5, damping_ratio=ratio)
+    found = make("semi_active", "clipped_optimal", one, DT, measured_names(1), force_weight=weight).gain
+    rho = weight / (weight + mass**-2.0)
+    beta = np.sqrt(rho) * w**2
+    alpha = np.sqrt(2.0 * beta - rho * (2.0 - 4.0 * ratio**2) * w**2)
+    np.testing.assert_allclose(found, mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
+
+
 def test_the_published_weight_gives_a_stable_controller(make: Make, frame: Any) -> None:
     """r = 1e-17: force next to free, which clips to a controller that only asks for the sign."""
     controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
