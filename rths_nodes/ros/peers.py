@@ -76,6 +76,8 @@ class Door:
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
         self._asked = 0
+        self.nameless = 0
+        """Publishers at the last look whose nodes the graph did not name yet."""
 
     @property
     def complete(self) -> bool:
@@ -91,6 +93,7 @@ class Door:
         """Ask the graph whose publishers there are; after the door was closed, only for names of others."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
+        self.nameless = sum(not name for name, _ in there)
         if self.open:
             self._find(there)
         for name, gid in there:

@@ -484,12 +484,12 @@ class Shell(LifecycleNode):
         for door in doors:
             if door.subscription.get_publisher_count() < len(door.speakers):
                 door.look()
-                return self._missing(door.topic, door.missing)
+                return self._missing(door.topic, door.missing, door.nameless)
         for door in self._doors.values():
             door.look()
         for door in doors:
             if missing := door.missing:
-                return self._missing(door.topic, missing)
+                return self._missing(door.topic, missing, door.nameless)
         for name, publisher in self._publishers_by_name.items():
             if absent := self._listeners[name] - self._found_by(name):
                 return self._missing(publisher.topic_name, absent)
@@ -498,8 +498,9 @@ class Shell(LifecycleNode):
     def _found_by(self, name: str) -> set[str]:
         return peers.subscribers(self, self._publishers_by_name[name].topic_name)
 
-    def _missing(self, topic: str, absent: Iterable[str]) -> str:
-        return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}"
+    def _missing(self, topic: str, absent: Iterable[str], nameless: int = 0) -> str:
+        there = f" ({nameless} there without a name)" if nameless else ""
+        return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}{there}"
 
     def close_doors(self) -> None:
         """The test begins: from now on nobody else is listened to."""

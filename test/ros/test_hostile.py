@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -254,6 +255,15 @@ def test_what_comes_from_a_peer_that_is_not_known_yet_is_kept(by_hand, monkeypat
         assert sum(door.foreign().values()) == 202
         assert len(door._dropped) == peers.MOST_STRANGERS + 1
         assert told(node, door.topic) == []
+
+
+@pytest.mark.parametrize("names", [[""], []])
+def test_a_peer_that_is_there_without_a_name_is_told_from_one_that_is_not(names, by_hand, monkeypatch):
+    with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
+        node._publishers_by_name.clear()
+        monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
+        there = " (1 there without a name)" if names else ""
+        assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.waits_for())
 
 
 def test_a_peer_that_comes_back_is_let_in_until_the_test_begins(by_hand, monkeypatch):
