@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rths_nodes import scenario as scenarios
@@ -50,10 +49,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; exit code 3 when one of them did not finish."""
     from rths_nodes import comparison
 
-    figure = Path(options.figure) if options.figure else None
-    if figure:
-        comparison.check_figure(figure)
-        terminal.check_writable(figure)
+    figure = terminal.figure_path(options.figure)
     loaded = scenarios.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)

@@ -22,12 +22,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.stability import judge
 
     loaded = arguments.scenario(options)
-    figure = Path(options.figure) if options.figure else None
-    if figure:
-        from rths_nodes.comparison import check_figure
-
-        check_figure(figure)
-        terminal.check_writable(figure)
+    figure = terminal.figure_path(options.figure)
     judgement = judge(loaded)
     if figure:
         from rths_nodes.record.figures import stability

@@ -25,6 +25,18 @@ def check_writable(path: Path) -> None:
         raise ConfigError(f"{path}: a report cannot be written there")
 
 
+def figure_path(given: str | None) -> Path | None:
+    """Where a figure is to be drawn, if one is wanted. Raises ConfigError where that cannot be done."""
+    if not given:
+        return None
+    from rths_nodes.comparison import check_figure
+
+    path = Path(given)
+    check_figure(path)
+    check_writable(path)
+    return path
+
+
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """The first Ctrl-C or SIGTERM asks for an orderly stop, the second ends at once."""

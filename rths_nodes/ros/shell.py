@@ -455,7 +455,7 @@ class Shell(LifecycleNode):
         return None
 
     def beat(self, sample: int) -> None:
-        """Say now and then how far this node has come: in lockstep the rig waits for it, in real time it lives."""
+        """Tell now and then how far this node is: the rig waits for it, or, in real time, for a sign of life."""
         now = time.monotonic_ns()
         if sample - self._beat_of < PROGRESS_SAMPLES if self._lockstep else now < self._next_beat:
             return
