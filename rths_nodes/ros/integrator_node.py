@@ -51,9 +51,14 @@ class IntegratorNode(Shell):
         return busy
 
     @property
+    def rests(self) -> bool:
+        """In real time the Measurements between two steps want no answer."""
+        return self.deadline is not None
+
+    @property
     def awaited_streams(self) -> Sequence[str]:
-        """In real time the Measurements between two steps are nothing to wake up for."""
-        return () if self.deadline is not None else super().awaited_streams
+        """They are nothing to wake up for."""
+        return () if self.rests else super().awaited_streams
 
     @property
     def deadline(self) -> int | None:

@@ -29,7 +29,8 @@ SERVE_LATEST_NS = 500_000_000
 DIAGNOSE_SLACK_NS = 500_000
 """A node says how it is while this much is left, or half a sample."""
 RECORD_SLACK_NS = 50_000
-"""What only the recorder wants is sent when this much is left to the next tick, or when it has piled up."""
+"""What only the recorder wants is sent, and what a node that rests has got is taken, when this much is left to the
+next tick, or when it has piled up."""
 DIAGNOSE_EVERY_NS = 20_000_000
 """Between two looks whether a node has something to say on its health."""
 OBSERVE_EVERY = 32
@@ -112,17 +113,18 @@ class LoopExecutor:
             node.done = node.done or not rig.ended or not node.participates
 
     def _turn(self) -> None:
-        busy = False
+        busy, rig, paced = False, self._rig, self._paced
         for node in self._ring:
-            if node.works:
+            if node.works and not (paced and node.rests):
                 busy |= bool(node.safely(node.work, self._at_a_time))
         self._turns += 1
-        slack = self._rig.safely(lambda: self._rig.slack) if self._rig and not busy else None  # type: ignore[union-attr]
+        waits = rig is not None and (not busy or (paced and self._all_follow(rig)))
+        slack = rig.safely(lambda: rig.slack) if rig and waits else None
         if slack is not None and slack is not False:
-            assert self._rig is not None
-            assert self._rig.pacer is not None
-            self._use_slack(self._rig.pacer, slack)
-            self._rig.safely(self._rig.tick)
+            assert rig is not None
+            assert rig.pacer is not None
+            self._use_slack(rig, rig.pacer, slack)
+            rig.safely(rig.tick)
             self._idle_turns = self._given = 0
             self._give_way()
             return
@@ -157,11 +159,19 @@ class LoopExecutor:
     def _gives_way(self) -> bool:
         return self._waiter is not None and not self.nodes[0].lockstep
 
-    def _use_slack(self, pacer: Pacer, slack: int) -> None:
+    def _all_follow(self, rig: ActuatorNode) -> bool:
+        """True when the whole ring has answered ``rig``: another look into its inboxes would find nothing."""
+        last = rig.last_sample
+        return all(node.rests or node.last_sample == last for node in self._ring if node.works)
+
+    def _use_slack(self, rig: ActuatorNode, pacer: Pacer, slack: int) -> None:
         # before a step there is time for the rehearsal: the rest may be done a tick later
         spare = not any(node.works and node.rehearsal_due for node in self._ring)
         if spare and slack > RECORD_SLACK_NS:
             self._publish_for_record()
+            for node in self._ring:
+                if node.works and node.rests and (behind := rig.last_sample - node.last_sample) > 0:
+                    node.safely(node.work, behind)
         for observer in self._in_slack:
             observer.use_slack(pacer, spare)
         if spare:

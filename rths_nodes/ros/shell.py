@@ -606,6 +606,11 @@ class Shell(LifecycleNode):
         return None
 
     @property
+    def rests(self) -> bool:
+        """True while no message of the loop wants an answer of this node."""
+        return False
+
+    @property
     def awaited_streams(self) -> Sequence[str]:
         """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
         return STREAMS

@@ -9,8 +9,11 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes import hosts
 from rths_nodes.ros import loop_executor, serving
+from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.endpoints import ByHand
+from rths_nodes.ros.integrator_node import IntegratorNode
 from rths_nodes.ros.loop_executor import BEHIND_NS, OBSERVE_LIMIT, SERVE_EVERY_NS, SlackUser
 
 US = 1_000
@@ -188,3 +191,27 @@ def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(monkeypatch
     assert [service.answers for service in node.services] == [[answer]] * 2
     assert node.looks == 1, "in half a second"
     assert len(called) == clock.now // SERVE_EVERY_NS + 1, "who wants to stop the test is heard all the time"
+
+
+def test_a_node_that_rests_does_not_keep_the_loop_waiting(
+    patience: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rigs: list[ActuatorNode] = []
+    answered: list[bool] = []
+    work, begin = IntegratorNode.work, ActuatorNode._begin
+
+    def watched_work(node: IntegratorNode, limit: int = 1) -> bool:
+        if node.rests:
+            answered.append(rigs[0]._command is not None or rigs[0]._overdue())
+        return work(node, limit)
+
+    def watched_begin(node: ActuatorNode) -> None:
+        rigs.append(node)
+        begin(node)
+
+    monkeypatch.setattr(IntegratorNode, "work", watched_work)
+    monkeypatch.setattr(ActuatorNode, "_begin", watched_begin)
+    report = hosts.run("chen_ricles_2010", ["duration=1", *patience], host="composed", pace="realtime")
+    assert report.outcome == "finished", report.reason
+    assert answered
+    assert all(answered), "it takes the Measurements between two steps when the Command is there"
