@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:
+        return _complain(": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), FAILED)
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     return code

@@ -312,5 +312,4 @@ def write_figure(results: Sequence[Result], path: Path) -> None:
     from rths_nodes.record.figures import compared
 
     check_figure(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     compared.write([(result.variant.name, result.run) for result in results if result.run is not None], path)

@@ -134,7 +134,7 @@ def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> Loa
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
-    """Write ``model``; reading gives the same bits."""
+    """Write ``model``; reading gives the same bits. Raises OSError."""
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
     plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if model.dynamic else None
     data = {
@@ -146,6 +146,7 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
         "feedforward": inverse,
         "plant": plant,
     }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(dump(data))
 
 

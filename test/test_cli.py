@@ -376,7 +376,29 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     for place in ("file/page.html", "."):
-        assert f"{place}: a report cannot be written there" in refusal("run", PAPER, "--report", place)
+        assert f"{place}: cannot be written there" in refusal("run", PAPER, "--report", place)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", PAPER, "--report"), "finished after"),
+        (("compare", PAPER, "--set", "", "--with", "duration=2", "--figure"), "indices of the true displacement"),
+        (("stability", PAPER, "--figure"), "stable"),
+        (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), "story_1"),
+    ],
+)
+def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
+    words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / "full.png"
+    full.symlink_to("/dev/full")
+    duration = SHORT if words[0] == "run" else ()
+    assert main([*words, str(full), *duration]) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert told in out
+    assert str(full) not in out
+    assert err == f"rths: {full}: No space left on device\n"
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:
@@ -463,7 +485,7 @@ def test_compare_has_the_exit_code_of_a_trip(output: Callable[..., str]) -> None
         (["--cases", "alpha_15"], "case: unknown case 'alpha_15'.*known: "),
         (["--with", "duraton=1"], "duraton: unknown key 'duraton'"),
         (["--set", "", "--figure", "all.bmp"], "all.bmp: a figure must be one of .png, .svg, .pdf"),
-        (["--set", "", "--figure", "file/all.png"], "file/all.png: a report cannot be written there"),
+        (["--set", "", "--figure", "file/all.png"], "file/all.png: cannot be written there"),
     ],
 )
 def test_compare_refuses_before_anything_runs(

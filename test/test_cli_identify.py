@@ -126,7 +126,7 @@ def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[s
         (["--orders", "3,1"], "--orders 3,1: must be 2 rows of 2 out of -, 0, 1, 2, 3"),
         (["--orders=-,1;1,3"], "every axis must answer to its own command"),
         (["--report", "page.html"], "page.html: a figure must be one of"),
-        (["--out", "nowhere/model.yaml"], "nowhere/model.yaml: cannot be written there"),
+        (["--out", "{rec}"], "rec: cannot be written there"),
         (
             ["--from", "{rec}/story_1", "--from", "{rec}/story_1"],
             "in which story_1, story_1 is driven; must be one",

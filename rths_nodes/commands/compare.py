@@ -56,16 +56,17 @@ def run(options: argparse.Namespace) -> int:
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)
-    if figure:
-        comparison.write_figure(results, figure)
     if options.json:
         print(json.dumps(terminal.finite(comparison.as_json(loaded, results)), indent=2))
     else:
-        _print_comparison(loaded.name, results, options.figure)
+        _print_comparison(loaded.name, results)
+    if figure:
+        with terminal.writing(figure, "" if options.json else "figure"):
+            comparison.write_figure(results, figure)
     return 0 if all(result.outcome == "finished" for result in results) else terminal.TRIPPED
 
 
-def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> None:
+def _print_comparison(name: str, results: Sequence[Any]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -106,8 +107,6 @@ def _print_comparison(name: str, results: Sequence[Any], figure: str | None) -> 
             console.print(f"{result.variant.name}: {key} {found:.4g}, published {printed:g}", markup=False)
         if result.reason:
             console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
-    if figure:
-        console.print(f"figure: {figure}", markup=False, soft_wrap=True)
 
 
 def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -110,8 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
     scenario = arguments.scenario(options)
-    out, figure = Path(options.out), Path(options.report) if options.report else None
-    _check_places(out, figure)
+    out, figure = Path(options.out), terminal.figure_path(options.report)
+    terminal.check_writable(out)
     orders = _orders(options.orders, len(scenario.axes))
     if options.recordings:
         experiments = _in_order([_read(recording, scenario) for recording in options.recordings], scenario)
@@ -134,31 +133,22 @@ def run(options: argparse.Namespace) -> int:
     inverse_model.check(fit.coefficients, f"the model of {scenario.name}")
     lead = (taken - scenario.port.transport_samples) * scenario.dt
     model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words, lead)
-    save(model, out)
-    if figure:
-        from rths_nodes.record.figures import identification
-
-        identification.write(measured, fit, model.axes, figure, scenario.name)
     if options.json:
         print(json.dumps(_data(scenario, measured, fit, model, late), indent=2))
     else:
         _print(scenario, measured, fit, model)
         print(_about(late, model, scenario))
-        print(f"model: {out}" + (f"\nreport: {figure}" if figure else ""))
+    with terminal.writing(out, "" if options.json else "model"):
+        save(model, out)
+    if figure:
+        from rths_nodes.record.figures import identification
+
+        with terminal.writing(figure, "" if options.json else "report"):
+            identification.write(measured, fit, model.axes, figure, scenario.name)
+    if not options.json:
         instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
         print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
     return 0
-
-
-def _check_places(out: Path, figure: Path | None) -> None:
-    if figure:
-        from rths_nodes.comparison import check_figure
-
-        check_figure(figure)
-    for path in (out, *([figure] if figure else [])):
-        parent = path.absolute().parent
-        if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
-            raise ConfigError(f"{path}: cannot be written there")
 
 
 def _orders(words: str | None, n: int) -> Orders | None:

@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
 
     out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
     terminal.check_writable(out)
-    write(read_run(options.recording), out, options.reference)
+    with terminal.writing(out):
+        write(read_run(options.recording), out, options.reference)
     print(out)
     return 0
 

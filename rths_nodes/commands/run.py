@@ -79,12 +79,14 @@ def run(options: argparse.Namespace) -> int:
             progress=progress,
             interrupted=interrupted,
         )
-    if options.report:
-        report.write(done.read(), Path(options.report), options.reference)
     if options.json:
         print(json.dumps(terminal.finite(_json(done)), indent=2))
     else:
-        _print(done, options.report)
+        _print(done)
+    if options.report:
+        page = Path(options.report)
+        with terminal.writing(page, "" if options.json else "report"):
+            report.write(done.read(), page, options.reference)
     return done.exit_code
 
 
@@ -121,7 +123,7 @@ def _trimmed(timing: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print(done: hosts.Report, page: str | None) -> None:
+def _print(done: hosts.Report) -> None:
     from rich.table import Table
 
     console = terminal.console()
@@ -169,8 +171,6 @@ def _print(done: hosts.Report, page: str | None) -> None:
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
-    if page:
-        console.print(f"report: {page}", markup=False, soft_wrap=True)
 
 
 def _short(path: Path) -> str:

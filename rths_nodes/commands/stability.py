@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from rths_nodes.commands import arguments, terminal
@@ -24,18 +23,19 @@ def run(options: argparse.Namespace) -> int:
     loaded = arguments.scenario(options)
     figure = terminal.figure_path(options.figure)
     judgement = judge(loaded)
-    if figure:
-        from rths_nodes.record.figures import stability
-
-        stability.write(judgement, figure, loaded.name)
     if options.json:
         print(json.dumps(terminal.finite({"scenario": loaded.name} | judgement.data()), indent=2))
     else:
-        _print_stability(loaded.name, judgement, figure)
+        _print_stability(loaded.name, judgement)
+    if figure:
+        from rths_nodes.record.figures import stability
+
+        with terminal.writing(figure, "" if options.json else "figure"):
+            stability.write(judgement, figure, loaded.name)
     return 0
 
 
-def _print_stability(name: str, judgement: Any, figure: Path | None) -> None:
+def _print_stability(name: str, judgement: Any) -> None:
     from rich import box
     from rich.table import Table
 
@@ -64,5 +64,3 @@ def _print_stability(name: str, judgement: Any, figure: Path | None) -> None:
     console.print(grid)
     for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.loop.assumptions)):
         console.print(f"  {words}", markup=False, soft_wrap=True)
-    if figure:
-        console.print(f"figure: {figure}", markup=False, soft_wrap=True)

@@ -18,11 +18,12 @@ REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
 
 
 def check_writable(path: Path) -> None:
+    """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError."""
     parent = path.absolute().parent
     while not parent.exists():
         parent = parent.parent
     if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ConfigError(f"{path}: a report cannot be written there")
+        raise ConfigError(f"{path}: cannot be written there")
 
 
 def figure_path(given: str | None) -> Path | None:
@@ -35,6 +36,17 @@ def figure_path(given: str | None) -> Path | None:
     check_figure(path)
     check_writable(path)
     return path
+
+
+@contextmanager
+def writing(path: Path, word: str = "") -> Iterator[None]:
+    """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    if word:
+        print(f"{word}: {path}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.params import ConfigError, as_data, table
+from rths_nodes.params import as_data, table
 from rths_nodes.record import analysis, figures, report_tables
 from rths_nodes.record.report_page import framed
 from rths_nodes.record.report_words import MM, MS, PERCENT, grouped, number, quantity, rounded
@@ -41,17 +41,14 @@ _NOTES = (
 
 
 def write_report(run: Run, path: Path, reference: bool = False) -> None:
-    """Write the page about ``run`` to ``path``. Raises ConfigError when it cannot be written there.
+    """Write the page about ``run`` to ``path``. Raises OSError when it cannot be written there.
 
     With ``reference`` the whole structure is computed in one piece, and the errors of the response are added;
     raises ConfigError for a test without a structure.
     """
     page = render(run, reference)
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"report {str(path)!r}: cannot be written ({error.strerror or error})") from None
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def render(run: Run, reference: bool = False) -> str:

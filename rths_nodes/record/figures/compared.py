@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,7 +16,7 @@ from rths_nodes.record import analysis
 from rths_nodes.record.figures.energy import subspace
 from rths_nodes.record.figures.histories import labelled
 from rths_nodes.record.figures.sheet import COLUMNS, at_zero, plot
-from rths_nodes.record.figures.style import BAND, BAND_WIDTH, FAINT, LINES, STYLE, Entry, styled
+from rths_nodes.record.figures.style import BAND, BAND_WIDTH, FAINT, LINES, Entry, save, styled
 from rths_nodes.record.report_words import MM
 from rths_nodes.record.run import Run
 
@@ -48,9 +47,8 @@ class _Curves:
 
 
 def write(runs: Sequence[tuple[str, Run]], path: Path) -> None:
-    """Draw ``runs``, each with its name, into the file ``path`` (PNG, SVG or PDF by its suffix)."""
-    with matplotlib.rc_context(STYLE):
-        draw(runs).savefig(path)
+    """Draw ``runs``, each with its name, into the file ``path`` (PNG, SVG, PDF by its suffix). Raises OSError."""
+    save(lambda: draw(runs), path)
 
 
 def draw(runs: Sequence[tuple[str, Run]]) -> Figure:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.components import Array
 from rths_nodes.frequency_identification import NONE, FrequencyResponse, InverseFit
-from rths_nodes.record.figures.style import FAINT, INK, STYLE, styled
+from rths_nodes.record.figures.style import FAINT, INK, save, styled
 from rths_nodes.responses import Complex
 
 COLUMN, ROW = 3.1, 1.35
@@ -24,9 +23,8 @@ LOWEST_DB = -120.0
 
 
 def write(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], path: Path, title: str) -> None:
-    """Draw the identification into the file ``path`` (PNG, SVG or PDF by its suffix)."""
-    with matplotlib.rc_context(STYLE):
-        draw(measured, fit, axes, title).savefig(path)
+    """Draw the identification into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(measured, fit, axes, title), path)
 
 
 def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:

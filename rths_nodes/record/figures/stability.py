@@ -7,14 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.components import Array
 from rths_nodes.record.figures.sheet import at_zero
-from rths_nodes.record.figures.style import DASHES, FAINT, INK, STYLE, styled
+from rths_nodes.record.figures.style import DASHES, FAINT, INK, save, styled
 from rths_nodes.record.report_words import MS
 from rths_nodes.stability import Judgement
 from rths_nodes.stability_limits import HZ, Crossing, follow
@@ -38,9 +37,8 @@ LIMIT = "#B22222"
 
 
 def write(judgement: Judgement, path: Path, title: str) -> None:
-    """Draw ``judgement`` into the file ``path`` (PNG, SVG or PDF by its suffix)."""
-    with matplotlib.rc_context(STYLE):
-        draw(judgement, title).savefig(path)
+    """Draw ``judgement`` into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(judgement, title), path)
 
 
 def draw(judgement: Judgement, title: str) -> Figure:

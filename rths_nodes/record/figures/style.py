@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
 
 from rths_nodes.components import (
     FLAG_BRIDGED,
@@ -61,6 +65,14 @@ STYLE = {
     "savefig.dpi": 170,
     "path.simplify_threshold": 0.2,
 }
+
+
+def save(draw: Callable[[], Figure], path: Path) -> None:
+    """What ``draw`` draws, in this style, into ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    with matplotlib.rc_context(STYLE):
+        figure = draw()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 def styled(names: Iterable[str]) -> list[Entry]:
