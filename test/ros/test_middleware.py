@@ -71,6 +71,22 @@ def test_the_middleware_understands_what_it_is_told(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("nothing_set")
+def test_nobody_waits_for_the_description_of_a_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fast DDS 3 has threads that ask others for it."""
+    node = JOIN.replace("rclpy.create_node", "node = rclpy.create_node")  # its threads go with it
+    names = "import pathlib; print(*(f.read_text() for f in pathlib.Path('/proc/self/task').glob('*/comm')))"
+    command = [sys.executable, "-c", node.replace("rclpy.shutdown()", names)]
+
+    def asks() -> bool:
+        return "dds.tls" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    by_itself = asks()
+    settle()
+    assert not asks()
+    assert by_itself == any("FASTDDS" in variable for variable in VARIABLES & os.environ.keys())
+
+
+@pytest.mark.usefixtures("nothing_set")
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in VARIABLES:
         monkeypatch.setenv(variable, "mine.xml")
