@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Callable
@@ -399,6 +400,17 @@ def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
     assert told in out
     assert str(full) not in out
     assert err == f"rths: {full}: No space left on device\n"
+
+
+def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_run(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr("rths_nodes.record.reading.read_run", read_run)
+    assert main(["report", "rec", "--out", "page.html"]) == cli.FAILED
+    assert capsys.readouterr().err == "rths: rec: Input/output error\n"
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:

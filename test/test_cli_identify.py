@@ -127,6 +127,7 @@ def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[s
         (["--orders=-,1;1,3"], "every axis must answer to its own command"),
         (["--report", "page.html"], "page.html: a figure must be one of"),
         (["--out", "{rec}"], "rec: cannot be written there"),
+        (["--out", "{rec}/../rig.yaml/model.yaml"], "rig.yaml/model.yaml: cannot be written there"),
         (
             ["--from", "{rec}/story_1", "--from", "{rec}/story_1"],
             "in which story_1, story_1 is driven; must be one",

@@ -23,7 +23,7 @@ import rths_nodes
 from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop import Loop
 from rths_nodes.params import build
-from rths_nodes.record import analysis, figures
+from rths_nodes.record import analysis, figures, report
 from rths_nodes.record.figures.sheet import RASTER
 from rths_nodes.record.report import NO_SAFETY, render, write_report
 from rths_nodes.record.report_words import rounded
@@ -408,6 +408,14 @@ def test_hostile_names_are_escaped() -> None:
     )
     assert_self_contained(html)
     assert Balanced(html).words.count(evil) >= 6
+
+
+def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "render", lambda run, reference: "page")
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file" / "report.html", tmp_path):
+        with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+            write_report(paper(), path)
 
 
 def test_report_is_written_the_same_every_time(tmp_path: Path) -> None:

@@ -22,8 +22,9 @@ def run(options: argparse.Namespace) -> int:
 
     out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
     terminal.check_writable(out)
+    found = read_run(options.recording)
     with terminal.writing(out):
-        write(read_run(options.recording), out, options.reference)
+        write(found, out, options.reference)
     print(out)
     return 0
 

@@ -84,9 +84,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(done)
     if options.report:
-        page = Path(options.report)
+        page, histories = Path(options.report), done.read()
         with terminal.writing(page, "" if options.json else "report"):
-            report.write(done.read(), page, options.reference)
+            report.write(histories, page, options.reference)
     return done.exit_code
 
 

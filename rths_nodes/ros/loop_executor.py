@@ -118,7 +118,7 @@ class LoopExecutor:
             if node.works and not (paced and node.rests):
                 busy |= bool(node.safely(node.work, self._at_a_time))
         self._turns += 1
-        waits = rig is not None and (not busy or (paced and self._all_follow(rig)))
+        waits = not busy or (rig is not None and paced and self._all_follow(rig))
         slack = rig.safely(lambda: rig.slack) if rig and waits else None
         if slack is not None and slack is not False:
             assert rig is not None
@@ -160,7 +160,7 @@ class LoopExecutor:
         return self._waiter is not None and not self.nodes[0].lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
-        """True when the whole ring has answered ``rig``: another look into its inboxes would find nothing."""
+        """True when the whole ring has answered ``rig``: another look would find nothing to answer."""
         last = rig.last_sample
         return all(node.rests or node.last_sample == last for node in self._ring if node.works)
 
