@@ -336,6 +336,10 @@ class ActuatorNode(Shell):
             self.rig.late_command(command)
 
     @property
+    def awaits_answer(self) -> bool:
+        return self._command is None and self.running
+
+    @property
     def deadline(self) -> int | None:
         """When the Command of the next tick is late, ns; the first is waited for: nothing moves yet."""
         if self.pacer is None or not self.running or self._command is not None or not self.rig.sample:

@@ -101,6 +101,10 @@ class CompensatorNode(Shell):
         return bool(measured.flags & FLAG_TRIPPED) or self._target_here(measured.sample)
 
     @property
+    def awaits_answer(self) -> bool:
+        return bool(self._waiting)
+
+    @property
     def awaited_streams(self) -> Sequence[str]:
         """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
         if self._waiting or self._answered < 0 or self._target_here(self._expected):

@@ -131,7 +131,7 @@ class LoopExecutor:
         if busy:
             self._given = 0
             self._give_way()
-        elif self._gives_way and self._given < GIVEN_AGAIN and time.monotonic_ns() - self._rested_at < AWAKE_NS:
+        elif self._gives_way and self._stays_awake():
             self._given += 1
             self._give_way()
             return
@@ -148,6 +148,12 @@ class LoopExecutor:
         if self._gives_way:
             for _ in range(TURNS_GIVEN):
                 os.sched_yield()
+
+    def _stays_awake(self) -> bool:
+        """True while it is sooner to look again than to sleep, and there is something to look for."""
+        if self._given >= GIVEN_AGAIN or not any(node.awaits_answer for node in self._ring):
+            return False
+        return time.monotonic_ns() - self._rested_at < AWAKE_NS
 
     @property
     def _paced(self) -> bool:

@@ -611,6 +611,11 @@ class Shell(LifecycleNode):
         return False
 
     @property
+    def awaits_answer(self) -> bool:
+        """True while another node of the loop works on what this one needs to go on in this sample."""
+        return False
+
+    @property
     def awaited_streams(self) -> Sequence[str]:
         """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
         return STREAMS
