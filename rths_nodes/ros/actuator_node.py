@@ -58,7 +58,8 @@ TRUTH_NS = 200_000_000
 class ActuatorNode(Shell):
     """Hosts the rig, or gathers its axes; the authority on the state of the test.
 
-    ``wait_for_axes`` is called while a Measurement of an axis is missing: it waits a little, or works for it.
+    ``before_test`` is called when all peers are ready, before anything is sent to them on the streams;
+    ``wait_for_axes`` while a Measurement of an axis is missing: it waits a little, or works for it.
     """
 
     role = ACTUATOR
@@ -69,6 +70,7 @@ class ActuatorNode(Shell):
     pacer: Pacer | None = None
     _stops: StopRequests | None = None
     _farewell = 0.0
+    before_test: Callable[[], None] = staticmethod(lambda: None)
     wait_for_axes: Callable[[], None] = staticmethod(lambda: time.sleep(0.0002))
 
     @property
@@ -252,6 +254,7 @@ class ActuatorNode(Shell):
         return not peers.nodes(self).isdisjoint(others)
 
     def _begin(self) -> None:
+        self.before_test()
         self._started_ns = time.time_ns()
         measured = self.rig.first()
         self._began_at = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""The composed host: all nodes in one process, over real topics."""
+"""The composed host: all nodes in one process; who else listens to their topics hears the same."""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
-"""Endpoints that are worked by hand: subscriptions that no executor touches, taken as bytes."""
+"""Endpoints that are worked by hand, in bytes: publishers, and subscriptions that no executor touches.
+
+Between nodes of one process a message need not go through the middleware: an :class:`Outlet` hands it to the
+:class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
+"""
 
 from __future__ import annotations
 
 import importlib
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,18 +36,48 @@ GID = "publisher_gid"
 """Where a message says which publisher it is from; not in every distribution."""
 
 
+AT_MOST = 5000
+"""Messages that the middleware (Fast DDS) keeps in an inbox."""
+
+
 class Inbox:
-    """One subscription, emptied by hand; only messages that pass the ``door`` come out."""
+    """One subscription, emptied by hand; only messages that pass the ``door`` come out.
+
+    ``by_hand``: whoever may speak here is a neighbour, and hands its messages over. What comes from it through the
+    middleware as well, because others listen, too, is here already.
+    """
 
     def __init__(self, subscription: Any, door: Door) -> None:
         self.subscription, self.door = subscription, door
+        self.by_hand = False
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
         self._known, self._waiting = door.known, door.waiting
+        self._handed: deque[tuple[bytes, int]] = deque()
         self._came_ns = 0
+
+    def hand(self, data: bytes) -> None:
+        """A message of a neighbour."""
+        self._handed.append((data, time.time_ns()))
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
+        if self.by_hand:
+            if not self._handed:
+                return None
+            data, self._came_ns = self._handed.popleft()
+            return data
+        return self._hear()
+
+    def drop(self, most: int = AT_MOST) -> None:
+        """What the middleware has brought of messages that are handed over; those of strangers are counted."""
+        while self.by_hand and most > 0 and (found := self._take(self._type, True)) is not None:
+            most -= 1
+            gid = found[1][GID]["data"]
+            if gid not in self._known:
+                self.door.meet(gid, found[0])
+
+    def _hear(self) -> bytes | None:
         if self._waiting:
             return self._waiting.popleft()
         while (found := self._take(self._type, True)) is not None:
@@ -64,6 +99,56 @@ class Inbox:
         return max(0, time.time_ns() - self._came_ns) if self._came_ns else 0
 
 
+class Outlet:
+    """One publisher of bytes.
+
+    ``neighbours``: inboxes of nodes in this process, which are handed every message. The middleware gets it only
+    when it is ``heard_elsewhere``; at once, or where it ``holds``, when asked to: the loop does not wait for that.
+    """
+
+    def __init__(self, publisher: Any) -> None:
+        self.publisher = publisher
+        self.neighbours: tuple[Inbox, ...] = ()
+        self.heard_elsewhere = True
+        self.holds = False
+        self._held: list[bytes] = []
+        # without rclpy's guard against other threads, which a node that is worked by hand does not have
+        self._publish = publisher.handle.publish_raw
+
+    def send(self, data: bytes) -> None:
+        """To everybody who listens."""
+        for inbox in self.neighbours:
+            inbox.hand(data)
+        if not self.heard_elsewhere:
+            return
+        if self.holds:
+            self._held.append(data)
+        else:
+            self._publish_elsewhere(data)
+
+    def publish_held(self) -> None:
+        """To the others what only the neighbours have so far."""
+        for data in self._held:
+            self._publish_elsewhere(data)
+        self._held.clear()
+
+    def _publish_elsewhere(self, data: bytes) -> None:
+        self._publish(data)
+        for inbox in self.neighbours:  # the middleware brings it to them at once, a second time
+            inbox.drop(1)
+
+    def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
+        """From now on messages go to ``neighbours`` by hand. None may be under way to them."""
+        self.neighbours, self.holds = tuple(neighbours), holds
+        for inbox in neighbours:
+            inbox.by_hand = True
+        self.look()
+
+    def look(self) -> None:
+        """Whether anybody else listens: they may come and go."""
+        self.heard_elsewhere = self.publisher.get_subscription_count() > len(self.neighbours)
+
+
 def open_inbox(
     node: Any,
     topic: names.Topic,
@@ -75,7 +160,7 @@ def open_inbox(
     """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
 
     ``speakers``: full names of the nodes whose messages count. The inbox keeps all, up to the limit of the
-    middleware (Fast DDS: 5000): with fewer, a burst of somebody else's would push messages of the peers out.
+    middleware (``AT_MOST``): with fewer, a burst of somebody else's would push messages of the peers out.
     """
     qos = quality(topic, best_effort)
     qos.history = HistoryPolicy.KEEP_ALL

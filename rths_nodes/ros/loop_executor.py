@@ -1,7 +1,8 @@
 """Drives nodes: all of them in one process, or one alone.
 
-Delivery within a process is synchronous: right after a publish the message can be taken. So the ring is run
-in its order, without any executor of rclpy; services (parameters, lifecycle) are served in the slack only.
+In one process the nodes of the rig hand each other the messages of the loop: right after it was sent a message can be
+taken. So the ring is run in its order, without any executor of rclpy; services (parameters, lifecycle) are served,
+and others get the messages from the middleware, in the slack only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 from rths_nodes.pacing import Pacer, Starving
 from rths_nodes.ros.actuator_node import ActuatorNode
 from rths_nodes.ros.names import AXIS, LOOP
+from rths_nodes.ros.peers import Door
 from rths_nodes.ros.serving import ServiceDesk, look
 from rths_nodes.ros.shell import Shell
 
@@ -74,6 +76,7 @@ class LoopExecutor:
         self._waiter = Waiter(self._ring, context) if self._ring and not self._observers else None
         if self._rig is not None:
             self._rig.wait_for_axes = self._work_for_axes if self._axes else self._axis_waiter(self._rig, context)
+            self._rig.before_test = self._introduce
         self._idling = Fit()
         self._rehearsals = [(node, Fit(0.5)) for node in self._ring]  # one for many ticks
         self._next_service = self._next_diagnosis = self._served_by = 0
@@ -93,6 +96,20 @@ class LoopExecutor:
         if not busy:
             time.sleep(0.0005)
 
+    def _introduce(self) -> None:
+        """From now on the nodes of this process hand each other their messages.
+
+        Not where a message does not tell its publisher: one that comes through the middleware as well, because
+        others listen, too, would count twice.
+        """
+        if not Door.by_gid:
+            return
+        codec = self.nodes[0].codec  # unpacks a message once for all who have it
+        for node in self.nodes:
+            node.hand_to(self.nodes)
+            if node.codec.sizes == codec.sizes:
+                node.codec = codec
+
     def run(self) -> None:
         """Until every node is done."""
         while not all(node.done for node in self.nodes):
@@ -107,6 +124,7 @@ class LoopExecutor:
     def _leave_with(self, rig: ActuatorNode) -> None:
         """In one process nobody sees the actuator node leave: the others say their last words when it is done."""
         if not rig.ended:  # it has died: there are no last words, but what was sent before is recorded
+            self._publish_held()
             self._observe(1_000_000)
         for node in self.nodes:
             node.left_alone = True
@@ -163,7 +181,7 @@ class LoopExecutor:
 
     @property
     def _gives_way(self) -> bool:
-        return self._waiter is not None and not self.nodes[0].lockstep
+        return self._waiter is not None and len(self._ring) == 1 and not self.nodes[0].lockstep
 
     def _all_follow(self, rig: ActuatorNode) -> bool:
         """True when the whole ring has answered ``rig``: another look would find nothing to answer."""
@@ -171,6 +189,7 @@ class LoopExecutor:
         return all(node.rests or node.last_sample == last for node in self._ring if node.works)
 
     def _use_slack(self, rig: ActuatorNode, pacer: Pacer, slack: int) -> None:
+        self._publish_held()
         # before a step there is time for the rehearsal: the rest may be done a tick later
         spare = not any(node.works and node.rehearsal_due for node in self._ring)
         if spare and slack > RECORD_SLACK_NS:
@@ -192,6 +211,10 @@ class LoopExecutor:
                 fit.forget()
                 if fit.into(pacer):
                     fit.timed(partial(node.safely, node.rehearse))
+
+    def _publish_held(self) -> None:
+        for node in self._ring:
+            node.safely(node.publish_held)
 
     def _publish_for_record(self) -> None:
         for node in self._ring:

@@ -92,7 +92,7 @@ class MonitorNode(Shell):
         message.name = list(self.scenario.axes)
         message.position = measured.displacement.tolist()
         message.effort = measured.force.tolist()
-        self._publishers_by_name["joint_states"].publish(message)
+        self.outlets["joint_states"].publisher.publish(message)
 
     def _finish(self) -> None:
         if not self.ended:

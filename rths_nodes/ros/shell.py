@@ -26,7 +26,7 @@ from rths_nodes.pacing import Starving
 from rths_nodes.params import ConfigError, as_data
 from rths_nodes.ros import faulty_nodes, names, parameters, peers, serialization
 from rths_nodes.ros.diagnostics import Diagnostics
-from rths_nodes.ros.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
 from rths_nodes.safety import ENDED, State
 from rths_nodes.scenario import Scenario
 from rths_nodes.timing import Durations, of_hop
@@ -113,10 +113,14 @@ class Shell(LifecycleNode):
         self._next_look = self._next_beat = self._next_complaint = self._led_until = 0
         self._interrupted_at = self._patient_from = self._hurried_at = 0
         self.inboxes: dict[str, Inbox] = {}
-        self._publishers_by_name: dict[str, Any] = {}
+        self.outlets: dict[str, Outlet] = {}
+        self._handing: list[Outlet] = []
+        """Those whose messages go to nodes of this process by hand."""
         self._rows: dict[str, names.Topic] = {}
         self._listeners: dict[str, set[str]] = {}
         self._doors: dict[str, peers.Door] = {}
+        self._opened: list[Inbox] = []
+        """The inboxes as they were opened; a fault may stand before one of ``inboxes``."""
         self._awaited: set[str] = set()
         self._twin_since = 0
         self.out_of_step = False
@@ -330,7 +334,7 @@ class Shell(LifecycleNode):
         topic = names.DIAGNOSTICS
         self._publish_on("diagnostics", topic, topic.name, ())
         facts = {"role": self.role, "scenario": self.scenario.name, "run_id": self.value("run_id")}
-        publisher, rig = self._publishers_by_name["diagnostics"], self.rig_namespace.strip("/")
+        publisher, rig = self.outlets["diagnostics"].publisher, self.rig_namespace.strip("/")
         self._diagnostics = Diagnostics(self, publisher, rig, facts)
         self._diagnostics.tell()
 
@@ -348,7 +352,7 @@ class Shell(LifecycleNode):
     def _publish_on(self, key: str, topic: names.Topic, name: str, listeners: Sequence[str]) -> None:
         """A publisher of the row ``topic`` on ``name``, which ``listeners`` must have found before the test."""
         qos = quality(topic, self._best_effort)
-        self._publishers_by_name[key] = self.create_publisher(message_class(topic.type), name, qos)
+        self.outlets[key] = Outlet(self.create_publisher(message_class(topic.type), name, qos))
         self._rows[key], self._listeners[key], self.sent[key] = topic, set(listeners), 0
 
     def _listen_to(
@@ -357,6 +361,7 @@ class Shell(LifecycleNode):
         """An inbox of the row ``topic`` on ``name`` for the ``speakers``, ``awaited`` before the test or not."""
         inbox = open_inbox(self, topic, self._group, self._best_effort, name, speakers)
         self.inboxes[key], self._doors[key] = inbox, inbox.door
+        self._opened.append(inbox)
         if awaited:
             self._awaited.add(key)
 
@@ -365,11 +370,13 @@ class Shell(LifecycleNode):
         return bool(self.value("reliability") == "best_effort")
 
     def _close_endpoints(self) -> None:
-        for publisher in self._publishers_by_name.values():
-            self.destroy_publisher(publisher)
-        for inbox in self.inboxes.values():
+        for outlet in self.outlets.values():
+            self.destroy_publisher(outlet.publisher)
+        for inbox in self._opened:
             self.destroy_subscription(inbox.subscription)
-        self._publishers_by_name.clear()
+        self.outlets.clear()
+        self._handing.clear()
+        self._opened.clear()
         self._burst.clear()
         self._to_record = None
         self.inboxes.clear()
@@ -381,9 +388,22 @@ class Shell(LifecycleNode):
 
     def send(self, topic: str, data: bytes) -> None:
         """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
-        # without rclpy's guard against other threads, which a node that is worked by hand does not have
-        self._publishers_by_name[topic].handle.publish_raw(data)
+        self.outlets[topic].send(data)
         self.sent[topic] += 1
+
+    def hand_to(self, others: Iterable[Shell]) -> None:
+        """From now on hand what is sent on a stream to those of ``others``, in this process, who listen to it."""
+        me = self.get_fully_qualified_name()
+        listening = [inbox for other in others for inbox in other._opened if inbox.door.speakers == (me,)]
+        self._handing = [outlet for name, outlet in self.outlets.items() if self._rows[name].stream]
+        for outlet in self._handing:
+            topic = outlet.publisher.topic_name
+            outlet.hand_to([each for each in listening if each.door.topic == topic], not self._lockstep)
+
+    def publish_held(self) -> None:
+        """Publish what only the neighbours have so far."""
+        for outlet in self._handing:
+            outlet.publish_held()
 
     def publish_for_record(
         self, topic: str, pack: Callable[..., bytes], sample: Callable[[], tuple[Any, ...]]
@@ -417,6 +437,7 @@ class Shell(LifecycleNode):
         for topic, pack, sample in self._burst:
             self.send(topic, pack(*sample))
         self._burst.clear()
+        self.publish_held()
 
     def tell(self, topic: str, values: Mapping[str, Any]) -> None:
         """Publish a message at a low rate from plain values; ``stamp`` is now where it has one."""
@@ -470,16 +491,16 @@ class Shell(LifecycleNode):
 
     def trip(self, reason: str) -> None:
         """Ask the actuator to trip."""
-        if "trip" in self._publishers_by_name:
+        if "trip" in self.outlets:
             self.tell("trip", {"source": self.identity, "reason": reason})
 
     # -- handshake ----------------------------------------------------------------------------------------
 
     def waits_for(self) -> str:
         """Whom of the peers this node has not found yet, and on which topic; empty: all. Others do not count."""
-        for name, publisher in self._publishers_by_name.items():
-            if publisher.get_subscription_count() < len(self._listeners[name]):
-                return self._missing(publisher.topic_name, self._listeners[name] - self._found_by(name))
+        for name, outlet in self.outlets.items():
+            if outlet.publisher.get_subscription_count() < len(self._listeners[name]):
+                return self._missing(outlet.publisher.topic_name, self._listeners[name] - self._found_by(name))
         doors = [self._doors[name] for name in self._awaited]
         for door in doors:
             if door.subscription.get_publisher_count() < len(door.speakers):
@@ -490,13 +511,13 @@ class Shell(LifecycleNode):
         for door in doors:
             if missing := door.missing:
                 return self._missing(door.topic, missing, door.nameless)
-        for name, publisher in self._publishers_by_name.items():
+        for name, outlet in self.outlets.items():
             if absent := self._listeners[name] - self._found_by(name):
-                return self._missing(publisher.topic_name, absent)
+                return self._missing(outlet.publisher.topic_name, absent)
         return ""
 
     def _found_by(self, name: str) -> set[str]:
-        return peers.subscribers(self, self._publishers_by_name[name].topic_name)
+        return peers.subscribers(self, self.outlets[name].publisher.topic_name)
 
     def _missing(self, topic: str, absent: Iterable[str], nameless: int = 0) -> str:
         there = f" ({nameless} there without a name)" if nameless else ""
@@ -522,7 +543,7 @@ class Shell(LifecycleNode):
 
     def alone(self) -> bool:
         """True when no peer is there twice; a node that finds one twice for long refuses to take part."""
-        topic = self._publishers_by_name["node_status"].topic_name
+        topic = self.outlets["node_status"].publisher.topic_name
         twin = peers.twins(self, topic, self.full_names(self.peers))
         now = time.monotonic_ns()
         self._twin_since = (self._twin_since or now) if twin else 0
@@ -587,6 +608,11 @@ class Shell(LifecycleNode):
         if not self._ready_told:
             self._get_ready()
         self.hear_state()
+        self.publish_held()
+        for outlet in self._handing:
+            outlet.look()
+        for inbox in self._opened:
+            inbox.drop()
         self._look_at_others()
         self._look_for_the_lead(now)
 
@@ -768,9 +794,10 @@ class Shell(LifecycleNode):
 
     def flush_publishers(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
+        self.publish_held()
         end = time.monotonic() + FLUSH_S
-        for publisher in self._publishers_by_name.values():
-            publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
+        for outlet in self.outlets.values():
+            outlet.publisher.wait_for_all_acked(Duration(seconds=max(0.0, end - time.monotonic())))
 
     def safely(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """The one place where a surprise of the loop is caught: tell why, make the rig safe, end non-zero."""
@@ -786,7 +813,7 @@ class Shell(LifecycleNode):
         self.exit_code = self.exit_code or 1
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.problem)
-        if "summary" in self._publishers_by_name and not self.spoken:
+        if "summary" in self.outlets and not self.spoken:
             with suppress(Exception):  # the stage may be broken: only the counts
                 self.tell_summary(0, {})
         if self._diagnostics is not None:

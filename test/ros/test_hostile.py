@@ -260,7 +260,7 @@ def test_what_comes_from_a_peer_that_is_not_known_yet_is_kept(by_hand, monkeypat
 @pytest.mark.parametrize("names", [[""], []])
 def test_a_peer_that_is_there_without_a_name_is_told_from_one_that_is_not(names, by_hand, monkeypatch):
     with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
-        node._publishers_by_name.clear()
+        node.outlets.clear()
         monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
         there = " (1 there without a name)" if names else ""
         assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.waits_for())

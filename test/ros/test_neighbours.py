@@ -1,0 +1,169 @@
+"""In one process messages go from node to node by hand; everybody else has them from the middleware, in order."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rclpy.node import Node
+
+import rths_nodes
+from rths_nodes import hosts
+from rths_nodes.ros import composed, names
+from rths_nodes.ros.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.peers import Door
+
+ROW = names.TOPICS["command"]
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def pair() -> Iterator[Any]:
+    """A node that speaks, one that listens, both by hand; ``stranger`` makes a publisher of somebody else's."""
+    with composed.ros_context() as context:
+        nodes = [Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")]
+        speaker, listener, other = nodes
+        outlet = Outlet(speaker.create_publisher(message_class(ROW.type), "command", quality(ROW)))
+        inbox = open_inbox(listener, ROW, ByHand(), name="command", speakers=("/rths/speaker",))
+
+        def stranger() -> Any:
+            return other.create_publisher(message_class(ROW.type), "command", quality(ROW))
+
+        def eavesdropper() -> Inbox:
+            return open_inbox(other, ROW, ByHand(), name="command", speakers=("/rths/speaker",))
+
+        until(lambda: outlet.publisher.get_subscription_count() == 1)
+        until(lambda: inbox.door.look() or inbox.door.complete)
+        yield SimpleNamespace(outlet=outlet, inbox=inbox, stranger=stranger, eavesdropper=eavesdropper)
+        for node in nodes:
+            node.destroy_node()
+
+
+def until(true: Any) -> None:
+    """Discovery takes its time."""
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, "not found"
+        time.sleep(0.01)
+
+
+def taken(inbox: Inbox) -> list[bytes]:
+    return list(iter(inbox.take, None))
+
+
+def message(number: int) -> bytes:
+    return b"\x00\x01\x00\x00" + number.to_bytes(4, "little") + bytes(64)
+
+
+def test_neighbours_get_every_message_once_and_the_middleware_none(pair: Any) -> None:
+    sent = [message(k) for k in range(5)]
+    pair.outlet.hand_to([pair.inbox], holds=False)
+    for data in sent:
+        pair.outlet.send(data)
+    assert taken(pair.inbox) == sent
+    pair.inbox.by_hand = False  # now the inbox looks into the middleware
+    assert taken(pair.inbox) == []
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_who_comes_later_hears_the_rest_and_neighbours_hear_nothing_twice(pair: Any, holds: bool) -> None:
+    pair.outlet.hand_to([pair.inbox], holds)
+    pair.outlet.send(message(0))
+    late = pair.eavesdropper()
+    until(lambda: pair.outlet.publisher.get_subscription_count() == 2)
+    until(lambda: late.door.look() or late.door.complete)
+    pair.outlet.look()
+    rest = [message(k) for k in (1, 2, 3)]
+    for data in rest:
+        pair.outlet.send(data)
+    assert taken(late) == ([] if holds else rest), "what is held waits until the loop has time"
+    pair.outlet.publish_held()
+    assert taken(late) == (rest if holds else [])
+    assert taken(pair.inbox) == [message(0), *rest]
+    if Door.by_gid:
+        pair.inbox.by_hand = False
+        assert taken(pair.inbox) == [], "what came a second time was dropped"
+
+
+def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
+    stranger = pair.stranger()
+    until(lambda: stranger.get_subscription_count() == 1)
+    pair.inbox.door.close()
+    stranger.publish(message(7))
+    if pair.inbox.take() is not None:
+        pytest.skip("this distribution does not say whose a message is: there nothing goes by hand")
+    pair.outlet.hand_to([pair.inbox], holds=False)
+    for number in (8, 9):
+        stranger.publish(message(number))
+    pair.outlet.send(message(0))
+    assert taken(pair.inbox) == [message(0)]
+    pair.inbox.drop()
+    pair.inbox.door.look()
+    assert pair.inbox.door.foreign() == {"/rths/other": 3}
+
+
+LISTEN = """
+import sys, time, rclpy
+from rclpy.qos import QoSProfile
+from rths_nodes.msg import Measurement
+rclpy.init()
+node = rclpy.create_node("listener")
+found = []
+hear = lambda message: found.append(message.sample)
+node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth=2000))
+while node.count_publishers("/rths/measurement") < int(sys.argv[1]):
+    time.sleep(0.01)
+print("up", flush=True)
+while not found or node.count_publishers("/rths/measurement"):
+    rclpy.spin_once(node, timeout_sec=0.2)
+print(*found, flush=True)
+"""
+
+
+class Listener:
+    """An ordinary typed subscriber, in a process of its own."""
+
+    def __init__(self, publishers: int) -> None:
+        """Is there when it has found as many ``publishers``."""
+        command = [sys.executable, "-c", LISTEN, str(publishers)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "up\n"
+
+    def heard(self) -> list[int]:
+        """The samples that it has heard until the publisher was gone."""
+        try:
+            return [int(word) for word in self._process.communicate(timeout=PATIENCE_S)[0].split()]
+        finally:
+            self._process.kill()
+
+
+@pytest.mark.parametrize(("pace", "joins"), [("lockstep", 500), ("realtime", 0)])
+def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
+    pace: str, joins: int, tmp_path: Path, patience: list[str]
+) -> None:
+    """And the run has the bits that it has alone."""
+    listeners = [] if joins else [Listener(0)]
+
+    def join(sample: int, _: int) -> None:
+        if sample >= joins and not listeners:
+            listeners.append(Listener(1))
+
+    sets = [f"duration={10 if joins else 3}", *patience]
+    run = tmp_path / "run"
+    report = hosts.run("chen_ricles_2010", sets, host="composed", pace=pace, record=run, progress=join)
+    assert (report.exit_code, report.reason) == (0, "")
+    heard = listeners[0].heard()
+    assert heard == list(range(heard[0], report.samples + 1)), "each once, in order, to the last"
+    assert heard[0] > joins if joins else heard[0] == 0
+    alone = rths_nodes.run("chen_ricles_2010", sets).arrays()
+    assert (rths_nodes.read(run).arrays()["command"] == alone["command"]).all()
