@@ -1,8 +1,8 @@
 """Drives nodes: all of them in one process, or one alone.
 
-In one process the nodes of the rig hand each other the messages of the loop: right after it was sent a message can be
-taken. So the ring is run in its order, without any executor of rclpy; services (parameters, lifecycle) are served,
-and others get the messages from the middleware, in the slack only.
+In one process the nodes hand each other the messages of the loop: right after it was sent a message can be taken.
+So the ring is run in its order, without any executor of rclpy; services (parameters, lifecycle) are served, and
+others get the messages from the middleware, in the slack only.
 """
 
 from __future__ import annotations
