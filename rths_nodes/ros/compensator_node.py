@@ -50,9 +50,13 @@ class CompensatorNode(Shell):
         busy = self._take()
         if self.out_of_step:
             self._waiting.clear()
-        while self._waiting and (self._ready(self._waiting[0][0]) or self._overdue()):
-            measured, stamp, _ = self._waiting.popleft()
-            self._answer(measured, stamp, began)
+        while self._waiting:
+            measured, stamp, _ = self._waiting[0]
+            late = not self._ready(measured)
+            if late and not self._overdue():
+                break
+            self._waiting.popleft()
+            self._answer(measured, stamp, began, late and not self._ready(measured))
             busy, self._answered_at = True, time.monotonic_ns()
             began = self._answered_at
         if busy:
@@ -137,9 +141,9 @@ class CompensatorNode(Shell):
         self._take_all()  # it may have come while this process did not run
         return True
 
-    def _answer(self, measured: Measurement, stamp: int, began: int) -> None:
+    def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
         self.collect_for_record()
-        command = self.stage.next(measured) if self._ready(measured) else self.stage.bridge(measured)
+        command = self.stage.bridge(measured) if late else self.stage.next(measured)
         if command is not None:
             data = self.codec.pack_command(command, stamp + self._period)
             self._hop.add(time.monotonic_ns() - began)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
@@ -54,11 +54,9 @@ class Inbox:
         self._type = subscription.msg_type
         self._known, self._waiting = door.known, door.waiting
         self._handed: deque[tuple[bytes, int]] = deque()
+        self.hand = self._handed.append
+        """Takes a message of a neighbour, and when it was sent, ns."""
         self._came_ns = 0
-
-    def hand(self, data: bytes) -> None:
-        """A message of a neighbour."""
-        self._handed.append((data, time.time_ns()))
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
@@ -109,6 +107,7 @@ class Outlet:
     def __init__(self, publisher: Any) -> None:
         self.publisher = publisher
         self.neighbours: tuple[Inbox, ...] = ()
+        self._hands: list[Callable[[tuple[bytes, int]], None]] = []
         self.heard_elsewhere = True
         self.holds = False
         self._held: list[bytes] = []
@@ -117,8 +116,9 @@ class Outlet:
 
     def send(self, data: bytes) -> None:
         """To everybody who listens."""
-        for inbox in self.neighbours:
-            inbox.hand(data)
+        handed = (data, time.time_ns())
+        for hand in self._hands:
+            hand(handed)
         if not self.heard_elsewhere:
             return
         if self.holds:
@@ -140,6 +140,7 @@ class Outlet:
     def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
         """From now on messages go to ``neighbours`` by hand. None may be under way to them."""
         self.neighbours, self.holds = tuple(neighbours), holds
+        self._hands = [inbox.hand for inbox in neighbours]
         for inbox in neighbours:
             inbox.by_hand = True
         self.look()
