@@ -5,7 +5,7 @@ does arithmetic only; ``reset()`` brings back exactly the first state. Objects s
 stepped beside the first (``rehearsal.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
 ``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain floats, which is several
 times faster than arrays of length one. A returned array belongs to the component and is valid until its next
-``step``: who keeps it copies it.
+``step``: who keeps it copies it. The arrays of a message belong to all who have it: nobody writes to them.
 """
 
 from __future__ import annotations

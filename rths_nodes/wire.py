@@ -91,7 +91,7 @@ class Layout:
         self._head, self._tail = slice(1, 1 + scalars), slice(1 + scalars, None)
         self._cells = offset // 8
         self.size = self._struct.size
-        self._last: tuple[bytes, tuple[tuple[int, ...], list[Array]]] = (b"", ((), []))
+        self._last: tuple[bytes | None, tuple[tuple[int, ...], list[Array]]] = (None, ((), []))
 
     def pack(self, head: Sequence[int], arrays: Sequence[Sequence[float]]) -> bytes:
         """Bytes of the message with the scalars ``head`` (in order) and the ``arrays`` (in order)."""

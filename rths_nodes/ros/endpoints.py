@@ -37,7 +37,7 @@ GID = "publisher_gid"
 
 
 AT_MOST = 5000
-"""Messages that the middleware (Fast DDS) keeps in an inbox."""
+"""Messages that an inbox keeps of each: of the middleware (Fast DDS) and of neighbours, who may outlive it."""
 
 
 class Inbox:
@@ -53,7 +53,7 @@ class Inbox:
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
         self._known, self._waiting = door.known, door.waiting
-        self._handed: deque[tuple[bytes, int]] = deque()
+        self._handed: deque[tuple[bytes, int]] = deque(maxlen=AT_MOST)
         self.hand = self._handed.append
         """Takes a message of a neighbour, and when it was sent, ns."""
         self._came_ns = 0
@@ -128,9 +128,10 @@ class Outlet:
 
     def publish_held(self) -> None:
         """To the others what only the neighbours have so far."""
-        for data in self._held:
-            self._publish_elsewhere(data)
-        self._held.clear()
+        if self._held:
+            held, self._held = self._held, []
+            for data in held:
+                self._publish_elsewhere(data)
 
     def _publish_elsewhere(self, data: bytes) -> None:
         self._publish(data)
@@ -146,8 +147,9 @@ class Outlet:
         self.look()
 
     def look(self) -> None:
-        """Whether anybody else listens: they may come and go."""
-        self.heard_elsewhere = self.publisher.get_subscription_count() > len(self.neighbours)
+        """Whether anybody else listens: they may come and go, neighbours may be closed."""
+        here = sum(inbox.by_hand for inbox in self.neighbours)
+        self.heard_elsewhere = self.publisher.get_subscription_count() > here
 
 
 def open_inbox(

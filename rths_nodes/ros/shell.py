@@ -370,9 +370,11 @@ class Shell(LifecycleNode):
         return bool(self.value("reliability") == "best_effort")
 
     def _close_endpoints(self) -> None:
+        self.publish_held()
         for outlet in self.outlets.values():
             self.destroy_publisher(outlet.publisher)
         for inbox in self._opened:
+            inbox.by_hand = False
             self.destroy_subscription(inbox.subscription)
         self.outlets.clear()
         self._handing.clear()
@@ -395,10 +397,17 @@ class Shell(LifecycleNode):
         """From now on hand what is sent on a stream to those of ``others``, in this process, who listen to it."""
         me = self.get_fully_qualified_name()
         listening = [inbox for other in others for inbox in other._opened if inbox.door.speakers == (me,)]
-        self._handing = [outlet for name, outlet in self.outlets.items() if self._rows[name].stream]
-        for outlet in self._handing:
-            topic = outlet.publisher.topic_name
-            outlet.hand_to([each for each in listening if each.door.topic == topic], not self._lockstep)
+        self._handing.clear()
+        for name, outlet in self.outlets.items():
+            neighbours = [each for each in listening if each.door.topic == outlet.publisher.topic_name]
+            if neighbours and self._rows[name].stream:
+                outlet.hand_to(neighbours, holds=not self._lockstep)
+                self._handing.append(outlet)
+
+    @property
+    def filled_by_hand(self) -> list[Inbox]:
+        """The inboxes of what neighbours send."""
+        return [inbox for inbox in self._opened if inbox.by_hand]
 
     def publish_held(self) -> None:
         """Publish what only the neighbours have so far."""
@@ -785,6 +794,8 @@ class Shell(LifecycleNode):
     def _dropped(self) -> dict[str, float]:
         """How many messages of others, and how many that made no sense, were dropped."""
         found: dict[str, float] = {}
+        for inbox in self._opened:
+            inbox.drop()
         for topic, door in self._doors.items():
             if door.unnamed:
                 door.look()

@@ -16,7 +16,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
 from rths_nodes import hosts, wire
-from rths_nodes.components import FLAG_TRIPPED, Command
+from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command
 from rths_nodes.params import ConfigError
 from rths_nodes.record import bag
 from rths_nodes.ros import composed, launching
@@ -59,6 +59,17 @@ def test_a_real_time_run_gives_the_same_bits():
     assert run.information["gaps"] == "0"
     run.flags = reference.flags  # a tick may slip; what was computed must not show it
     assert same(reference, run) == []
+
+
+def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(patience):
+    overrides = [*SHORT, *patience]
+    reference = rths_nodes.run(NAME, overrides)
+    run = rths_nodes.run(NAME, overrides, host="processes", pace="realtime", actuator_nodes="per_axis")
+    assert (run.outcome, run.information["gaps"]) == ("finished", "0")
+    bridged = run.flags & np.uint32(FLAG_BRIDGED) != 0
+    first = int(np.argmax(bridged)) if bridged.any() else len(bridged)
+    assert first > 0
+    assert run.command[:first].tobytes() == reference.command[:first].tobytes()
 
 
 @pytest.mark.parametrize(
