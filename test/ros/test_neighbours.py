@@ -20,6 +20,7 @@ import rths_nodes
 from rths_nodes import hosts
 from rths_nodes.ros import composed, names
 from rths_nodes.ros.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.loop_executor import LoopExecutor
 from rths_nodes.ros.peers import Door
 
 ROW = names.TOPICS["command"]
@@ -109,6 +110,34 @@ def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
     pair.inbox.drop()
     pair.inbox.door.look()
     assert pair.inbox.door.foreign() == {"/rths/other": 3}
+
+
+def test_who_is_closed_is_no_neighbour_any_more(pair: Any) -> None:
+    pair.outlet.hand_to([pair.inbox], holds=False)
+    assert not pair.outlet.heard_elsewhere
+    pair.inbox.by_hand = False  # as when its node closes it
+    pair.outlet.look()
+    assert pair.outlet.heard_elsewhere
+    pair.outlet.send(message(1))
+    assert taken(pair.inbox) == [message(1)]
+
+
+def test_without_neighbours_nothing_is_held_back() -> None:
+    """In a process of its own the actuator node sends a Measurement at once."""
+    values = {"scenario": "chen_ricles_2010", "pace": "realtime"}
+    with composed.ros_context() as context:
+        nodes = [
+            composed.make_node(role, hosts.open_writer, context, values)
+            for role in (names.ACTUATOR, names.COMPENSATOR)
+        ]
+        for node in nodes:
+            node.start()
+        outlet = nodes[0].outlets["measurement"]
+        for together, held in ((nodes[:1], False), (nodes, Door.by_gid)):
+            LoopExecutor(together, context)._introduce()
+            assert outlet.holds == held
+        for node in nodes:
+            node.destroy_node()
 
 
 LISTEN = """
