@@ -443,3 +443,14 @@ def test_a_command_that_the_safe_policy_has_replaced_bridges_nothing() -> None:
         collector.command(Command(sample, zero, zero, flags=FLAG_BRIDGED))
         collector.measurement(Measurement(sample, zero, zero, zero, flags=flags))
     assert collector.run().flags.tolist() == [FLAG_BRIDGED] * at + [FLAG_TRIPPED]
+
+
+def test_a_command_that_was_refused_is_not_shown_as_if_the_rig_had_got_it() -> None:
+    """A Target that is finite, but far from everything, makes a Command of 1e305 m: it is not sent."""
+    overrides = ["duration=1", "seed=289"]
+    outcome, found, loop = run("chen_ricles_2010", overrides, "corrupt@0.275:target,3,87")
+    assert outcome.state is State.TRIPPED
+    assert "command = -2.01064e+305 m: must be within" in outcome.reason
+    (limits,) = loop.scenario.limits.values()
+    assert np.abs(found.command).max() < limits.stroke
+    assert np.abs(np.diff(found.command[:, 0])).max() <= limits.velocity * loop.scenario.dt

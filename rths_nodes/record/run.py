@@ -101,6 +101,7 @@ class Collector:
             name: _Table(n_axes, rows)
             for name in ("target", "command", "displacement", "force", "true_displacement", "true_force")
         }
+        self._applied = _Table(n_axes, rows)
         self._flags, self._command_flags = _Table(1, rows), _Table(1, rows)
         self._compensator = _Table(len(self._names), rows)
         self._per_step = {
@@ -131,9 +132,8 @@ class Collector:
         table["displacement"].put(sample, measured.displacement)
         table["force"].put(sample, measured.force)
         self._flags.put(sample, measured.flags)
-        for name in ("target", "command"):
-            if np.isnan(table[name].values[sample, 0]) and measured.command.size:
-                table[name].put(sample, measured.command)
+        if measured.command.size:
+            self._applied.put(sample, measured.command)
 
     def truth(self, true: Measurement) -> None:
         self._per_axis["true_displacement"].put(true.sample, true.displacement)
@@ -151,12 +151,18 @@ class Collector:
         """The Run of what has come in so far."""
         n, m = self._last_sample + 1, self._last_step + 1
         axis = {name: table.values[:n].copy() for name, table in self._per_axis.items()}
+        flags = _whole(self._flags.values[:n, 0])
+        applied = self._applied.values[:n]
+        for name in ("target", "command"):
+            # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
+            replaced = np.isnan(axis[name][:, :1]) | ((flags & FLAG_TRIPPED) > 0)[:, None]
+            axis[name] = np.where(replaced & ~np.isnan(applied), applied, axis[name])
         step = {name: table.values[:m].copy() for name, table in self._per_step.items()}
         return Run(
             scenario=self.scenario,
             information=dict(information or {}),
             time=self.scenario.dt * np.arange(n, dtype=np.float64),
-            flags=_together(_whole(self._flags.values[:n, 0]), _whole(self._command_flags.values[:n, 0])),
+            flags=_together(flags, _whole(self._command_flags.values[:n, 0])),
             compensator_names=self._names,
             compensator=self._compensator.values[:n].copy(),
             step_time=self.scenario.step * self.scenario.time_ratio * np.arange(m, dtype=np.float64),
