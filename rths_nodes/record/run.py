@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
 from rths_nodes.scenario import Scenario
@@ -83,9 +84,8 @@ def _whole(flags: Array) -> Flags:
     return np.nan_to_num(flags).astype(np.uint32)
 
 
-def _together(measured: Flags, commanded: Flags) -> Flags:
-    """Flags of Measurements and of Commands; a Command that the safe policy has replaced bridges nothing."""
-    tripped = (measured & FLAG_TRIPPED) > 0
+def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> Flags:
+    """Flags of Measurements and Commands; one that the safe policy has replaced bridges nothing."""
     return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
 
 
@@ -152,17 +152,18 @@ class Collector:
         n, m = self._last_sample + 1, self._last_step + 1
         axis = {name: table.values[:n].copy() for name, table in self._per_axis.items()}
         flags = _whole(self._flags.values[:n, 0])
+        tripped = (flags & FLAG_TRIPPED) > 0
         applied = self._applied.values[:n]
         for name in ("target", "command"):
             # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
-            replaced = np.isnan(axis[name][:, :1]) | ((flags & FLAG_TRIPPED) > 0)[:, None]
+            replaced = np.isnan(axis[name][:, :1]) | tripped[:, None]
             axis[name] = np.where(replaced & ~np.isnan(applied), applied, axis[name])
         step = {name: table.values[:m].copy() for name, table in self._per_step.items()}
         return Run(
             scenario=self.scenario,
             information=dict(information or {}),
             time=self.scenario.dt * np.arange(n, dtype=np.float64),
-            flags=_together(flags, _whole(self._command_flags.values[:n, 0])),
+            flags=_together(flags, _whole(self._command_flags.values[:n, 0]), tripped),
             compensator_names=self._names,
             compensator=self._compensator.values[:n].copy(),
             step_time=self.scenario.step * self.scenario.time_ratio * np.arange(m, dtype=np.float64),

@@ -116,9 +116,10 @@ class Outlet:
 
     def send(self, data: bytes) -> None:
         """To everybody who listens."""
-        handed = (data, time.time_ns())
-        for hand in self._hands:
-            hand(handed)
+        if self._hands:
+            handed = (data, time.time_ns())
+            for hand in self._hands:
+                hand(handed)
         if not self.heard_elsewhere:
             return
         if self.holds:

@@ -409,6 +409,10 @@ class Shell(LifecycleNode):
         """The inboxes of what neighbours send."""
         return [inbox for inbox in self._opened if inbox.by_hand]
 
+    def _drop_strangers(self) -> None:
+        for inbox in self.filled_by_hand:
+            inbox.drop()
+
     def publish_held(self) -> None:
         """Publish what only the neighbours have so far."""
         for outlet in self._handing:
@@ -620,8 +624,7 @@ class Shell(LifecycleNode):
         self.publish_held()
         for outlet in self._handing:
             outlet.look()
-        for inbox in self._opened:
-            inbox.drop()
+        self._drop_strangers()
         self._look_at_others()
         self._look_for_the_lead(now)
 
@@ -794,8 +797,7 @@ class Shell(LifecycleNode):
     def _dropped(self) -> dict[str, float]:
         """How many messages of others, and how many that made no sense, were dropped."""
         found: dict[str, float] = {}
-        for inbox in self._opened:
-            inbox.drop()
+        self._drop_strangers()
         for topic, door in self._doors.items():
             if door.unnamed:
                 door.look()
