@@ -146,7 +146,7 @@ def variants(
 
 
 def _case(scenario: Scenario, name: str, common: Sequence[str]) -> Variant:
-    changed = scenarios.override(scenario.case(name), common)
+    changed = scenarios.override(scenarios.with_case(scenario, name), common)
     case = scenario.cases[name]
     return Variant(name, changed, tuple(f"{key}={value}" for key, value in case.set.items()), case.published)
 

@@ -166,17 +166,6 @@ class Scenario:
         parts = [(place, part) for place, part in walk(self) if hasattr(part, "cautions")]
         return [f"{place}: {words}" for place, part in parts if part is not self for words in part.cautions(self)]
 
-    def case(self, name: str) -> Scenario:
-        """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
-        if name not in self.cases:
-            raise unknown("case", "case", name, self.cases)
-        pairs = [(key.split("."), value) for key, value in self.cases[name].set.items()]
-        changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{self.name}.{name}")]
-        try:
-            return replace(self, pairs + changes)
-        except ConfigError as error:
-            raise ConfigError(f"cases.{name}: {error}") from None
-
     @property
     def dt(self) -> float:
         """Servo period, s."""
@@ -399,7 +388,7 @@ def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = (), case: 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
     loaded = from_text(source, str(path), path.parent)
-    return override(loaded.case(case) if case else loaded, overrides)
+    return override(with_case(loaded, case) if case else loaded, overrides)
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
@@ -448,6 +437,18 @@ def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scena
     for keys, value in sorted(pairs, key=_precedence):
         _apply(data, keys, value)
     return _build(data)
+
+
+def with_case(scenario: Scenario, name: str) -> Scenario:
+    """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
+    if name not in scenario.cases:
+        raise unknown("case", "case", name, scenario.cases)
+    pairs = [(key.split("."), value) for key, value in scenario.cases[name].set.items()]
+    changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{scenario.name}.{name}")]
+    try:
+        return replace(scenario, pairs + changes)
+    except ConfigError as error:
+        raise ConfigError(f"cases.{name}: {error}") from None
 
 
 FILE = ["ground_motion", "file"]

@@ -15,7 +15,7 @@ from rths_nodes.record.run import Run
 def run(name: str, case: str = "", *overrides: str) -> Run:
     """A case of ``horiuchi_1996_<name>`` in the embedded host."""
     loaded = scenario.load(f"horiuchi_1996_{name}")
-    loaded = loaded.case(case) if case else loaded
+    loaded = scenario.with_case(loaded, case) if case else loaded
     return hosts.run(loaded, overrides).read()
 
 
@@ -80,7 +80,7 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 
 @pytest.mark.parametrize("case", ["half", "full", "double"])
 def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
-    short = scenario.override(scenario.load("horiuchi_1996_energy_absorber").case(case), ["duration=8"])
+    short = scenario.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
     hybrid, whole = hosts.run(short).read(), reference.unsplit(short)
     peak = float(np.abs(whole.displacement[:, 0]).max())
     assert largest(hybrid) == pytest.approx(peak, rel=0.02)

@@ -33,7 +33,7 @@ LENGTH: dict[str, tuple[str, ...]] = {"c": (), "d": (), "e": (SHORT,), "f": (SHO
 
 @cache
 def run(case: str, *overrides: str) -> Run:
-    return hosts.run(scenario.load(NAME).case(case), overrides).read()
+    return hosts.run(scenario.load(NAME, case=case), overrides).read()
 
 
 @cache
@@ -98,7 +98,7 @@ def test_a_staircase_with_the_force_of_the_last_tick_tracks_well_and_is_wrong() 
     naive = run("d", "rig.hold=staircase", "integrator={type: exact}", *QUIET)
     assert np.all(tracking(naive) < 0.5)
     assert np.all(response(naive) > 20.0)
-    loaded = scenario.override(scenario.load(NAME).case("d"), ["rig.hold=staircase", "integrator={type: exact}"])
+    loaded = scenario.load(NAME, ["rig.hold=staircase", "integrator={type: exact}"], "d")
     assert any("staircase" in words for words in loaded.cautions())
 
 

@@ -24,7 +24,7 @@ def sections(run: Run | None, file: Path) -> dict[str, str]:
 
 
 def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> None:
-    loaded = scenario.override(scenario.load("phillips_spencer_2012").case("f"), ["duration=1"])
+    loaded = scenario.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")
     assert len(expected) >= 4

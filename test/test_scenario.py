@@ -287,7 +287,7 @@ WITH_CASES = {
 
 def test_a_case_is_the_scenario_with_its_values() -> None:
     loaded = scenario.replace(scenario.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
-    case = loaded.case("slow")
+    case = scenario.with_case(loaded, "slow")
     assert case.name == "chen_ricles_2010.slow"
     assert case.compensator.alpha_es == 45.0
     assert case.duration == 2.0
@@ -299,9 +299,9 @@ def test_a_case_is_the_scenario_with_its_values() -> None:
 def test_an_unknown_case_and_a_case_that_does_not_fit_are_refused() -> None:
     loaded = scenario.replace(scenario.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
     with pytest.raises(ConfigError, match=r"unknown case 'slwo' \(did you mean 'slow'\?\); known: slow, typo"):
-        loaded.case("slwo")
+        scenario.with_case(loaded, "slwo")
     with pytest.raises(ConfigError, match=r"cases.typo: compensator.alpha: unknown key"):
-        loaded.case("typo")
+        scenario.with_case(loaded, "typo")
 
 
 def test_a_published_value_must_be_a_number() -> None:

@@ -390,7 +390,7 @@ def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
 def test_the_shipped_coupler_in_both_kinematics() -> None:
     motions = {}
     for case in ("exact", "linear"):
-        changed = scenario.load("two_actuator_coupler", ["duration=4"]).case(case)
+        changed = scenario.load("two_actuator_coupler", ["duration=4"], case)
         outcome, found = run(changed)
         assert outcome.state is State.FINISHED
         assert all(row["error_norm_percent"] < 0.5 for row in outcome.metrics["axes"].values())

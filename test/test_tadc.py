@@ -43,7 +43,7 @@ def indices(loaded: Scenario, overrides: Sequence[str]) -> tuple[float, float]:
 
 
 def case(test: str, compensator: str) -> Scenario:
-    return scenario.load(f"tadc_{test}").case(compensator)
+    return scenario.load(f"tadc_{test}", case=compensator)
 
 
 @pytest.mark.parametrize(("test", "compensator"), WITHOUT_NOISE, ids=["-".join(key) for key in WITHOUT_NOISE])
