@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes import registry
-from rths_nodes.components import Motion
-from rths_nodes.params import build, required_names
+from rths_nodes.core import registry
+from rths_nodes.core.params import required_names
+from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
 
 DT, N_AXES, DELAY = 1.0 / 1024.0, 3, 0.0137
 TARGET_US = 25.0

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rths_nodes.components import FLAG_TRIPPED
-from rths_nodes.record import bag
-from rths_nodes.record.reading import read_run
+from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.recording import bag
+from rths_nodes.recording.reading import read_run
 from rths_nodes.ros.names import LOOP, MONITOR, NODES, RECORDER
 
 
@@ -37,8 +37,8 @@ def nodes_of(parent: int) -> dict[str, int]:
             words = (entry / "cmdline").read_text().split("\0") if environment else []
         except OSError:
             continue
-        if f"RTHS_PARENT={parent}" in environment and "rths_nodes.node" in words:
-            found[words[words.index("rths_nodes.node") + 1]] = int(entry.name)
+        if f"RTHS_PARENT={parent}" in environment and "rths_nodes.app.node" in words:
+            found[words[words.index("rths_nodes.app.node") + 1]] = int(entry.name)
     return found
 
 
@@ -54,7 +54,7 @@ def strike(role: str, number: signal.Signals) -> tuple[float, float, float, floa
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "run"
         words = ["run", "chen_ricles_2010", "--host", "processes", "--pace", "realtime", "--record", str(record)]
-        runner = subprocess.Popen([sys.executable, "-m", "rths_nodes.cli", *words], stdout=subprocess.DEVNULL)
+        runner = subprocess.Popen([sys.executable, "-m", "rths_nodes.app.cli", *words], stdout=subprocess.DEVNULL)
         journal = record / "run_0.mcap"
         while not (journal.exists() and journal.stat().st_size > 1_000_000):
             time.sleep(0.02)

@@ -23,12 +23,16 @@ import figure
 from memory import PATIENCE
 
 import rths_nodes
-from rths_nodes import floor, hosts, machine
-from rths_nodes import scenario as scenarios
-from rths_nodes.commands.terminal import finite
-from rths_nodes.ros import launching
+from rths_nodes.app import hosts
+from rths_nodes.app.commands.terminal import finite
+from rths_nodes.app.doctor import floor, machine
+from rths_nodes.core import yaml_text
+from rths_nodes.core.durations import trimmed
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import MONITOR, RECORDER
-from rths_nodes.timing import trimmed
 
 STEP_S = 0.01
 """Integration step at every rate, nearly: whole samples."""
@@ -59,21 +63,21 @@ class Configuration:
     observers: str
 
 
-def named(words: str) -> scenarios.Scenario:
+def named(words: str) -> Scenario:
     """The scenario ``NAME`` or ``NAME:CASE``."""
     name, _, case = words.partition(":")
-    return scenarios.load(name, case=case)
+    return files.load(name, case=case)
 
 
-def at_rate(scenario: scenarios.Scenario, rate: float, seconds: float) -> scenarios.Scenario:
+def at_rate(scenario: Scenario, rate: float, seconds: float) -> Scenario:
     """The scenario for ``seconds`` at another servo rate, its integration step as near as may be."""
     substeps = max(1, round(scenario.samples_per_step * rate / scenario.servo_rate))
-    return scenarios.override(scenario, [f"duration={seconds}", f"servo_rate={rate}", f"substeps={substeps}"])
+    return override(scenario, [f"duration={seconds}", f"servo_rate={rate}", f"substeps={substeps}"])
 
 
-def frame(rate: float, axes: int, seconds: float) -> scenarios.Scenario:
+def frame(rate: float, axes: int, seconds: float) -> Scenario:
     """A frame with as many stories as axes, its members and actuators those of `chen_ricles_2010`."""
-    data = scenarios.load("chen_ricles_2010").data()
+    data = files.load("chen_ricles_2010").data()
     axis = data["axes"]["story_1"]
     alpha = 1.0 + DELAY_S * rate
     axis["actuator"]["alpha"] = data["compensator"]["alpha_es"] = alpha
@@ -89,7 +93,7 @@ def frame(rate: float, axes: int, seconds: float) -> scenarios.Scenario:
         "axes": {f"story_{number}": axis for number in range(1, axes + 1)},
         "cases": {},
     }
-    return scenarios.from_text(scenarios.dump(data), "benchmark")
+    return files.from_text(yaml_text.dump(data), "benchmark")
 
 
 def nodes(configuration: Configuration, file: Path, run_id: str, record: str) -> list[launching.NodeDescription]:
@@ -111,17 +115,17 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
     """
     name, rate = configuration.scenario, configuration.rate
     scenario = at_rate(named(name), rate, seconds) if name else frame(rate, configuration.axes, seconds)
-    scenario = scenarios.override(scenario, PATIENCE)
+    scenario = override(scenario, PATIENCE)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "frame.yaml"
-        file.write_text(scenarios.dump(scenario.data()))
+        file.write_text(yaml_text.dump(scenario.data()))
         descriptions = nodes(configuration, file, scenario.run_id(), f"{folder}/run")
         if configuration.host == "processes":
-            from rths_nodes.ros import processes
+            from rths_nodes.ros.hosting import processes
 
             result = processes.run(descriptions)
         else:
-            from rths_nodes.ros import composed
+            from rths_nodes.ros.hosting import composed
 
             apart = (RECORDER,) if configuration.observers == APART else ()
             result = composed.run(descriptions, hosts.open_writer, apart=apart)

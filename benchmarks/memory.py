@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rths_nodes import hosts
+from rths_nodes.app import hosts
 
 RATE = 1024.0
 """Of the scenario, Hz."""
@@ -83,7 +83,7 @@ def overrides(options: argparse.Namespace) -> list[str]:
     return found
 
 
-def drift(report: hosts.Report, rate: float) -> str:
+def drift(report: hosts.RunResult, rate: float) -> str:
     """By how much a run in real time took longer than its samples and slipped ticks account for."""
     timing = report.timing
     slots = report.samples + timing["missed"]

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 import rths_nodes
-from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED
-from rths_nodes.params import ConfigError
-from rths_nodes.record import bag
-from rths_nodes.safety import excess_travel
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.loop.supervision.safe_stop import excess_travel
+from rths_nodes.recording import bag
 
 SCENARIO, DURATION = "chen_ricles_2010", 1.0
 LONGEST_S = 60.0
@@ -156,7 +156,7 @@ def run_one(host: str, pace: str, kind: str, words: str, seed: int) -> Judgement
         arguments += ["--set", value]
     with tempfile.TemporaryDirectory(prefix="rths_soak_") as folder:
         record = Path(folder) / "run"
-        command = [sys.executable, "-m", "rths_nodes.cli", *arguments, "--record", str(record)]
+        command = [sys.executable, "-m", "rths_nodes.app.cli", *arguments, "--record", str(record)]
         try:
             ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
         except subprocess.TimeoutExpired:

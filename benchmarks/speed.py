@@ -12,7 +12,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from rths_nodes import floor, hosts
+from rths_nodes.app import hosts
+from rths_nodes.app.doctor import floor
 
 RATE = 1024.0
 SERVO_HYDRAULIC = "axes.story_1.actuator.type=servo_hydraulic"

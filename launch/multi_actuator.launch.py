@@ -12,9 +12,9 @@ yours takes the place of such a node when it does what names.AXIS_TOPICS and nam
 
 from launch import LaunchDescription
 
-from rths_nodes.params import ConfigError
-from rths_nodes.record.bag import check_free
-from rths_nodes.ros.launch_actions import LaunchedTest, arguments, declare, when_known
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.recording.bag import check_free
+from rths_nodes.ros.hosting.launch_actions import LaunchedTest, arguments, declare, when_known
 
 
 def nodes(context):

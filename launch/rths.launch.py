@@ -6,8 +6,8 @@ ros2 launch rths_nodes rths.launch.py overrides:='compensator.alpha_es=20 durati
 
 from launch import LaunchDescription
 
-from rths_nodes.record.bag import check_free
-from rths_nodes.ros.launch_actions import LaunchedTest, arguments, when_known
+from rths_nodes.recording.bag import check_free
+from rths_nodes.ros.hosting.launch_actions import LaunchedTest, arguments, when_known
 from rths_nodes.ros.names import NODES, RECORDER
 
 

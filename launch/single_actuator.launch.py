@@ -8,8 +8,8 @@ owns the state of the test, and must know the run id, which is part of the hash 
 
 from launch import LaunchDescription
 
-from rths_nodes.record.bag import check_free
-from rths_nodes.ros.launch_actions import FLAG, LaunchedTest, arguments, declare, when_known
+from rths_nodes.recording.bag import check_free
+from rths_nodes.ros.hosting.launch_actions import FLAG, LaunchedTest, arguments, declare, when_known
 
 
 def nodes(context):

@@ -11,31 +11,32 @@ import os
 from pkgutil import extend_path
 from typing import TYPE_CHECKING, Any
 
+from rths_nodes.core.version import __version__ as __version__
+
 # A checkout finds the built messages of the installed package.
 __path__ = extend_path(__path__, __name__)
-__version__ = "0.1.0"
 
 # Before numpy is loaded: a sum must not depend on how many threads share it, and threads that wait for each other
 # never end under SCHED_FIFO. Who loads numpy first, or sets the variable, decides for himself.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from rths_nodes.record.run import Run
+    from rths_nodes.recording.run import Run
 
 
 def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
     """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
 
-    ``overrides`` are ``section.key=value`` texts; ``options`` those of :func:`rths_nodes.hosts.run` (host,
-    pace, record, ...). Raises rths_nodes.params.ConfigError for anything that must not run.
+    ``overrides`` are ``section.key=value`` texts; ``options`` those of :func:`rths_nodes.app.hosts.run` (host,
+    pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run.
     """
-    from rths_nodes import hosts
+    from rths_nodes.app import hosts
 
     return hosts.run_and_read(scenario, overrides, **options)
 
 
 def read(recording: Any) -> Run:
     """The Run of a recording: histories to the bit, scenario, indices. Raises ConfigError."""
-    from rths_nodes.record.reading import read_run
+    from rths_nodes.recording.reading import read_run
 
     return read_run(recording)

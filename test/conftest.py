@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from rths_nodes import registry, scenario
-from rths_nodes.loop import Loop, Outcome
-from rths_nodes.params import build
-from rths_nodes.record.run import Collector, Run
+from rths_nodes.core import registry
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording.run import Collector, Run
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")
@@ -69,7 +70,7 @@ def simulate() -> Callable[..., tuple[Outcome, Run]]:
     """Runs a scenario in the reference loop: how it ended, and its histories."""
 
     def simulate(name: str, *overrides: str) -> tuple[Outcome, Run]:
-        loop = Loop(scenario.load(name, overrides))
+        loop = Loop(files.load(name, overrides))
         collector = Collector(loop.scenario, loop.commands.state_names)
         outcome = loop.run([collector])
         return outcome, collector.run(metrics=outcome.metrics)

@@ -11,14 +11,17 @@ import attrs
 import numpy as np
 import pytest
 
-from rths_nodes import registry
-from rths_nodes.components import Measurement, Motion, Target
-from rths_nodes.monitors import MonitorParams
-from rths_nodes.params import ConfigError, Spec, as_data, build, required_names, spec_of
-from rths_nodes.rigs.ideal import measured_names
-from rths_nodes.safety import Limits
-from rths_nodes.scenario import Axis, Recording, Scenario, dump, parse
-from rths_nodes.sensors import Sensors
+from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import Spec, required_names, spec_of
+from rths_nodes.core.samples import Measurement, Motion, Target
+from rths_nodes.core.strict import as_data, build
+from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.laboratory.sensors import Sensors
+from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
+from rths_nodes.loop.supervision.limits import Limits
+from rths_nodes.loop.supervision.monitor import MonitorParams
 
 MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("ground_motion", "record"): {"record": "elcentro_1940_ns"},

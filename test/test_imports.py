@@ -1,4 +1,4 @@
-"""Who may import what (DESIGN 2): read from the source, lazy imports included, and seen in a fresh process."""
+"""Who may import what: read from the source, lazy and typing imports included, and seen in a fresh process."""
 
 from __future__ import annotations
 
@@ -10,24 +10,81 @@ from pathlib import Path
 
 import pytest
 
+from rths_nodes.core import registry
+
 PACKAGE = Path(__file__).resolve().parents[1] / "rths_nodes"
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
 
-FRONT = {"__init__.py", "cli.py", "node.py", "commands", "comparison.py", "hosts.py"}
-"""What puts the parts together, and may use all of them."""
+ALLOWED = {
+    "core": set(),
+    "numerical": {"core"},
+    "control": {"core"},
+    "laboratory": {"core"},
+    "loop": {"core", "numerical", "control", "laboratory"},
+    "recording": {"core", "loop"},
+    "analysis": {"core", "numerical", "control", "laboratory", "loop", "recording"},
+    "ros": {"core", "laboratory", "loop"},
+    "app": {"core", "numerical", "control", "laboratory", "loop", "recording", "analysis", "ros"},
+    "": {"core", "app", "recording"},  # the package itself: run, load, read
+}
+"""Room -> rooms that it may import from, beside itself."""
 
 NUMBERS = {"numpy", "scipy"}
-DATA = {"attrs", "yaml"}
-READS_DATA = {"params.py", "scenario.py"}
 ROS = {
     *("rclpy", "rclcpp", "launch", "launch_ros", "ament_index_python", "rpyutils", "rosidl_runtime_py"),
     *("builtin_interfaces", "diagnostic_msgs", "lifecycle_msgs", "rcl_interfaces", "rosgraph_msgs"),
     *("sensor_msgs", "std_msgs", "std_srvs"),
 }
-FILES = {"mcap"}
-PLOTS = {"matplotlib"}
-DRAWS = "record/figures/"
-TERMINAL = {"rich"}
+EXTERNAL = {
+    "core/params.py": NUMBERS | {"attrs"},
+    "core/strict.py": {"attrs"},
+    "core/parameter_table.py": {"attrs"},
+    "core/yaml_text.py": {"yaml"},
+    "loop/scenario/": NUMBERS | {"attrs"},
+    "recording/": NUMBERS | {"mcap", "yaml", "attrs"},
+    "analysis/figures/": NUMBERS | {"matplotlib"},
+    "ros/": NUMBERS | ROS | {"attrs", "yaml"},
+    "app/": NUMBERS | {"rich"},
+    "": NUMBERS,
+}
+"""Place (a file, a folder, or all) -> what of other projects may be imported there; the first place that fits."""
+
+LAYERS = {
+    "loop": (
+        ("options", "pacing", "realtime", "timing"),
+        ("supervision",),
+        ("scenario",),
+        ("stages", "warm_up"),
+        ("embedded",),
+        ("faults",),
+    ),
+    "recording": (("run", "journal"), ("bag",), ("sink", "reading")),
+    "analysis": (
+        ("units", "reference", "stability", "energy", "histories", "response_errors", "identification"),
+        ("figures",),
+        ("report",),
+    ),
+    "ros": (("names",), ("transport",), ("nodes",), ("hosting",)),
+    "app": (("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
+}
+"""Room -> its parts, lower ones first: none imports from a part of a later group."""
+
+FAMILY_ROOMS = {
+    "ground_motion": "numerical",
+    "structure": "numerical",
+    "damping": "numerical",
+    "restoring_force": "numerical",
+    "integrator": "numerical",
+    "ramp": "control",
+    "setup": "control",
+    "compensator": "control",
+    "semi_active": "control",
+    "actuator": "laboratory",
+    "specimen": "laboratory",
+    "rig": "laboratory",
+    "port": "laboratory",
+}
+"""Family -> the room in which its members stand."""
 
 
 def imported(source: str, module: str = "x.py") -> set[str]:
@@ -47,61 +104,112 @@ def imported(source: str, module: str = "x.py") -> set[str]:
     return found
 
 
-def part(name: str) -> str:
-    """Where a module of the package belongs: ros, record, front or pure."""
+def room_and_part(module: str) -> tuple[str, str]:
+    """``ros/nodes/base.py`` -> ``ros`` and ``nodes``; the package itself is the room ``""``."""
+    words = module.removesuffix(".py").removesuffix("/__init__").split("/")
+    if words[0] in ("__init__", "__main__"):
+        return "", ""
+    return words[0], words[1] if len(words) > 1 else ""
+
+
+def place_of(name: str) -> str:
+    """The module (a path) that a dotted name of the package means, or that holds it; empty for none."""
     words = name.split(".")[1:]
-    if words[:1] in (["ros"], ["msg"]):
-        return "ros"
-    if words[:1] == ["record"]:
-        return "record"
-    return "front" if words and {words[0], f"{words[0]}.py"} & FRONT else "pure"
+    for end in (len(words), len(words) - 1):
+        path = "/".join(words[:end])
+        for file in (f"{path}.py", f"{path}/__init__.py".lstrip("/")):
+            if file in MODULES:
+                return file
+    return ""
+
+
+def layer(room: str, part: str) -> int | None:
+    """Number of the layer that a part of a room belongs to; None where there is no order."""
+    for number, parts in enumerate(LAYERS.get(room, ())):
+        if part in parts:
+            return number
+    return None
 
 
 def breaches(module: str, names: set[str]) -> list[str]:
     """The imports that ``module`` (a path in the package) must not have."""
-    parts = Path(module).parts
-    here = "front" if {module, parts[0]} & FRONT else part("rths_nodes." + ".".join(parts))
-    allowed_parts = {"pure": {"pure"}, "ros": {"pure", "ros"}, "record": {"pure", "record"}}.get(here)
-    allowed = {
-        "pure": NUMBERS | (DATA if module in READS_DATA else set()),
-        "ros": NUMBERS | DATA | ROS,
-        "record": NUMBERS | DATA | FILES | (PLOTS if module.startswith(DRAWS) else set()),
-        "front": NUMBERS | TERMINAL,
-    }[here]
+    room, part = room_and_part(module)
+    external = next(allowed for place, allowed in EXTERNAL.items() if module.startswith(place))
     found = []
     for name in sorted(names):
         top = name.split(".")[0]
-        if top == "rths_nodes":
-            if allowed_parts is not None and part(name) not in allowed_parts:
+        if top != "rths_nodes":
+            if top not in sys.stdlib_module_names and top not in external:
                 found.append(name)
-        elif top not in sys.stdlib_module_names and top not in allowed:
+            continue
+        if name.startswith("rths_nodes.msg"):
+            found += [] if room == "ros" else [name]
+            continue
+        other, other_part = room_and_part(place_of(name) or "__init__.py")
+        if place_of(name) == "__init__.py" and room != "":
+            if name.count(".") == 1 and name != "rths_nodes.msg" and name.split(".")[1] not in ALLOWED:
+                found.append(name)  # what the package itself holds: only users take it from there
+        elif other not in ALLOWED[room] | {room}:
             found.append(name)
+        elif other == room and (mine := layer(room, part)) is not None:
+            theirs = layer(room, other_part)
+            if theirs is not None and theirs > mine:
+                found.append(name)
     return found
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_follow_the_rule(module: str) -> None:
-    source = (PACKAGE / module).read_text()
-    assert breaches(module, imported(source, module)) == []
+def test_imports_follow_the_rule() -> None:
+    found = {module: breaches(module, imported((PACKAGE / module).read_text(), module)) for module in MODULES}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+def test_every_part_of_a_layered_room_has_its_layer() -> None:
+    parts = {room_and_part(module) for module in MODULES}
+    assert [
+        (room, part) for room, part in sorted(parts) if room in LAYERS and part and layer(room, part) is None
+    ] == []
+
+
+def test_there_is_no_circle() -> None:
+    arrows = {
+        module: {place_of(name) for name in imported((PACKAGE / module).read_text(), module)} - {"", module}
+        for module in MODULES
+        if not module.endswith("__init__.py")
+    }
+    while leaves := [module for module, others in arrows.items() if not others & arrows.keys()]:
+        for module in leaves:
+            del arrows[module]
+    assert sorted(arrows) == []
+
+
+def test_the_members_of_a_family_stand_in_its_room() -> None:
+    assert FAMILY_ROOMS.keys() == registry.FAMILIES.keys()
+    for family, room in FAMILY_ROOMS.items():
+        places = {registry.FAMILIES[family], *registry.built_in(family).values()}
+        assert [place for place in places if place.split(".")[1] != room] == [], family
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("loop.py", "import rclpy"),
-        ("loop.py", "import attrs"),
-        ("loop.py", "def f():\n    import pandas"),
-        ("compensators/none.py", "from rths_nodes.msg import Target"),
-        ("compensators/none.py", "from rths_nodes import hosts"),
-        ("monitors.py", "from rths_nodes.record.run import Run"),
-        ("monitors.py", "from .record import run"),
-        ("ros/shell.py", "from rths_nodes.record import bag"),
-        ("ros/shell.py", "from ..record import bag"),
-        ("record/bag.py", "from rths_nodes.ros import names"),
-        ("record/bag.py", "import matplotlib.pyplot"),
-        ("record/report.py", "import matplotlib"),
-        ("record/report.py", "import rclpy"),
-        ("cli.py", "import rclpy"),
+        ("loop/embedded.py", "import rclpy"),
+        ("loop/embedded.py", "import attrs"),
+        ("loop/embedded.py", "def f():\n    import pandas"),
+        ("control/compensators/none.py", "from rths_nodes.msg import Target"),
+        ("control/compensators/none.py", "from rths_nodes import run"),
+        ("control/compensators/none.py", "from rths_nodes.app import hosts"),
+        ("control/compensators/none.py", "from rths_nodes.laboratory import sensors"),
+        ("loop/supervision/monitor.py", "from rths_nodes.recording.run import Run"),
+        ("loop/supervision/monitor.py", "from ...recording import run"),
+        ("loop/supervision/monitor.py", "from rths_nodes.loop.scenario.schema import Scenario"),
+        ("ros/nodes/base.py", "from rths_nodes.recording import bag"),
+        ("ros/nodes/base.py", "from ...recording import bag"),
+        ("ros/transport/peers.py", "from rths_nodes.ros.nodes import base"),
+        ("recording/bag.py", "from rths_nodes.ros import names"),
+        ("recording/bag.py", "import matplotlib.pyplot"),
+        ("analysis/report/document.py", "import matplotlib"),
+        ("analysis/report/document.py", "import rclpy"),
+        ("app/cli.py", "import rclpy"),
     ],
 )
 def test_a_breach_is_found(module: str, source: str) -> None:
@@ -111,22 +219,37 @@ def test_a_breach_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("params.py", "import attrs"),
-        ("record/figures/sheet.py", "import matplotlib"),
-        ("ros/shell.py", "from rths_nodes.msg import Target"),
-        ("ros/shell.py", "from rths_nodes.loop import Loop"),
-        ("compensators/none.py", "from .inverse import Inverse"),
-        ("hosts.py", "from rths_nodes.record import bag\nfrom rths_nodes.ros import names"),
+        ("core/params.py", "import attrs"),
+        ("analysis/figures/sheet.py", "import matplotlib"),
+        ("ros/nodes/base.py", "from rths_nodes.msg import Target"),
+        ("ros/nodes/base.py", "from rths_nodes.loop.embedded import Loop"),
+        ("control/compensators/none.py", "from .inverse import Inverse"),
+        ("app/hosts.py", "from rths_nodes.recording import bag\nfrom rths_nodes.ros import names"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:
     assert breaches(module, imported(source, module)) == []
 
 
+def test_the_modules_under_test_are_those_of_this_checkout() -> None:
+    """A stale import must not load a module of an older installation unseen; only the messages are built."""
+    words = "import rths_nodes, json; print(json.dumps(list(rths_nodes.__path__)))"
+    done = subprocess.run([sys.executable, "-c", words], cwd=PACKAGE.parent, capture_output=True, check=True)
+    assert json.loads(done.stdout)[0] == str(PACKAGE)
+    strangers = [
+        name
+        for name, module in sys.modules.items()
+        if name.startswith("rths_nodes.")
+        and name.split(".")[1] not in ("msg", "srv")
+        and not str(getattr(module, "__file__", PACKAGE)).startswith(str(PACKAGE))
+    ]
+    assert strangers == []
+
+
 HEAVY = ("rclpy", "launch", "matplotlib", "pandas", "scipy.signal", "structdyn", "rths_nodes.msg")
 
 EMBEDDED = """
-from rths_nodes.cli import main
+from rths_nodes.app.cli import main
 assert main(["run", "chen_ricles_2010", "--set", "duration=0.1", "--record", "run", "--json"]) == 0
 """
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rths_nodes.params import ConfigError
+from rths_nodes.core.errors import ConfigError
 
 INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "integrator",

@@ -23,9 +23,10 @@ from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
 import rths_nodes
-from rths_nodes.record import bag
-from rths_nodes.resources import resource
-from rths_nodes.ros import composed, names
+from rths_nodes.core.resources import resource
+from rths_nodes.recording import bag
+from rths_nodes.ros import names
+from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.names import ACTUATOR, LOOP, NODES, RECORDER
 
 FILES = ("rths.launch.py", "single_actuator.launch.py")
@@ -264,7 +265,7 @@ def test_a_foreign_actuator_node_takes_the_place_of_ours(launch):
         "peers": "[integrator, compensator, actuator, monitor]",
     }
     words = [word for name, value in parameters.items() for word in ("-p", f"{name}:={value}")]
-    command = [sys.executable, "-m", "rths_nodes.node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
+    command = [sys.executable, "-m", "rths_nodes.app.node", ACTUATOR, "--ros-args", "-r", "__ns:=/rths", *words]
     path = os.pathsep.join(filter(None, [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
     driver = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, timeout=60, check=False)
     assert driver.returncode == 0

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from rths_nodes import wire
+from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.safety import State
 
 
 class Tray:
@@ -53,7 +54,7 @@ class NullWriter:
 @contextmanager
 def node_by_hand(role: str, namespace: str = names.NAMESPACE, **values: Any) -> Iterator[Any]:
     """The node ``role`` in ``namespace``, active, with a Tray for each of its inboxes."""
-    from rths_nodes.ros import composed  # not where ROS 2 is missing
+    from rths_nodes.ros.hosting import composed  # not where ROS 2 is missing
 
     own = {"record": "nowhere"} if role == names.RECORDER else {}
     with composed.ros_context() as context:
@@ -71,7 +72,7 @@ def node_by_hand(role: str, namespace: str = names.NAMESPACE, **values: Any) -> 
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
     """A message at a low rate."""
-    node.inboxes[topic].put(wire.encode(names.TOPICS[topic].message, values))
+    node.inboxes[topic].put(encode(names.TOPICS[topic].message, values))
 
 
 def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
@@ -84,7 +85,7 @@ def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
 
 def put_summary(node: Any, speaker: str, /, **sent: int) -> None:
     """The last words of ``speaker``, with the numbers of messages that it has sent."""
-    numbers = wire.numbers_of(sent, "sent")
+    numbers = flatten(sent, "sent")
     put(node, "summary", node=speaker, names=list(numbers), values=list(numbers.values()))
 
 
@@ -117,9 +118,9 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    from rths_nodes import pacing
-    from rths_nodes.ros import actuator_node, compensator_node, integrator_node, monitor_node, shell
+    from rths_nodes.loop import pacing
+    from rths_nodes.ros.nodes import actuator, base, compensator, integrator, monitor
 
-    for module in (actuator_node, compensator_node, integrator_node, monitor_node, pacing, shell):
+    for module in (actuator, compensator, integrator, monitor, pacing, base):
         monkeypatch.setattr(module, "time", clock)
     return clock

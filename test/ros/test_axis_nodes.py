@@ -15,13 +15,15 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import hosts, wire
-from rths_nodes.components import FLAG_BRIDGED, FLAG_TRIPPED, Command
-from rths_nodes.params import ConfigError
-from rths_nodes.record import bag
-from rths_nodes.ros import composed, launching
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording import bag
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import NODES, RECORDER
-from rths_nodes.safety import State
 
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
@@ -48,7 +50,7 @@ def test_the_same_bits_as_with_one_node(host, pace, tmp_path):
     recording = bag.read(tmp_path / "run")
     about = recording.information
     assert (about["gaps"], about["silent"], about["actuator_nodes"]) == ("0", "", "per_axis")
-    summaries = [wire.decode("Summary", d) for topic, d, _ in recording.messages() if topic == "/rths/summary"]
+    summaries = [decode("Summary", d) for topic, d, _ in recording.messages() if topic == "/rths/summary"]
     assert {summary["node"] for summary in summaries} == PEERS - {RECORDER}
     assert not any("story" in topic for topic in recording.counts), "the gathered topics are those of the rig"
 
@@ -177,7 +179,7 @@ class Rig:
     """`rths run ... --host processes --actuator-nodes per_axis`, its nodes by peer."""
 
     def __init__(self, record: Path, *words: str) -> None:
-        command = [sys.executable, "-m", "rths_nodes.cli", "run", NAME, "--host", "processes"]
+        command = [sys.executable, "-m", "rths_nodes.app.cli", "run", NAME, "--host", "processes"]
         self.popen = subprocess.Popen(
             [*command, "--actuator-nodes", "per_axis", "--record", str(record), *words],
             stdout=subprocess.PIPE,
@@ -206,9 +208,9 @@ class Rig:
             alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except OSError:
             return ""
-        if not mine or not alive or "rths_nodes.node" not in words:
+        if not mine or not alive or "rths_nodes.app.node" not in words:
             return ""
-        role = words[words.index("rths_nodes.node") + 1]
+        role = words[words.index("rths_nodes.app.node") + 1]
         namespace = next(word for word in words if word.startswith("__ns:="))
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 

@@ -11,11 +11,15 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import faults, hosts, scenario
-from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
-from rths_nodes.loop import Loop
-from rths_nodes.ros import actuator_node, composed, launching
-from rths_nodes.safety import State
+from rths_nodes.app import hosts
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.faults import kinds
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.nodes import actuator
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
@@ -88,7 +92,7 @@ def test_a_late_target_is_bridged_after_its_time_and_not_before(compensator, clo
 
 
 def test_a_measurement_wakes_the_compensator_only_when_it_can_be_answered_or_is_late(compensator, clock):
-    node, everything = compensator.node, faults.STREAMS
+    node, everything = compensator.node, kinds.STREAMS
     assert node.awaited_streams == ("target",)
     assert PERIOD < node.deadline - clock.now < 2 * PERIOD, "then Measurement 1 has waited for its Target"
     compensator.target(2)
@@ -104,7 +108,7 @@ def test_a_measurement_wakes_the_compensator_only_when_it_can_be_answered_or_is_
 def test_between_two_steps_the_integrator_does_not_wake_up(by_hand, clock):
     with by_hand.node("integrator", pace="realtime", overrides=["substeps=10"]) as node:
         hear(node, "target", node.codec.unpack_target)
-        assert (node.awaited_streams, node.deadline) == (faults.STREAMS, None)
+        assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
         measured = Measurement(0, *(np.zeros(1) for _ in range(3)))
         node.inboxes["measurement"].put(node.codec.pack_measurement(measured, 0))
         while node.work():
@@ -112,7 +116,7 @@ def test_between_two_steps_the_integrator_does_not_wake_up(by_hand, clock):
         assert node.awaited_streams == ()
         assert 8 * PERIOD < node.deadline - clock.now < 9 * PERIOD
         clock.now = node.deadline
-        assert (node.awaited_streams, node.deadline) == (faults.STREAMS, None)
+        assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
 
 
 def test_the_motion_goes_on_from_a_target_that_comes_late(compensator, clock):
@@ -336,7 +340,7 @@ def test_what_a_bridge_may_be_is_told_by_both_nodes(by_hand):
 def found_late() -> tuple[list[str], str]:
     """A test that ends 5 samples after a limit of the monitor was broken, and the words of it."""
     words = "monitor.energy_error_percent=2"
-    loop = Loop(scenario.load(NAME, ["duration=8", words]))
+    loop = Loop(files.load(NAME, ["duration=8", words]))
     assert loop.run().state is State.TRIPPED
     sample, reason = loop.monitor.monitor.breach or (0, "")
     return [f"duration={(sample + 5) / 1024}", words], reason
@@ -380,6 +384,6 @@ def test_a_monitor_that_is_gone_is_not_waited_for_long(by_hand, clock):
     with by_hand.node("actuator") as node:
         finished(by_hand, node)
         node.work()
-        clock.now += actuator_node.JUDGED_NS
+        clock.now += actuator.JUDGED_NS
         node.work()
         assert (node.spoken, node.exit_code, node.rig.machine.state) == (True, 0, State.FINISHED)

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.ros import composed
-from rths_nodes.ros.console import Console
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting.console import Console
 
 
 def test_who_has_waited_for_others_and_is_ready_has_no_problem() -> None:

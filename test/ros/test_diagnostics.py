@@ -14,8 +14,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.serialization import deserialize_message
 
-from rths_nodes.ros import compensator_node, diagnostics, integrator_node, shell
-from rths_nodes.safety import State
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes import base, compensator, diagnostics, integrator
 
 
 class Clock:
@@ -33,7 +33,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in (compensator_node, diagnostics, integrator_node, shell):
+    for module in (compensator, diagnostics, integrator, base):
         monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -104,7 +104,7 @@ def test_nothing_is_imported_while_the_rig_moves(tmp_path):
     program = """
 import sys
 from rths_nodes import hosts
-from rths_nodes.ros.actuator_node import ActuatorNode
+from rths_nodes.ros.nodes.actuator import ActuatorNode
 
 seen = []
 def noting(method):

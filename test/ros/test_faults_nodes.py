@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
-from rths_nodes import hosts
-from rths_nodes.components import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
-from rths_nodes.params import ConfigError
-from rths_nodes.record import bag
-from rths_nodes.safety import excess_travel
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
+from rths_nodes.loop.supervision.safe_stop import excess_travel
+from rths_nodes.recording import bag
 
 NAME = "chen_ricles_2010"
 SHORT = ["duration=1"]

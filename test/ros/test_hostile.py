@@ -19,12 +19,18 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rclpy.node import Node
 
 import rths_nodes
-from rths_nodes import hosts, scenario, wire
-from rths_nodes.components import FLAG_TRIPPED, Command, Measurement, Target
-from rths_nodes.params import ConfigError
-from rths_nodes.ros import composed, endpoints, launching, names, peers
-from rths_nodes.ros.endpoints import message_class, quality
-from rths_nodes.safety import State
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros import names
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.transport import endpoints, peers
+from rths_nodes.ros.transport.endpoints import message_class, quality
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
@@ -68,10 +74,10 @@ def hostile(codec, topic: names.Topic, sample: int) -> list[bytes]:
             samples(codec, topic.name, n, x, flags) for n in near for x in values for flags in (0, 2, 0xFFFFFFFF)
         ]
     else:
-        good = [wire.encode(topic.message, lie) for lie in LIES[topic.name]]
+        good = [encode(topic.message, lie) for lie in LIES[topic.name]]
     short = [good[0][:n] for n in (4, 5, 11, len(good[0]) - 1)]
     long = [good[0] + bytes(n) for n in (1, 3, 9, 40)]  # the middleware takes no more
-    return [*good, *short, *long, wire.ENCAPSULATION + b"\xff" * 60, b"\x00\x00\x00\x00" + bytes(60)]
+    return [*good, *short, *long, ENCAPSULATION + b"\xff" * 60, b"\x00\x00\x00\x00" + bytes(60)]
 
 
 class Stranger:
@@ -179,7 +185,7 @@ def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(undisturbed,
 def test_where_no_message_says_whose_it_is_foreign_ones_end_the_test(before, tmp_path, monkeypatch):
     """Jazzy: whoever could have moved the rig has nothing to move any more; no node fails, no limit is passed."""
     monkeypatch.setattr(endpoints, "GID", "none")
-    monkeypatch.setattr(peers.Door, "by_gid", True)  # as long as no message has come
+    monkeypatch.setattr(peers.PublisherGuard, "by_gid", True)  # as long as no message has come
     strangers = []
 
     def disturb(nodes, context):
@@ -202,7 +208,7 @@ def test_where_no_message_says_whose_it_is_foreign_ones_end_the_test(before, tmp
         assert "foreign publisher on /rths/" in found.result.reason
         assert not len(found.applied)
         return
-    limits = scenario.load(NAME).axes["story_1"].limits
+    limits = files.load(NAME).axes["story_1"].limits
     assert len(found.applied) > 200
     assert (np.abs(found.applied) <= limits.stroke).all()
     assert (np.abs(np.diff(found.applied)) * 1024 <= limits.velocity * (1.0 + 1e-9)).all()
@@ -210,7 +216,7 @@ def test_where_no_message_says_whose_it_is_foreign_ones_end_the_test(before, tmp
 
 def test_a_foreign_publisher_is_told_of_where_no_message_says_whose_it_is(by_hand, monkeypatch):
     """Another distribution: the graph alone is asked."""
-    monkeypatch.setattr(peers.Door, "by_gid", False)
+    monkeypatch.setattr(peers.PublisherGuard, "by_gid", False)
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
         door = node._doors["trip"]
         stranger = Stranger(node.context)
@@ -284,7 +290,7 @@ def test_a_peer_that_comes_back_is_let_in_until_the_test_begins(by_hand, monkeyp
 
 @pytest.mark.parametrize("role", ["actuator", "compensator"])
 def test_a_second_node_of_a_name_is_refused_before_anything_moves(role, tmp_path, monkeypatch):
-    monkeypatch.setattr("rths_nodes.ros.shell.TWIN_NS", 100_000_000)
+    monkeypatch.setattr("rths_nodes.ros.nodes.base.TWIN_NS", 100_000_000)
     twins = []
 
     def disturb(nodes, context):
@@ -314,7 +320,7 @@ class Lying:
         if self._waiting:
             return self._waiting.pop(0)
         data = self._take()
-        if data is not None and len(data) > 16 and wire.number_of(data) == self._at:
+        if data is not None and len(data) > 16 and number_of(data) == self._at:
             self._waiting, self._at = [*self._lies, data], -1
             return self._waiting.pop(0)
         return data
@@ -336,7 +342,7 @@ def lying_run(directory: Path, topic: str, role: str, lies_of):
         return lambda sample: None
 
     found = composed_run(directory, disturb)
-    limits = scenario.load(NAME).axes["story_1"].limits
+    limits = files.load(NAME).axes["story_1"].limits
     assert (np.abs(found.applied) <= limits.stroke).all(), "nothing else was sent to the rig"
     assert (np.abs(np.diff(found.applied)) * 1024 <= limits.velocity).all()
     assert set(found.codes.values()) <= {0, 3}, "no node ends by an exception"
@@ -407,7 +413,7 @@ def test_progress_of_somebody_who_does_not_observe_does_not_hold_the_rig_up(by_h
 
 def start(record: Path, *words: str) -> subprocess.Popen:
     """`rths run` as a user starts it."""
-    command = [sys.executable, "-m", "rths_nodes.cli", "run", NAME, "--host", "processes", "--json"]
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", NAME, "--host", "processes", "--json"]
     return subprocess.Popen(
         [*command, "--record", str(record), "--set", SHORT, *words],
         stdout=subprocess.PIPE,
@@ -481,7 +487,7 @@ def test_two_rigs_in_two_namespaces_do_not_hear_each_other(undisturbed, tmp_path
 
 @pytest.mark.parametrize("host", ["embedded", "composed"])
 def test_a_run_has_the_namespace_that_was_asked_for(host, undisturbed, tmp_path):
-    from rths_nodes.record import bag
+    from rths_nodes.recording import bag
 
     hosts.run(NAME, [SHORT], host=host, namespace="/lab/rig_2", record=tmp_path / "run")
     assert all(topic.startswith("/lab/rig_2/") for topic in bag.read(tmp_path / "run").topics)

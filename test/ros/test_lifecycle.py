@@ -16,12 +16,17 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.node import Node
 
 import rths_nodes
-from rths_nodes import hosts, wire
-from rths_nodes.components import FLAG_TRIPPED, Measurement
-from rths_nodes.ros import actuator_node, compensator_node, composed, launching, names, single
-from rths_nodes.ros.endpoints import message_class, quality
-from rths_nodes.safety import State
-from rths_nodes.stages import SubstructureStage
+from rths_nodes.app import hosts
+from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros import names
+from rths_nodes.ros.hosting import composed, single
+from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.nodes import actuator
+from rths_nodes.ros.nodes import compensator as compensator_node
+from rths_nodes.ros.transport.endpoints import message_class, quality
 
 
 def run_with(action, tmp_path, **options):
@@ -80,7 +85,7 @@ def test_a_rig_that_moves_is_not_cleaned_up(tmp_path):
 
 def test_peers_are_waited_for_from_the_activation_on(monkeypatch):
     now = 0.0
-    monkeypatch.setattr(actuator_node, "time", SimpleNamespace(monotonic_ns=lambda: now * 1e9))
+    monkeypatch.setattr(actuator, "time", SimpleNamespace(monotonic_ns=lambda: now * 1e9))
     with composed.ros_context() as context:
         node = composed.make_node("actuator", hosts.open_writer, context, {"scenario": "chen_ricles_2010"})
         node.trigger_configure()
@@ -172,7 +177,7 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
             if node.under_way:
                 lead.destroy_publisher(states)
             else:
-                states.publish(wire.encode(topic.message, {"state": int(State.ARMED)}))
+                states.publish(encode(topic.message, {"state": int(State.ARMED)}))
 
         executor = composed.LoopExecutor([node], context, idle)
         executor.run()
@@ -216,7 +221,7 @@ def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
 
 def stopped_before_its_target(by_hand, node):
     """A compensator with Measurement 0, whose Target 1 has not come, and the first sample of a safe stop."""
-    substructure = SubstructureStage(node.scenario)
+    substructure = NumericalStage(node.scenario)
     zero = np.zeros(1)
     first, second = Measurement(0, zero, zero, zero), Measurement(1, zero, zero, zero, flags=FLAG_TRIPPED)
     node.inboxes["target"].put(node.codec.pack_target(substructure.first(), 0))

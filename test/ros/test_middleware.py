@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rths_nodes.params import ConfigError
-from rths_nodes.resources import resource
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.ros import middleware
-from rths_nodes.ros.middleware import DOMAIN, PEERS, RANGE, SETTINGS, settle
+from rths_nodes.ros.transport import middleware
+from rths_nodes.ros.transport.middleware import DOMAIN, PEERS, RANGE, SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
 NAMESPACE = "{http://www.eprosima.com}"
@@ -97,7 +97,7 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SPEAK = """
 import time
-from rths_nodes.ros.composed import ros_context
+from rths_nodes.ros.hosting.composed import ros_context
 with ros_context() as context:
     import rclpy, std_msgs.msg
     node = rclpy.create_node("speaker", context=context)
@@ -154,7 +154,7 @@ def test_a_process_in_which_nodes_have_been_before_stays_on_this_machine() -> No
     script = (
         JOIN
         + f"""
-from rths_nodes.ros.middleware import settle
+from rths_nodes.ros.transport.middleware import settle
 settle()
 settle()
 import os
@@ -205,7 +205,7 @@ def test_a_node_refuses_what_ros_would_in_one_line(
     arguments: list[str], domain: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DOMAIN, domain)
-    command = [sys.executable, "-m", "rths_nodes.node", "integrator", "--ros-args", *arguments]
+    command = [sys.executable, "-m", "rths_nodes.app.node", "integrator", "--ros-args", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert re.fullmatch(f"rths: {words}.*\n", done.stderr)

@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.loop import Loop
-from rths_nodes.ros import monitor_node
-from rths_nodes.ros.monitor_node import STATUS_RATE, MonitorNode
-from rths_nodes.ros.results import Result
-from rths_nodes.safety import State
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.nodes import monitor
+from rths_nodes.ros.nodes.monitor import STATUS_RATE, MonitorNode
 
 
 def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
@@ -64,10 +64,10 @@ def test_what_is_missing_in_the_end_is_waited_for_and_told(
         by_hand.put_state(node, State.FINISHED, last)
         while node.work():
             pass
-        clock.now += monitor_node.QUIET_NS // 2
+        clock.now += monitor.QUIET_NS // 2
         node.work()
         assert bool(node.summary) == (not missing)
-        clock.now += monitor_node.QUIET_NS
+        clock.now += monitor.QUIET_NS
         node.work()
         assert node.summary.get("unseen.samples", 0) == missing
         told = Result(State.FINISHED, numbers=node.summary)

@@ -17,11 +17,12 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rclpy.node import Node
 
 import rths_nodes
-from rths_nodes import hosts
-from rths_nodes.ros import composed, names
-from rths_nodes.ros.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
-from rths_nodes.ros.loop_executor import LoopExecutor
-from rths_nodes.ros.peers import Door
+from rths_nodes.app import hosts
+from rths_nodes.ros import names
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting.executor import LoopExecutor
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.transport.peers import PublisherGuard
 
 ROW = names.TOPICS["command"]
 PATIENCE_S = 10.0
@@ -46,7 +47,7 @@ def pair() -> Iterator[Any]:
         until(lambda: inbox.door.look() or inbox.door.complete)
         outlet.send(message(99))
         assert inbox.take() == message(99)
-        if not Door.by_gid:
+        if not PublisherGuard.by_gid:
             pytest.skip("this distribution does not say whose a message is: there nothing goes by hand")
         yield SimpleNamespace(outlet=outlet, inbox=inbox, stranger=stranger, eavesdropper=eavesdropper)
         for node in nodes:
@@ -135,7 +136,7 @@ def test_without_neighbours_nothing_is_held_back() -> None:
         for node in nodes:
             node.start()
         outlet = nodes[0].outlets["measurement"]
-        for together, held in ((nodes[:1], False), (nodes, Door.by_gid)):
+        for together, held in ((nodes[:1], False), (nodes, PublisherGuard.by_gid)):
             LoopExecutor(together, context)._introduce()
             assert outlet.holds == held
         for node in nodes:

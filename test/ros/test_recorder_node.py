@@ -9,14 +9,20 @@ import pytest
 import yaml
 
 import rths_nodes
-from rths_nodes import hosts, scenario, wire
-from rths_nodes.record import bag
+from rths_nodes.app import hosts
+from rths_nodes.core.flat_names import unflatten
+from rths_nodes.core.wire.layout import ENCAPSULATION
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording import bag
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rths_nodes.ros import composed, launching, recorder_node
-from rths_nodes.ros.results import Result
-from rths_nodes.safety import State
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.nodes import recorder as recorder_node
 
 ENDS = (State.FINISHED, State.TRIPPED, State.HELD)
 SENT = {  # of a test of three driven samples and one of a safe stop: first number and how many
@@ -42,7 +48,7 @@ def recorder(by_hand):
 
 def send(node, topic, *numbers):
     for number in numbers:
-        node.inboxes[topic].put(struct.pack("<4s3I", wire.ENCAPSULATION, 1, 0, number))
+        node.inboxes[topic].put(struct.pack("<4s3I", ENCAPSULATION, 1, 0, number))
 
 
 def send_all(node, but=()):
@@ -187,7 +193,7 @@ def test_the_scenario_in_the_recording_is_what_the_nodes_ran_with(by_hand, recor
     work(recorder)
     recorder._record_rare()
     data = yaml.safe_load(closed(recorder)["scenario"])
-    expected = scenario.load("chen_ricles_2010", ["compensator.type=none"]).data()
+    expected = files.load("chen_ricles_2010", ["compensator.type=none"]).data()
     assert data == expected
 
 
@@ -195,7 +201,7 @@ def test_nodes_run_a_case_of_a_scenario(tmp_path):
     case = ("chen_ricles_2010", ["duration=1"])
     descriptions = launching.describe(*case, case="alpha_29_k_p_0", record=str(tmp_path / "run"))
     assert composed.run(descriptions, hosts.open_writer).exit_code == 0
-    run, reference = rths_nodes.read(tmp_path / "run"), scenario.load(*case, "alpha_29_k_p_0")
+    run, reference = rths_nodes.read(tmp_path / "run"), files.load(*case, "alpha_29_k_p_0")
     assert run.scenario.data() == reference.data()
     assert (run.displacement == hosts.run(reference).read().displacement).all()
 
@@ -240,9 +246,9 @@ def test_what_was_sent_is_what_was_recorded(host, end, tmp_path):
     sent = {}
     for topic, data, _ in recording.messages():
         if topic == "/rths/summary":
-            summary = wire.decode("Summary", data)
+            summary = decode("Summary", data)
             numbers = dict(zip(summary["names"], summary["values"], strict=True))
-            sent |= wire.nested(numbers, "sent")
+            sent |= unflatten(numbers, "sent")
     assert set(sent) == set(SENT)
     assert sent == {topic: recording.counts[f"/rths/{topic}"] for topic in SENT}
     reference = rths_nodes.run("chen_ricles_2010", ["duration=10"]).displacement

@@ -20,9 +20,9 @@ from rclpy.node import Node
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 
-from rths_nodes import hosts
-from rths_nodes.ros.shell import PROGRESS_SAMPLES
-from rths_nodes.safety import State
+from rths_nodes.app import hosts
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.base import PROGRESS_SAMPLES
 
 SECOND = 1_000_000_000
 
@@ -61,8 +61,8 @@ def press(node: Node) -> None:
     publisher.publish(Empty())
 
 
-def run_while(action: Callable[[], Any], host: str, *overrides: str) -> hosts.Report:
-    found: list[hosts.Report] = []
+def run_while(action: Callable[[], Any], host: str, *overrides: str) -> hosts.RunResult:
+    found: list[hosts.RunResult] = []
     run = threading.Thread(
         target=lambda: found.append(hosts.run("chen_ricles_2010", overrides, host=host, pace="realtime"))
     )

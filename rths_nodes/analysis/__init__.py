@@ -1,0 +1,1 @@
+"""What is computed and drawn before and after a test."""

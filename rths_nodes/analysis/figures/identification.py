@@ -1,0 +1,83 @@
+"""Figure of an identification: measured and fitted response of every axis to every command, and coherence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from rths_nodes.analysis.figures.style import FAINT, INK, save, styled
+from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.samples import Array
+
+COLUMN, ROW = 3.1, 1.35
+"""Inches."""
+SEEN = 0.5
+"""Coherence below which a phase says nothing."""
+LOWEST_DB = -120.0
+
+
+def write(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], path: Path, title: str) -> None:
+    """Draw the identification into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(measured, fit, axes, title), path)
+
+
+def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], title: str) -> Figure:
+    """As Figs. 3.2 and 3.3 of Phillips & Spencer (2012): a column for each command, magnitude above, then phase.
+
+    Below, the coherence of every displacement in the experiment in which this axis was driven.
+    """
+    n = len(axes)
+    figure = Figure(
+        figsize=(COLUMN * n + 0.6, ROW * (2 * n + 1) + 0.5), layout=ConstrainedLayoutEngine(hspace=0.02)
+    )
+    figure.suptitle(
+        f"{title}: displacement over command; grey measured, black fitted", x=0.01, ha="left", fontsize=8.5
+    )
+    panels = figure.subplots(2 * n + 1, n, sharex=True, squeeze=False)
+    fitted = fit.response(measured.frequency)
+    for i in range(n):
+        for j in range(n):
+            _magnitude(panels[i, j], measured, fitted, (i, j))
+            panels[i, j].set_title(f"{axes[i]} of {axes[j]}: inverse {_words(fit, i, j)}", fontsize=7.5)
+            _phase(panels[n + i, j], measured, fitted, (i, j))
+        panels[i, 0].set_ylabel("magnitude (dB)")
+        panels[n + i, 0].set_ylabel(f"{axes[i]}\nphase (°)")
+    for j in range(n):
+        _coherence(panels[2 * n, j], measured.frequency, measured.coherence[:, :, j], axes)
+        panels[2 * n, j].set_xlabel("frequency (Hz)")
+    panels[2 * n, 0].set_ylabel("coherence")
+    panels[2 * n, 0].legend(loc="center right", fontsize=7.0)
+    return figure
+
+
+def _words(fit: InverseFit, i: int, j: int) -> str:
+    order = "none" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
+    return f"{order}, error {100.0 * fit.error[i, j]:.2g} %"
+
+
+def _magnitude(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
+    for values, look in ((measured.response, {"color": FAINT, "lw": 2.2}), (fitted, {"color": INK, "lw": 0.9})):
+        size = np.maximum(np.abs(values[:, entry[0], entry[1]]), 10.0 ** (LOWEST_DB / 20.0))
+        panel.plot(measured.frequency, 20.0 * np.log10(size), **look)
+
+
+def _phase(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:
+    i, j = entry
+    coherent = measured.coherence[:, i, j] > SEEN
+    angle = np.unwrap(np.angle(fitted[:, i, j]))
+    beyond = np.angle(measured.response[:, i, j] / fitted[:, i, j])
+    seen = np.where(coherent, angle + beyond, np.nan)
+    panel.plot(measured.frequency, np.degrees(seen), color=FAINT, lw=2.2)
+    panel.plot(measured.frequency, np.degrees(angle), color=INK, lw=0.9)
+
+
+def _coherence(panel: Any, frequency: Array, coherence: Array, axes: Sequence[str]) -> None:
+    for values, (name, colour, line) in zip(coherence.T, styled(axes), strict=True):
+        panel.plot(frequency, values, color=colour, ls=line, label=name)
+    panel.set_ylim(0.0, 1.05)

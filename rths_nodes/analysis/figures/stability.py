@@ -1,0 +1,184 @@
+"""Figure of a judgement before the test: apparent stiffness and damping, and how damping goes with the margins."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from rths_nodes.analysis.figures.sheet import at_zero
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, save, styled
+from rths_nodes.analysis.stability.crossings import HZ, Crossing, follow
+from rths_nodes.analysis.stability.judgement import Judgement
+from rths_nodes.analysis.units import MS
+from rths_nodes.core.samples import Array
+
+SIZE = (9.0, 5.9)
+"""Inches."""
+COLUMNS = 130
+"""Letters in a line of the title."""
+POINTS = 400
+STEPS = 120
+"""Values of a margin at which the motions are followed."""
+ROOM = 1.4
+"""Times the farthest mode or limit: where the axes end."""
+TALLEST = 6.0
+"""Apparent stiffness or damping in k beyond which nothing is drawn: Fig. 5 of Horiuchi et al."""
+MOST = 0.25
+"""Damping ratio beyond which nothing is drawn."""
+JUMP = 0.25
+"""Relative step of a motion that is another one."""
+LIMIT = "#B22222"
+
+
+def write(judgement: Judgement, path: Path, title: str) -> None:
+    """Draw ``judgement`` into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(judgement, title), path)
+
+
+def draw(judgement: Judgement, title: str) -> Figure:
+    """Above: k*/k and c* w/k over frequency, with the modes. Below: damping over delay and natural frequency."""
+    figure = Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(hspace=0.07, wspace=0.05))
+    panels = figure.subplots(2, 2)
+    name, _, reason = judgement.verdict().partition(": ")
+    words = "\n".join([f"{title}: {name}", *textwrap.wrap(reason, COLUMNS)])
+    figure.suptitle(words, x=0.01, ha="left", fontsize=8.5, color=INK)
+    _apparent(panels[0], judgement)
+    _over_delay(panels[1, 0], judgement)
+    _over_frequency(panels[1, 1], judgement)
+    return figure
+
+
+def _apparent(panels: Any, judgement: Judgement) -> None:
+    """Fig. 5 of Horiuchi et al. (1996), for every axis, over the frequency of the response."""
+    loop = judgement.loop
+    limits = [one.frequency for one in (judgement.further_delay, judgement.frequency_factor) if one]
+    highest = ROOM * max([*(mode.frequency for mode in judgement.modes), *limits, loop.scale / HZ])
+    frequency = np.linspace(0.0, min(highest, loop.highest / HZ), POINTS)
+    rig = loop.rig(HZ * frequency / loop.time_ratio).diagonal(axis1=1, axis2=2)
+    names = ("apparent stiffness k*/k", "apparent damping c*ω/k")
+    for panel, label, values, aim in zip(panels, names, (rig.real, rig.imag), (1.0, 0.0), strict=True):
+        panel.axhline(aim, color=FAINT, lw=0.8, zorder=1.5)
+        for column, (axis, colour, line) in zip(values.T, styled(judgement.axes), strict=True):
+            panel.plot(frequency, column, color=colour, ls=line, lw=1.4, label=axis)
+        low, high = max(values.min(), -TALLEST), min(values.max(), TALLEST)
+        margin = 0.08 * max(high - low, 0.1)
+        panel.set_ylim(low - margin, high + margin)
+        panel.set_xlim(frequency[0], frequency[-1])
+        panel.set_ylabel(label)
+        panel.set_xlabel("frequency of the motion (Hz)")
+        _mark_modes(panel, judgement)
+    panels[1].axhspan(-2.0 * TALLEST, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
+    if len(judgement.axes) > 1:
+        panels[0].legend(loc="best")
+
+
+def _mark_modes(panel: Any, judgement: Judgement) -> None:
+    """A line at each natural frequency, with the number of the mode."""
+    for number, mode in enumerate(judgement.modes, 1):
+        if mode.frequency <= panel.get_xlim()[1]:
+            panel.axvline(mode.frequency, color=INK, lw=0.8, ls=DASHES)
+            place = {"xy": (mode.frequency, 1.0), "xycoords": ("data", "axes fraction")}
+            panel.annotate(f"{number}", **place, xytext=(2, -8), textcoords="offset points", fontsize=7.0)
+
+
+def _over_delay(panel: Any, judgement: Judgement) -> None:
+    """Damping of the motions over the delay of the rig, the compensator as it is."""
+    now, limit = judgement.delay, judgement.further_delay
+    critical = judgement.critical_delay
+    end = ROOM * max(now, critical or 0.0) or 1.0 / judgement.loop.scale
+    _curves(panel, judgement, "delay", np.linspace(-now, end - now, STEPS), 0.0, limit, (now, MS))
+    _marks(panel, now * MS, None if critical is None else critical * MS, "ms")
+    panel.set_xlim(0.0, end * MS)
+    panel.set_xlabel("delay of the rig (ms)")
+
+
+def _over_frequency(panel: Any, judgement: Judgement) -> None:
+    """Damping of the motions when all natural frequencies are scaled alike."""
+    limit = judgement.frequency_factor
+    end = ROOM * max(1.0, limit.value if limit else 1.0)
+    _curves(panel, judgement, "ratio", np.linspace(end / STEPS, end, STEPS), 1.0, limit, (0.0, 1.0))
+    _marks(panel, 1.0, limit.value if limit else None, "times")
+    panel.set_xlim(0.0, end)
+    panel.set_xlabel("factor on all natural frequencies")
+
+
+def _curves(
+    panel: Any,
+    judgement: Judgement,
+    parameter: str,
+    values: Array,
+    now: float,
+    limit: Crossing | None,
+    shown: tuple[float, float],
+) -> None:
+    """A curve for each mode, and for other motions that grow; ``shown`` is offset and factor of the values."""
+    offset, factor = shown
+    starts: list[tuple[str, complex, float]] = [
+        (f"mode {number}: {mode.frequency:.3g} Hz", mode.motion, now)
+        for number, mode in enumerate(judgement.modes, 1)
+    ]
+    others = [("another motion", motion, now) for motion in judgement.motions if motion.imag > 0.0]
+    others += [("another motion", 1j * HZ * limit.frequency, limit.value)] if limit else []
+    entries = styled(name for name, _, _ in starts)
+    seen: list[Array] = []
+    for index, (name, motion, value) in enumerate([*starts, *others]):
+        damping = _damping(judgement, motion, parameter, values, value)
+        if index >= len(starts) and any(_alike(damping, other) for other in seen):
+            continue
+        seen.append(damping)
+        _, colour, line = entries[index] if index < len(starts) else ("", FAINT, "-")
+        kept = np.where(np.abs(damping) < 2.0 * MOST, damping, np.nan)
+        panel.plot((values + offset) * factor, 100.0 * kept, color=colour, ls=line, lw=1.4, label=name)
+    at_zero(panel)
+    panel.axhspan(-1e3, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
+    panel.set_ylim(*_range(seen))
+    panel.set_ylabel("damping ratio in the loop (%)")
+    if seen:
+        panel.legend(loc="lower left", fontsize=7.0)
+
+
+def _damping(judgement: Judgement, motion: complex, parameter: str, values: Array, now: float) -> Array:
+    """Damping ratio of the motion that is ``motion`` at the value ``now``, at all ``values``."""
+    first = int(np.searchsorted(values, now))
+    roots = np.empty(len(values), complex)
+    roots[first:] = follow(judgement.loop, motion, parameter, values[first:])
+    roots[:first] = follow(judgement.loop, motion, parameter, values[:first][::-1])[::-1]
+    damping = -roots.real / np.abs(roots)
+    jumps = np.flatnonzero(np.abs(np.diff(roots)) > JUMP * np.abs(roots[1:]))
+    damping[: max(jumps[jumps < first], default=-1) + 1] = np.nan
+    damping[min(jumps[jumps >= first], default=len(values)) + 1 :] = np.nan
+    return np.asarray(damping)
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """True when two curves meet somewhere for good: they are one motion."""
+    return bool((np.abs(one - other) < 1e-6).mean() > 0.2)
+
+
+def _range(curves: Iterable[Array]) -> tuple[float, float]:
+    """Per cent, with zero well inside."""
+    joined = np.concatenate([*curves, [0.0]])
+    inside = joined[np.abs(joined) <= MOST]  # nan is not
+    size = 100.0 * max(float(np.abs(inside).max()), 1e-3)
+    return -1.1 * size, 1.1 * size
+
+
+def _marks(panel: Any, now: float, limit: float | None, unit: str) -> None:
+    """Where the test is, and where it may not go."""
+    panel.axvline(now, color=INK, lw=1.0)
+    _note(panel, now, "this test", INK, 0.93)
+    if limit is not None:
+        panel.axvline(limit, color=LIMIT, lw=1.0, ls=DASHES)
+        _note(panel, limit, f"limit {limit:.3g} {unit}", LIMIT, 0.84)
+
+
+def _note(panel: Any, x: float, words: str, colour: str, height: float) -> None:
+    place = {"xy": (x, height), "xycoords": ("data", "axes fraction"), "xytext": (3, 0)}
+    box = {"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8}
+    panel.annotate(words, **place, textcoords="offset points", fontsize=7.5, color=colour, bbox=box)

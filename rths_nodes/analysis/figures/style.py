@@ -1,0 +1,75 @@
+"""Colours, line styles and the matplotlib settings of the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_SOFT_START, FLAG_TRIPPED
+
+Entry = tuple[str, str, Any]
+"""Of a legend: label, colour, line style."""
+
+INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
+BAND_WIDTH = 2.8
+"""Points: the target lies as a broad band under the measured displacement."""
+DASHES = (0, (3, 1.2))
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+"""Okabe & Ito (2008): told apart with every kind of colour vision. One colour per axis."""
+LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
+"""Line styles of the first, second and third six."""
+SHADES = (
+    (FLAG_SOFT_START, "soft start", "#b0b7bf"),
+    (FLAG_BRIDGED, "bridged", "#E69F00"),
+    (FLAG_SLIPPED, "slipped", "#CC79A7"),
+    (FLAG_SATURATED, "sensor saturated", "#56B4E9"),
+    (FLAG_TRIPPED, "safe stop", "#D55E00"),
+)
+STYLE = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#777777",
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.0,
+    "axes.formatter.limits": (-3, 5),
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#555555",
+    "ytick.color": "#555555",
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.0,
+    "lines.solid_joinstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "figure.dpi": 100,
+    "savefig.dpi": 170,
+    "path.simplify_threshold": 0.2,
+}
+
+
+def save(draw: Callable[[], Figure], path: Path) -> None:
+    """What ``draw`` draws, in this style, into ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    with matplotlib.rc_context(STYLE):
+        figure = draw()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+
+
+def styled(names: Iterable[str]) -> list[Entry]:
+    """A colour and a line style for each name."""
+    n = len(PALETTE)
+    return [(name, PALETTE[k % n], LINES[k // n % len(LINES)]) for k, name in enumerate(names)]

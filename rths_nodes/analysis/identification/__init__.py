@@ -1,0 +1,1 @@
+"""Identification of loading systems."""

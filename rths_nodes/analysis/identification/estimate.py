@@ -1,0 +1,174 @@
+"""Delay and amplitude of a loading system from a recording, and what they suggest for the compensators.
+
+Offline: the indices are those of ``loop/supervision/indices.py``, the fits those of ``single_axis.py``.
+Two relations are estimated: target -> measured is what was left after compensation, command -> measured is the
+loading system itself, for which compensators are made. A delay contains everything between command and sensor,
+transport samples as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from rths_nodes.analysis import histories
+from rths_nodes.analysis.histories import Indices
+from rths_nodes.analysis.identification import single_axis
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.parameter_table import table
+from rths_nodes.core.samples import FLAG_TRIPPED, Array
+from rths_nodes.loop.supervision.indices import delay_samples, frequency_evaluation
+from rths_nodes.recording.run import Run
+
+PURE = 0.95
+"""Share of its power that a target must have in one line of its spectrum to be taken for a sine."""
+LINE = 3
+"""Half the width of such a line behind a Hann window, in frequencies of the spectrum."""
+SPACING = 5
+"""Samples between the taps of ``discrete_model``, where that compensator does not say."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How a displacement follows another: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1)."""
+
+    delay: float
+    fei_amplitude: float
+    fei_delay: float
+    fei_frequency: float
+    sine_delay: float | None
+    sine_amplitude: float | None
+
+    @property
+    def best_delay(self) -> float:
+        """That of the sine where there is one, otherwise J1."""
+        return self.delay if self.sine_delay is None else self.sine_delay
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """All about one axis; ``start`` and ``end`` (s) of the window, ``sine`` its frequency (Hz) if it is one.
+
+    ``suggested``: parameters by compensator and name. ``notes``: what could not be found, and why.
+    """
+
+    start: float
+    end: float
+    samples: int
+    sine: float | None
+    tracking: Relation
+    loading: Relation
+    suggested: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = field(default=())
+
+
+def estimate(
+    run: Run, axis: str | None = None, start: float | None = None, end: float | None = None
+) -> dict[str, Estimate]:
+    """Estimates by axis, of ``axis`` or of all, over ``start`` to ``end`` (s; the test without its soft start).
+
+    Raises ConfigError for an unknown axis and for a window without enough motion in it.
+    """
+    if axis is not None and axis not in run.axes:
+        raise unknown("--axis", "axis", axis, run.axes)
+    samples = _window(run, start, end)
+    return {name: _axis(run, samples, n) for n, name in enumerate(run.axes) if axis in (None, name)}
+
+
+def _window(run: Run, start: float | None, end: float | None) -> Indices:
+    """Numbers of the samples: complete, not of a safe stop, and of a soft start only if asked for."""
+    usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
+    usable &= (run.flags & FLAG_TRIPPED) == 0
+    first = histories.first_sample(run) * run.scenario.dt if start is None else start
+    last = float(run.time[-1]) if end is None and len(run.time) else end or 0.0
+    inside = np.flatnonzero(usable & (run.time >= first) & (run.time <= last))
+    least = 2 * _longest(run) + 3
+    if len(inside) < least:
+        raise ConfigError(
+            f"--from {first:g} s --to {last:g} s: {len(inside)} samples; must be >= {least}, twice "
+            "monitor.longest_delay"
+        )
+    return inside
+
+
+def _longest(run: Run) -> int:
+    return max(1, math.ceil(run.scenario.monitor.longest_delay / run.scenario.dt))
+
+
+def _axis(run: Run, samples: Indices, axis: int) -> Estimate:
+    target, command, measured = (values[samples, axis] for values in (run.target, run.command, run.displacement))
+    dt, longest = run.scenario.dt, _longest(run)
+    if not np.ptp(command) > 0.0 or not np.ptp(measured) > 0.0:
+        raise ConfigError(f"{run.axes[axis]}: nothing moves between these times")
+    sine = sine_frequency(command, dt)
+    loading = _relation(command, measured, dt, longest, sine)
+    suggested, notes = _suggested(loading, command, measured, dt, sine)
+    tracking = _relation(target, measured, dt, longest, sine)
+    start, end = (float(run.time[samples[n]]) for n in (0, -1))
+    return Estimate(start, end, len(samples), sine, tracking, loading, suggested, notes)
+
+
+def _relation(wanted: Array, measured: Array, dt: float, longest: int, sine: float | None) -> Relation:
+    x, y = wanted[:, None], measured[:, None]
+    evaluation = frequency_evaluation(x, y, dt)
+    delay = float(delay_samples(x, y, longest)[0]) * dt
+    fit = single_axis.delay_of_sine(wanted, measured, dt, sine) if sine else None
+    indices = (float(values[0]) for values in (evaluation.amplitude, evaluation.delay, evaluation.frequency))
+    return Relation(delay, *indices, *(fit or (None, None)))
+
+
+def sine_frequency(history: Array, dt: float) -> float | None:
+    """Frequency (Hz) of a ``history (n,)`` that is one sine; None if it is something else."""
+    n = len(history)
+    power = np.square(np.abs(np.fft.rfft((history - history.mean()) * np.hanning(n))))
+    peak = int(np.argmax(power))
+    line = slice(max(0, peak - LINE), peak + LINE + 1)
+    if peak < 2 or not power[line].sum() > PURE * power.sum():
+        return None
+    time = dt * np.arange(n)
+
+    def left_over(frequency: float) -> float:
+        amplitude = single_axis.sine_of(history, dt, frequency)
+        return float(np.var(history - (amplitude * np.exp(2j * math.pi * frequency * time)).real))
+
+    around = ((peak - 1) / (n * dt), (peak + 1) / (n * dt))  # the spectrum is no finer than this
+    return float(minimize_scalar(left_over, bounds=around, method="bounded").x)
+
+
+def _suggested(
+    loading: Relation, command: Array, measured: Array, dt: float, sine: float | None
+) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """Parameters of the compensators that begin with an estimate of the loading system."""
+    found: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+    delay = loading.best_delay
+    if delay >= 0.0:
+        alpha = single_axis.first_order_alpha(delay, dt)
+        found["polynomial"] = {"delay": delay}
+        found["inverse"] = {"alpha": alpha}
+        found["adaptive_inverse"] = {"alpha_es": alpha}
+    else:
+        notes.append("the measurement leads the command: there is no delay to compensate")
+    if sine is not None:
+        notes.append("one sine cannot tell the three parameters of discrete_model apart: take a sweep or a test")
+        return found, tuple(notes)
+    try:
+        theta = single_axis.discrete_model(command, measured, _spacing())
+        found["discrete_model"] = {"initial": theta.tolist()}
+    except ValueError as error:
+        notes.append(f"discrete_model: {error}")
+    return found, tuple(notes)
+
+
+def _spacing() -> int:
+    """The default ``spacing`` of the compensator ``discrete_model``."""
+    if "discrete_model" not in registry.names("compensator"):
+        return SPACING
+    rows = {row.name: row.default for row in table(registry.load("compensator", "discrete_model").Params)}
+    return int(rows.get("spacing", SPACING))

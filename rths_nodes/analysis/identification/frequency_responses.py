@@ -1,0 +1,226 @@
+"""Identification of a rig with several axes by frequency responses (Phillips & Spencer 2012, section 3.1).
+
+1. Each actuator is driven with noise in a band of frequencies; the response matrix G_xu follows (H1).
+2. It is inverted, a matrix at each frequency.
+3. Each entry of the inverse is fitted with a polynomial in s: the inverse of a servo-hydraulic rig is one
+   (Eq. 2.8), while the response itself has many poles and zeros.
+4. The state space follows from the fit (``inverse_model.state_space``).
+
+The response is that of samples to samples, the hold of the commands included: what the command has to make up for.
+Pure functions on whole histories, for use before a test, never inside the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.models.inverse import DERIVATIVES, inverse_response
+from rths_nodes.core.samples import Array
+
+Orders = NDArray[np.intp]
+"""Degree of each entry ``(n_axes, n_axes)``; ``NONE`` for an entry that is zero."""
+NONE = -1
+HIGHEST = len(DERIVATIVES) - 1
+"""Largest degree of an entry."""
+
+EXACT = 1e-10
+"""Part of the diagonal of a row below which an error is rounding."""
+
+
+class Experiment(NamedTuple):
+    """A test in which one axis was driven: command and measured displacement ``(samples, n_axes)``, m."""
+
+    command: Array
+    displacement: Array
+
+
+class FrequencyResponse(NamedTuple):
+    """What a rig answers at ``frequency`` ``(f,)`` Hz."""
+
+    frequency: Array
+    response: Complex
+    """Displacement over command, ``(f, n_axes, n_axes)``."""
+    coherence: Array
+    """Part of the power of a displacement that is linear in the commands, ``(f, n_axes, experiments)``."""
+
+    @property
+    def s(self) -> Complex:
+        """j omega, rad/s."""
+        return (2j * np.pi * self.frequency).astype(np.complex128)
+
+    def inverse(self) -> Complex:
+        """Command over displacement ``(f, n_axes, n_axes)``: the matrix inverse at each frequency (step 2)."""
+        inverse: Complex = np.linalg.inv(self.response).astype(np.complex128)
+        return inverse
+
+    def without_delay(self, delay: float) -> FrequencyResponse:
+        """The same rig without a known ``delay`` (s) of all its commands."""
+        turned = self.response * np.exp(self.s * delay)[:, None, None]
+        return self._replace(response=turned)
+
+
+class InverseFit(NamedTuple):
+    """A polynomial in s for each entry of the inverse."""
+
+    coefficients: Array
+    """``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk."""
+    orders: Orders
+    error: Array
+    """Rms difference from the measured inverse, in parts of the diagonal of its row, ``(n_axes, n_axes)``."""
+
+    def response(self, frequency: Array) -> Complex:
+        """Displacement over command ``(f, n_axes, n_axes)`` at ``frequency`` (Hz)."""
+        return np.asarray(np.linalg.inv(inverse_response(self.coefficients, 2j * np.pi * frequency)))
+
+
+def frequency_response(
+    experiments: Sequence[Experiment], dt: float, resolution: float, band: tuple[float, float]
+) -> FrequencyResponse:
+    """H1 of all ``experiments`` together in the ``band`` (Hz), sampled every ``dt`` (s).
+
+    Spectra are those of whole histories: of a test that begins and ends at rest they have no leakage, which in
+    short windowed segments (Welch) costs a part of the response of the order of the delay over the segment. In
+    each interval of ``resolution`` (Hz) a response that runs straight with the frequency is fitted to all lines
+    (local polynomial method; Schoukens et al. 2006), the experiments together: other axes than the driven one may
+    move as well, if only the experiments differ. Noise of the measurement leaves no bias. Raises ValueError for
+    histories of different shapes, a band with too few frequencies, and experiments that do not drive every axis on
+    its own.
+    """
+    if not resolution > 0.0:
+        raise ValueError(f"resolution = {resolution:g} Hz: must be > 0")
+    count = int((band[1] - band[0]) / resolution * (1.0 + ROUNDING))
+    edges = band[0] + resolution * np.arange(count + 1.0, dtype=np.float64)
+    if len(edges) <= HIGHEST + 2:
+        raise ValueError(f"{len(edges) - 1} frequencies from {band[0]:g} to {band[1]:g} Hz: must be more")
+    spectra = [_spectra(experiment, dt, edges) for experiment in experiments]
+    uu, xu = (np.sum([part[k] for part in spectra], axis=0) for k in (0, 1))
+    if not np.linalg.cond(uu).max() < WORST_CONDITION:
+        raise ValueError("the experiments do not drive every axis on its own in the whole band")
+    n = xu.shape[1]
+    both = np.linalg.solve(uu.transpose(0, 2, 1), xu.transpose(0, 2, 1)).transpose(0, 2, 1)
+    response = both[:, :, :n]  # in the middle; behind it the slopes
+    coherence = [_coherence(response, uu[:, :n, :n], xu[:, :, :n], power) for uu, xu, power in spectra]
+    return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2))
+
+
+ROUNDING = 1e-9
+"""Relative, of a frequency."""
+FEWEST = 4
+"""Spectral lines that are averaged at least: coherence is 1 whatever happens with one."""
+WORST_CONDITION = 1e12
+"""Of the powers of the commands, beyond which one of them is missing."""
+
+
+def _spectra(experiment: Experiment, dt: float, edges: Array) -> tuple[Complex, Complex, Array]:
+    """Sums between the ``edges`` (Hz): S_uu ``(f, 2 n, 2 n)``, S_xu ``(f, n, 2 n)`` and the power S_xx ``(f, n)``.
+
+    The inputs are the commands, and the commands times their distance from the middle, from -1 to 1.
+    """
+    command, displacement = experiment
+    if command.shape != displacement.shape or command.ndim != 2:
+        raise ValueError(f"shapes {command.shape} and {displacement.shape}: must be equal, (samples, n_axes)")
+    duration = len(command) * dt
+    starts = np.ceil(edges * duration * (1.0 - ROUNDING)).astype(int)
+    if starts[0] < 1 or np.diff(starts).min() < FEWEST or starts[-1] > len(command) // 2:
+        by = f"by {edges[1] - edges[0]:g} Hz"
+        raise ValueError(f"{duration:g} s: too short for {edges[0]:g} to {edges[-1]:g} Hz {by}")
+    lines = np.arange(starts[0], starts[-1])
+    u, x = np.fft.rfft(command, axis=0)[lines], np.fft.rfft(displacement, axis=0)[lines]
+    middle = np.repeat(edges[:-1] + edges[1:], np.diff(starts))
+    distance = (2.0 * lines / duration - middle) / (edges[1] - edges[0])
+    inputs = np.hstack([u, distance[:, None] * u]).conj()
+    products = (inputs.conj()[:, :, None] * inputs[:, None], x[:, :, None] * inputs[:, None], np.abs(x) ** 2)
+    uu, xu, power = (np.add.reduceat(each, starts[:-1] - starts[0], axis=0) for each in products)
+    return uu, xu, power
+
+
+def _coherence(response: Complex, uu: Complex, xu: Complex, power: Array) -> Array:
+    """1 minus the part of the power of each displacement that ``response`` does not explain, ``(f, n)``."""
+    crossed = np.einsum("fij,fij->fi", response.conj(), xu).real
+    explained = np.einsum("fij,fjk,fik->fi", response, uu, response.conj()).real
+    unexplained = (power - 2.0 * crossed + explained) / np.where(power > 0.0, power, np.inf)
+    coherence: Array = np.clip(1.0 - unexplained, 0.0, 1.0)
+    return coherence
+
+
+def fit_inverse(measured: FrequencyResponse, orders: Orders | None = None) -> InverseFit:
+    """Polynomials for the inverse of ``measured`` (step 3), by least squares relative to the diagonal of each row.
+
+    ``orders`` are the degrees; without, each entry has the one with the least information criterion of Schwarz
+    (1978), so that an entry without coupling is zero, and no coefficient stands there that is only noise.
+    """
+    inverse, s = measured.inverse(), measured.s
+    n = inverse.shape[1]
+    coefficients, error = np.zeros((HIGHEST + 1, n, n)), np.zeros((n, n))
+    chosen = np.full((n, n), NONE) if orders is None else np.array(orders)
+    for i in range(n):
+        weight = 1.0 / np.abs(inverse[:, i, i])
+        for j in range(n):
+            fits = [_fit_entry(s, inverse[:, i, j], weight, degree) for degree in range(NONE, HIGHEST + 1)]
+            if orders is None:
+                chosen[i, j] = _most_informative([size for _, size in fits], 2 * len(s)) + NONE
+            coefficients[:, i, j], error[i, j] = fits[chosen[i, j] - NONE]
+    return InverseFit(coefficients, chosen, error)
+
+
+class Transport(NamedTuple):
+    """By how many samples commands act late; from ``least`` to ``most`` explains the responses about as well."""
+
+    samples: int
+    least: int
+    most: int
+
+    @property
+    def certain(self) -> bool:
+        """True when no other number explains the responses."""
+        return self.least == self.most
+
+
+def transport(measured: FrequencyResponse, dt: float, orders: Orders | None = None) -> Transport:
+    """The whole samples (``dt`` s) of pure delay in ``measured``.
+
+    No polynomial is the inverse of a delay: the number of samples without which :func:`fit_inverse` fits best, by
+    Schwarz' criterion (1978) for all entries together, is the transport. Numbers whose criterion is within 10 of
+    the least are not told apart (Kass & Raftery 1995).
+    """
+    found: list[float] = []
+    for late in range(int(LATEST / dt * (1.0 + ROUNDING)) + 1):
+        fit = fit_inverse(measured.without_delay(late * dt), orders)
+        rows = zip(fit.error.ravel().tolist(), (fit.orders - NONE).ravel().tolist(), strict=True)
+        found.append(sum(_information(error, number, 2 * len(measured.frequency)) for error, number in rows))
+    near = np.flatnonzero(np.array(found) <= min(found) + DECISIVE)
+    return Transport(int(np.argmin(found)), int(near[0]), int(near[-1]))
+
+
+LATEST = 0.1
+"""Longest transport that is looked for, s."""
+DECISIVE = 10.0
+"""Difference of Schwarz' criterion that decides."""
+
+
+def _fit_entry(s: Complex, entry: Complex, weight: Array, degree: int) -> tuple[Array, float]:
+    """Real coefficients ``(4,)`` of the powers of s up to ``degree``, and the weighted rms error."""
+    found = np.zeros(HIGHEST + 1)
+    scale = float(np.abs(s).max())
+    terms = (s[:, None] / scale) ** np.arange(degree + 1) * weight[:, None]
+    if degree >= 0:
+        rows, aim = (np.concatenate([part.real, part.imag]) for part in (terms, entry * weight))
+        solution = np.linalg.lstsq(rows, aim, rcond=None)[0]
+        found[: degree + 1] = solution / scale ** np.arange(degree + 1)
+    rest = entry * weight - s[:, None] ** np.arange(HIGHEST + 1) @ found * weight
+    return found, float(np.sqrt(np.mean(np.abs(rest) ** 2)))
+
+
+def _most_informative(errors: Sequence[float], count: int) -> int:
+    """Number of coefficients with the least information criterion."""
+    return int(np.argmin([_information(error, number, count) for number, error in enumerate(errors)]))
+
+
+def _information(error: float, coefficients: int, count: int) -> float:
+    """count ln(error^2) + coefficients ln(count), Schwarz (1978)."""
+    return float(2.0 * count * np.log(max(error, EXACT)) + coefficients * np.log(count))

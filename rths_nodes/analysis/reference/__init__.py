@@ -1,0 +1,1 @@
+"""The reference structure: the whole, computed without a split."""

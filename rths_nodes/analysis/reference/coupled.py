@@ -1,0 +1,110 @@
+"""The ideal response: the whole structure with its damper, neither split nor moved by actuators.
+
+Case (a) of Phillips & Spencer (2012), with which the response of a hybrid simulation is compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core import channels, registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.partition import whole
+from rths_nodes.core.protocols import Specimen, Structure
+from rths_nodes.core.samples import EMPTY, Array, Measurement
+from rths_nodes.laboratory.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
+from rths_nodes.numerical.structures.linear_force import is_linear
+
+
+class IdealResponse(NamedTuple):
+    """Histories at every sample, ``samples`` long; displacement and velocity relative to the ground."""
+
+    displacement: Array
+    """``(samples, n_dof)`` m."""
+    velocity: Array
+    """``(samples, n_dof)`` m/s."""
+    acceleration: Array
+    """Absolute, ``(samples, n_dof)`` m/s^2."""
+    damper_force: Array
+    """``(samples,)`` N."""
+    voltage: Array
+    """``(samples,)`` V; at the driver since the sample before."""
+
+
+def measured_names(n_dof: int) -> tuple[str, ...]:
+    """The channels that the controller of an ideal response sees, as those of a rig."""
+    return (*channels.accelerations(n_dof), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+
+
+def ideal_of(scenario: Any) -> IdealResponse:
+    """The ideal response that belongs to a scenario with a coupled rig: its damper, controller and excitation."""
+    structure, rig = scenario.build_structure(), scenario.rig
+    if structure is None:
+        raise ConfigError("structure: missing; a test without one has no response of the whole structure")
+    n = len(structure.influence)
+    setup = registry.class_of("setup", scenario.setup)(scenario.setup, n, len(scenario.axes))
+    damper: Any = NoSpecimen() if rig.damper is None else registry.class_of("specimen", rig.damper)(rig.damper)
+    controller = None
+    if scenario.semi_active is not None:
+        cls = registry.class_of("semi_active", scenario.semi_active)
+        controller = cls(scenario.semi_active, structure, scenario.step, measured_names(n))
+    return ideal_response(
+        structure,
+        damper,
+        scenario.ground_acceleration(),
+        scenario.step,
+        controller,
+        setup.forces(rig.location(), np.zeros(n)).copy(),
+        rig.longest_substep,
+    )
+
+
+def ideal_response(
+    structure: Structure,
+    damper: Specimen,
+    ground_acceleration: Array,
+    dt: float,
+    controller: Any = None,
+    location: Array | None = None,
+    longest_substep: float = 1.0 / 8000.0,
+) -> IdealResponse:
+    """Response of the whole ``structure`` with ``damper``, from rest.
+
+    ``ground_acceleration`` ``(samples,)`` m/s^2, every ``dt`` (s), runs straight between samples. ``location``
+    ``(n_dof,)`` is the damper's elongation per displacement; it stands between ground and the first degree of
+    freedom if left out. ``controller`` sets the damper's voltage at every sample; it must have been built for
+    :func:`measured_names`. Raises ConfigError for a nonlinear restoring force.
+    """
+    if not is_linear(structure):
+        raise ConfigError("structure: the ideal response needs a linear restoring force")
+    n, samples = len(structure.influence), len(ground_acceleration)
+    place = np.eye(n)[0] if location is None else np.asarray(location, float)
+    system, column = _system(structure, place)
+    ground = np.concatenate([np.zeros(n), -structure.influence])[:, None]
+    rows = (np.concatenate([place, np.zeros(n)]), np.concatenate([np.zeros(n), place]))
+    substeps = substeps_of(dt, longest_substep)
+    plant = LinearWithSpecimen((system, ground), column, rows, damper, dt, substeps)
+    absolute = np.column_stack([system[n:], column[n:]])
+    seen, voltage = np.zeros((samples, 2 * n + 1)), np.zeros(samples)
+    for k in range(samples):
+        if k:
+            plant.step(ground_acceleration[k - 1 : k], ground_acceleration[k : k + 1])
+        seen[k] = plant.state_and_force
+        voltage[k] = getattr(damper, "voltage", 0.0)
+        if controller is not None:
+            relative = absolute @ seen[k] - structure.influence * ground_acceleration[k]
+            auxiliary = np.array([*relative, plant.displacement, plant.force])
+            measured = Measurement(k, EMPTY, EMPTY, EMPTY, auxiliary)
+            damper.voltage = float(controller.step(measured, ground_acceleration[k])[0])  # type: ignore[attr-defined]
+    return IdealResponse(seen[:, :n], seen[:, n : 2 * n], seen @ absolute.T, seen[:, -1], voltage)
+
+
+def _system(structure: Structure, location: Array) -> tuple[Array, Array]:
+    """A ``(2 n, 2 n)`` and the column ``(2 n,)`` of the damper's force of the whole structure, z = (x, x')."""
+    mass, damping, stiffness = whole(structure)
+    n = len(mass)
+    lower = -np.linalg.solve(mass, np.column_stack([stiffness, damping, location]))
+    system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), lower[:, :-1]])
+    return system, np.concatenate([np.zeros(n), lower[:, -1]])

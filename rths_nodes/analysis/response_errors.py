@@ -1,0 +1,67 @@
+"""Response errors: the response of a test against that of the structure computed in one piece.
+
+Tracking says how well the actuators followed their targets, response whether the targets were those of the
+structure (Phillips & Spencer 2012, Table 3.1). A test can track well and be wrong.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from rths_nodes.analysis import energy, histories
+from rths_nodes.analysis.reference import unsplit
+from rths_nodes.analysis.reference.coupled import ideal_of
+from rths_nodes.core.samples import Array
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Run
+
+IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
+"""What does not change the response of the whole structure."""
+
+
+def whole_response(scenario: Scenario) -> tuple[Array, Array]:
+    """Displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
+
+    Both ``(steps + 1, n_dof)``, from the end of a soft start. Raises ConfigError for a test without a structure.
+    """
+    data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
+    return _whole_response(dump(data))
+
+
+@lru_cache(maxsize=2)  # variants of one scenario share it
+def _whole_response(text: str) -> tuple[Array, Array]:
+    scenario = files.from_text(text, "reference")
+    if scenario.rig is not None:
+        ideal = ideal_of(scenario)
+        return ideal.displacement, ideal.acceleration
+    found = unsplit.unsplit(scenario)
+    ground = np.outer(scenario.ground_acceleration(), scenario.build_structure().influence)
+    return found.displacement, found.acceleration + ground
+
+
+def response_errors(run: Run) -> dict[str, dict[str, float]]:
+    """RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
+
+    100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the steps that the test made. Raises
+    ConfigError for a test without a structure.
+    """
+    displacement, acceleration = whole_response(run.scenario)
+    start = histories.first_step(run)
+    pairs = {
+        "displacement": (run.dof_displacement[start:], displacement),
+        "acceleration": (energy.absolute_acceleration(run)[start:], acceleration),
+    }
+    errors = {name: _percent(*pair) for name, pair in pairs.items()}
+    names = run.scenario.dof_names()
+    return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}
+
+
+def _percent(found: Array, exact: Array) -> Array:
+    n = min(len(found), len(exact))
+    squares = np.square(exact[:n]).sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(100.0 * np.sqrt(np.square(found[:n] - exact[:n]).sum(axis=0) / squares))

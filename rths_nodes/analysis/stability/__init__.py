@@ -1,0 +1,1 @@
+"""Whether the loop of a test is stable, judged before the test."""

@@ -1,0 +1,199 @@
+"""Motions of a linear loop, how many of them grow, and the values of a parameter at which one begins to.
+
+Three parameters, those of :meth:`LinearLoop.characteristic`: a gain on the tested forces, a further delay of every
+axis, and a ratio of the rig's times, which is a factor on all natural frequencies of the structure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from rths_nodes.analysis.stability.linear_loop import LinearLoop
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.samples import Array
+
+HZ = 2.0 * math.pi
+MARGINAL = 1e-7
+"""Growth over frequency below which a motion counts as neither growing nor decaying."""
+PER_DECADE = 400
+"""Frequencies at which the loop is looked at; more where it turns fast."""
+LOWEST = 1e-3
+"""Of the lowest natural frequency: where a sweep begins."""
+TURN = 0.5
+"""Largest turn between neighbours on the border, rad."""
+ROUNDS = 60
+"""Halvings of an interval: to the last digit."""
+NEAR = 0.2
+"""Share of its magnitude by which a root may move in one iteration."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """At this value of a parameter a motion of ``frequency`` (Hz) neither grows nor decays.
+
+    ``growing``: it grows when the value grows.
+    """
+
+    value: float
+    frequency: float
+    growing: bool
+
+
+def follow(loop: LinearLoop, motion: complex, parameter: str, values: Array) -> Complex:
+    """A root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values``, one after another."""
+    found = []
+    for value in values.tolist():
+        motion = settle(loop, motion, **{parameter: value})
+        found.append(motion)
+    return np.array(found)
+
+
+def settle(loop: LinearLoop, motion: complex, **state: float) -> complex:
+    """The root of the loop near ``motion`` (rad/s), by Newton's iteration."""
+    for _ in range(ROUNDS):
+        h = 1e-6 * abs(motion)
+        here, above, below = loop.characteristic(np.array([motion, motion + h, motion - h]), **state)
+        slope = (above - below) / (2.0 * h)
+        if not (np.isfinite(here) and slope):
+            break
+        move = complex(here / slope)
+        motion -= move * min(1.0, NEAR * abs(motion) / (abs(move) or 1.0))
+        if abs(move) < 1e-13 * abs(motion):
+            break
+    return motion
+
+
+def growing_motions(loop: LinearLoop, known: Iterable[float] = (), **state: float) -> int:
+    """Number of roots with positive real part, up to the frequency at which the servo's samples end.
+
+    Argument principle; a pair of conjugate roots counts twice. ``known``: angular frequencies (rad/s) to look at
+    closely; ``state``: gain, delay, ratio.
+    """
+    low, top = MARGINAL * loop.scale, loop.highest
+    axis = low + 1j * np.concatenate([[0.0], sweep(loop, known)])
+    over = np.geomspace(low, top, PER_DECADE) + 1j * top
+    down = top + 1j * np.concatenate([np.geomspace(top, LOWEST * loop.scale, 4 * PER_DECADE), [0.0]])
+    turns = [_turn(lambda s: loop.characteristic(s, **state), path) for path in (axis, over, down)]
+    return round(-sum(turns) / math.pi)
+
+
+def _turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
+    """The angle by which ``function`` turns around zero along ``path``, rad; looks closer where it turns fast."""
+    values = function(path)
+    for _ in range(ROUNDS):
+        steps = np.angle(values[1:] / values[:-1])
+        fast = np.flatnonzero(np.abs(steps) > TURN)
+        if not len(fast):
+            break
+        between = 0.5 * (path[fast] + path[fast + 1])
+        path = np.insert(path, fast + 1, between)
+        values = np.insert(values, fast + 1, function(between))
+    return float(np.angle(values[1:] / values[:-1]).sum())
+
+
+def sweep(loop: LinearLoop, known: Iterable[float] = ()) -> Array:
+    """Angular frequencies (rad/s) of a sweep: even on a logarithmic scale, those of motions put in."""
+    numerical = np.linalg.eigvals(np.linalg.solve(loop.mass, loop.stiffness))
+    top, places = loop.highest, [*known, *np.sqrt(np.abs(numerical)).tolist()]
+    inside = [omega for omega in places if LOWEST * loop.scale < omega < top]
+    lowest = LOWEST * min(inside, default=loop.scale)
+    even = np.geomspace(lowest, top, max(2, math.ceil(PER_DECADE * math.log10(top / lowest))))
+    return np.unique(np.concatenate([even, inside]))
+
+
+def delays(loop: LinearLoop, grid: Array, shorter: float) -> list[Crossing]:
+    """Further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop comes to -1."""
+    crossings = []
+    for omega, value, slope in _zeros(_open(loop), _excess, grid):
+        period = HZ * loop.time_ratio / omega
+        least = float(np.angle(-value)) / omega * loop.time_ratio
+        growing = (slope / value).real < 0.0  # a lag destabilises where the magnitude falls
+        first = math.ceil((-shorter * (1.0 + 1e-9) - least) / period)
+        for whole in range(first, max(first, 1) + 1):
+            crossings.append(Crossing(least + whole * period, omega / HZ, growing))
+    return crossings
+
+
+def _open(loop: LinearLoop) -> Callable[[Array], Complex]:
+    """Eigenvalues of the open loop over the angular frequency."""
+    return lambda omega: np.asarray(np.linalg.eigvals(loop.open_loop(1j * omega)), complex)
+
+
+def _excess(values: Complex) -> Array:
+    return np.abs(values) - 1.0
+
+
+def gains(loop: LinearLoop, grid: Array) -> list[Crossing]:
+    """Factors on the tested forces at which an eigenvalue of the open loop comes to -1."""
+    found = _zeros(_open(loop), lambda values: values.imag, grid)
+    return [
+        Crossing(-1.0 / value.real, omega / HZ, (-1j * value / slope).real > 0.0)
+        for omega, value, slope in found
+        if value.real < 0.0
+    ]
+
+
+def ratios(loop: LinearLoop, grid: Array) -> list[Crossing]:
+    """Factors on all natural frequencies at which a motion behind the rig's response has no damping."""
+    least = MARGINAL * loop.scale
+
+    def damping(motions: Complex) -> Array:
+        """One, not at a limit, for what does not oscillate: the memory of a specimen, say."""
+        return np.where(motions.imag > least, -motions.real, 1.0)
+
+    crossings = []
+    for omega, motion, slope in _zeros(lambda w: loop.states(loop.rig(w / loop.time_ratio)), damping, grid):
+        rounding = abs(slope.real) * omega < MARGINAL * abs(motion)  # changes its sign by rounding only
+        if abs(motion.real) < MARGINAL * motion.imag and not rounding:
+            ratio = omega / motion.imag
+            growing = (slope / (1.0 + 1j * slope * ratio)).real > 0.0
+            crossings.append(Crossing(ratio, motion.imag / HZ, growing))
+    return crossings
+
+
+def _zeros(
+    function: Callable[[Array], Complex], measure: Callable[[Complex], Array], grid: Array
+) -> list[tuple[float, complex, complex]]:
+    """Where ``measure`` of one of the values ``(n, m)`` of ``function`` changes its sign on the ``grid``.
+
+    Gives the place, the value there and its slope.
+    """
+    tracks = _tracked(function(grid))
+    signs = measure(tracks) > 0.0
+    rows, columns = np.nonzero(signs[1:] != signs[:-1])
+    if not len(rows):
+        return []
+    low, high = grid[rows], grid[rows + 1]
+    at_low, at_high, sign = tracks[rows, columns], tracks[rows + 1, columns], signs[rows, columns]
+    for _ in range(ROUNDS):
+        place = 0.5 * (low + high)
+        value = _nearest(function(place), 0.5 * (at_low + at_high))
+        same = (measure(value) > 0.0) == sign
+        low, at_low = np.where(same, place, low), np.where(same, value, at_low)
+        high, at_high = np.where(same, high, place), np.where(same, at_high, value)
+    h = 1e-6 * place
+    slope = (_nearest(function(place + h), value) - _nearest(function(place - h), value)) / (2.0 * h)
+    return list(zip(place.tolist(), value.tolist(), slope.tolist(), strict=True))
+
+
+def _nearest(values: Complex, wanted: Complex) -> Complex:
+    """Of each row of ``values`` the one nearest to that of ``wanted``."""
+    index = np.argmin(np.abs(values - wanted[:, None]), axis=1)
+    return np.asarray(values[np.arange(len(values)), index])
+
+
+def _tracked(values: Complex) -> Complex:
+    """The rows ``(n, m)`` permuted so that every column is continuous."""
+    tracked = values.copy()
+    if values.shape[1] == 1:
+        return tracked
+    for row in range(1, len(tracked)):
+        before, after = tracked[row - 1][:, None], values[row][None, :]
+        distance = np.abs(after - before) / (np.abs(after) + np.abs(before) + 1e-300)
+        tracked[row] = values[row][linear_sum_assignment(distance)[1]]
+    return tracked

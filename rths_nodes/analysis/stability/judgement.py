@@ -1,0 +1,295 @@
+"""Is the loop of a test stable, and by what margin? Judged before the test, without a simulation.
+
+A delay of the rig is negative damping (Horiuchi, Nakagawa, Sugano, Konno 1996, Eq. 3). With prediction of order n
+a spring under test looks, at the phase phi = w delay, like one with (Eq. 6, in closed form)
+
+    k*/k + j c* w/k = 1 - (1 - e^{-j phi})^{n + 1}
+
+The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). That is the frequency of the *response*: the
+spring looks stiffer there, so with the whole spring under test the critical *natural* frequencies are
+w0 delay = 0.7405 and 0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
+
+A whole rig (``linear_loop.py``) is judged by three means, all of them exact for the linear loop with its delays:
+
+- the number of growing motions is the number of turns of det Z around zero along the border of the right
+  half-plane, up to the frequency at which the servo's samples end (argument principle): conditionally stable loops
+  are judged right;
+- its limits are those values of a parameter at which a motion neither grows nor decays, found along the imaginary
+  axis (D-subdivision): further delay where an eigenvalue of the open loop has the magnitude one, gain where it is
+  real, frequency where a motion of the structure behind the rig's response has no damping. The direction in which
+  a motion crosses says what lies beyond;
+- the motions themselves are followed from those of a perfect rig.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.stability.crossings import (
+    HZ,
+    LOWEST,
+    MARGINAL,
+    Crossing,
+    delays,
+    follow,
+    gains,
+    growing_motions,
+    ratios,
+    settle,
+    sweep,
+)
+from rths_nodes.analysis.stability.linear_loop import LinearLoop, linear_loop
+from rths_nodes.control.compensators.polynomial import weights
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.schema import Scenario
+
+STAGES = 32
+"""Parts in which a motion is followed from one value of a parameter to another."""
+SEARCH = 64
+"""Frequencies from which growing motions are looked for that no limit has led to."""
+SAME = 1e-6
+"""Relative distance of two roots that are one."""
+
+
+def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
+    """Eq. (6): k*/k and c* w/k of a spring behind prediction of ``order``, ``phase`` = w delay (rad)."""
+    ages = 1.0 + np.arange(order + 1)
+    rig = np.exp(-1j * np.multiply.outer(phase, ages)) @ weights(order, 1.0)
+    return rig.real, rig.imag
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A mode of the structure as it is meant to be, and what becomes of it in the loop.
+
+    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)``: of a spring on each axis at its
+    ``frequency`` (Hz), that is the rig's response; ``motion``: its root in the loop, rad/s.
+    """
+
+    frequency: float
+    damping_ratio: float
+    apparent_stiffness: Array
+    apparent_damping: Array
+    motion: complex
+
+    @property
+    def loop_frequency(self) -> float:
+        """Hz."""
+        return abs(self.motion.imag) / HZ
+
+    @property
+    def loop_damping_ratio(self) -> float:
+        """Negative: grows."""
+        return -self.motion.real / abs(self.motion)
+
+    @property
+    def stable(self) -> bool:
+        return self.loop_damping_ratio >= -MARGINAL
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What can be said before the test.
+
+    ``growing``: number of growing roots, a pair of conjugate ones counts twice; ``motions``: those of them that
+    were found, without their conjugates, rad/s, the worst first; ``delay``: of the rig's slowest axis without its
+    compensator, for slow motions, s. The limits are the nearest ones, those of a stable loop beyond its present
+    state, those of an unstable one before it; None where there is none: ``further_delay`` (s, all axes alike),
+    ``frequency_factor``, ``gain`` (factor on the tested forces). Below ``least_gain`` a stable loop grows, too
+    (conditional stability).
+    """
+
+    loop: LinearLoop
+    axes: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    growing: int
+    motions: tuple[complex, ...]
+    delay: float
+    further_delay: Crossing | None
+    frequency_factor: Crossing | None
+    gain: Crossing | None
+    least_gain: Crossing | None
+
+    @property
+    def stable(self) -> bool:
+        return self.growing == 0
+
+    @property
+    def critical_delay(self) -> float | None:
+        """Delay of the rig (s) at which the loop is at its limit, the compensator as it is."""
+        return None if self.further_delay is None else max(0.0, self.delay + self.further_delay.value)
+
+    @property
+    def critical_frequency(self) -> float | None:
+        """First natural frequency at the limit (Hz), all others being scaled alike."""
+        limit = self.frequency_factor
+        return None if limit is None or not self.modes else limit.value * self.modes[0].frequency
+
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.stable:
+            return "stable: " + ("; ".join(self._limits("may grow")) or "no delay and no frequency is critical")
+        wanted = ", or ".join(self._limits("would have to fall"))
+        return f"UNSTABLE: {self._worst()}; {wanted or 'no shorter delay of the rig and no lower frequency helps'}"
+
+    def _worst(self) -> str:
+        """The motion that grows fastest, in words."""
+        if not self.motions:
+            return f"{self.growing} motions grow"
+        motion = self.motions[0]
+        if motion.imag < MARGINAL * abs(motion):
+            return f"a motion grows without oscillating, e-fold in {1.0 / motion.real:.3g} s"
+        growth = math.exp(min(HZ * motion.real / motion.imag, 700.0))
+        shown = f"by {100.0 * (growth - 1.0):.3g} %" if growth < 2.0 else f"{growth:.3g}-fold"
+        return f"a motion of {motion.imag / HZ:.4g} Hz grows {shown} a cycle"
+
+    def _limits(self, verb: str) -> Iterable[str]:
+        if self.critical_delay is not None:
+            yield f"the delay {verb} from {1e3 * self.delay:.4g} ms to {1e3 * self.critical_delay:.4g} ms"
+        if self.frequency_factor and self.critical_frequency is not None:
+            first, critical = self.modes[0].frequency, self.critical_frequency
+            others = "" if len(self.modes) == 1 else ", the others alike"
+            yield f"the {self._which()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{others}"
+
+    def _which(self) -> str:
+        return "natural frequency" if len(self.modes) == 1 else "first natural frequency"
+
+    def margins(self) -> list[str]:
+        """A line for each limit and its ratio to the present value."""
+        further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
+        words = []
+        if further and delay is not None:
+            times = f", {delay / self.delay:.3g} times the rig's {1e3 * self.delay:.4g} ms" if self.delay else ""
+            alike = " of the slowest axis, all changed alike" if len(self.axes) > 1 else ""
+            words.append(
+                f"critical delay {1e3 * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
+            )
+        if factor and self.critical_frequency is not None:
+            words.append(
+                f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
+                f"one (motion of {factor.frequency:.4g} Hz)"
+            )
+        if self.gain:
+            words.append(f"critical factor on the tested forces {self.gain.value:.3g}")
+        if self.least_gain:
+            words.append(f"conditionally stable: grows when the tested forces fall to {self.least_gain.value:.3g}")
+        return words
+
+    def data(self) -> dict[str, Any]:
+        """Plain data, as the command line prints it."""
+        further, factor = self.further_delay, self.frequency_factor
+        return {
+            "stable": self.stable,
+            "verdict": self.verdict(),
+            "growing_roots": self.growing,
+            "delay_s": self.delay,
+            "critical_delay_s": self.critical_delay,
+            "critical_delay_motion_hz": further.frequency if further else None,
+            "critical_frequency_hz": self.critical_frequency,
+            "critical_frequency_factor": factor.value if factor else None,
+            "critical_frequency_motion_hz": factor.frequency if factor else None,
+            "gain_margin": self.gain.value if self.gain else None,
+            "least_gain": self.least_gain.value if self.least_gain else None,
+            "modes": [self._row(mode) for mode in self.modes],
+            "assumptions": list(self.loop.assumptions),
+        }
+
+    def _row(self, mode: Mode) -> dict[str, Any]:
+        return {
+            "frequency_hz": mode.frequency,
+            "damping_ratio": mode.damping_ratio,
+            "apparent_stiffness": dict(zip(self.axes, mode.apparent_stiffness.tolist(), strict=True)),
+            "apparent_damping": dict(zip(self.axes, mode.apparent_damping.tolist(), strict=True)),
+            "loop_frequency_hz": mode.loop_frequency,
+            "loop_damping_ratio": mode.loop_damping_ratio,
+            "stable": mode.stable,
+        }
+
+
+def judge(scenario: Scenario) -> Judgement:
+    """Stability of ``scenario``. Raises ConfigError for what cannot be judged."""
+    return judge_loop(linear_loop(scenario), tuple(scenario.axes))
+
+
+def judge_loop(loop: LinearLoop, axes: Sequence[str] = ()) -> Judgement:
+    """Stability of any linear loop; ``axes``: their names."""
+    modes, delay = _modes(loop), _delay(loop)
+    places = [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+    growing, grid = growing_motions(loop, places), sweep(loop, places)
+    factors, forces = ratios(loop, grid), gains(loop, grid)
+    lower = [crossing for crossing in forces if crossing.value < 1.0 and not crossing.growing]
+    return Judgement(
+        loop,
+        tuple(axes) or tuple(f"axis_{index + 1}" for index in range(len(loop.specimens))),
+        modes,
+        growing,
+        _growing(loop, growing, [mode.motion for mode in modes], factors),
+        delay,
+        _limit(delays(loop, grid, delay), 0.0, growing),
+        _limit(factors, 1.0, growing),
+        _limit(forces, 1.0, growing),
+        None if growing else max(lower, key=lambda crossing: crossing.value, default=None),
+    )
+
+
+def _modes(loop: LinearLoop) -> tuple[Mode, ...]:
+    """The oscillations of the structure with a perfect rig, the lowest first."""
+    free = loop.states(np.eye(len(loop.specimens))[None])[0]
+    slow = loop.states(loop.rig(np.zeros(1)))[0]
+    found = []
+    for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
+        omega, start = float(abs(root)), complex(slow[np.argmin(abs(slow - root))])
+        rig = loop.rig(np.array([omega / loop.time_ratio]))[0].diagonal()
+        motion = follow(loop, start, "ratio", np.linspace(0.0, 1.0, STAGES))[-1]
+        found.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, complex(motion)))
+    return tuple(found)
+
+
+def _delay(loop: LinearLoop) -> float:
+    """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
+    omega = LOWEST * loop.scale / loop.time_ratio
+    lags = [-np.angle(response(np.array([omega]))[0]) / omega for response in loop.actuators]
+    return float(max(lags)) + loop.transport
+
+
+def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
+    """The nearest value beyond which a stable loop grows, or below which an unstable one decays."""
+    ordered = sorted(crossings, key=lambda crossing: crossing.value)
+    if growing == 0:
+        return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
+    pairs, odd = divmod(growing, 2)
+    for crossing in reversed([one for one in ordered if one.value < now]):
+        pairs -= 1 if crossing.growing else -1
+        if pairs <= 0 and not odd:
+            return crossing
+    return None
+
+
+def _growing(
+    loop: LinearLoop, count: int, known: Iterable[complex], limits: Iterable[Crossing]
+) -> tuple[complex, ...]:
+    """The growing motions, without conjugates, the fastest first: ``known`` ones, and those beyond ``limits``."""
+    found: list[complex] = []
+
+    def add(motion: complex) -> None:
+        apart = all(abs(motion - other) > SAME * abs(other) for other in found)
+        if motion.real > MARGINAL * loop.scale and motion.imag >= -SAME * abs(motion) and apart:
+            found.append(motion)
+
+    for motion in known:
+        add(motion)
+    for one in limits:
+        if count and one.value < 1.0 and one.growing:
+            values = np.linspace(one.value, 1.0, STAGES)
+            add(complex(follow(loop, 1j * HZ * one.frequency, "ratio", values)[-1]))
+    for omega in np.geomspace(LOWEST * loop.scale, loop.highest, SEARCH).tolist():
+        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in found) >= count:
+            break
+        add(settle(loop, (0.1 + 1j) * omega))
+        add(settle(loop, complex(omega)))
+    return tuple(sorted(found, key=lambda motion: -motion.real))

@@ -1,0 +1,69 @@
+"""A specimen at small motion about its rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.samples import Array
+
+SMALL = 1e-7
+"""Displacement (m), velocity (m/s) and inner state at which a specimen is taken as linear."""
+STEEPER = 0.01
+"""Share by which its slopes may grow from ten times ``SMALL``; those of friction at rest have no end."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallSpecimen:
+    """A specimen about its rest: F = k d + c v + p z, z' = A z + b d + e v, for inner states z."""
+
+    stiffness: float
+    damping: float
+    states: Array
+    force_of_state: Array
+    displacement_to_state: Array
+    velocity_to_state: Array
+
+    @classmethod
+    def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
+        """k (N/m) and c (N s/m) in parallel."""
+        nothing = np.zeros(0)
+        return cls(stiffness, damping, np.zeros((0, 0)), nothing, nothing, nothing)
+
+    @classmethod
+    def of(cls, specimen: Any) -> SmallSpecimen:
+        """From the differences of its force and its rates at rest. Raises ValueError when they have no slope."""
+        larger, slopes = np.abs(_slopes(specimen, 10.0 * SMALL)), _slopes(specimen, SMALL)
+        if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
+            raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
+        force, rates = slopes[0], slopes[1:]
+        return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1])
+
+    def at(self, s: Frequencies) -> Complex:
+        """Dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
+        found: Complex = np.asarray(self.stiffness + s * self.damping, complex)
+        if len(self.force_of_state):
+            memory = s[:, None, None] * np.eye(len(self.states)) - self.states
+            driven = self.displacement_to_state + s[:, None] * self.velocity_to_state
+            found = found + np.linalg.solve(memory, driven[..., None])[..., 0] @ self.force_of_state
+        return found
+
+
+def _slopes(specimen: Any, small: float) -> Array:
+    """Rows: force, rates of the inner states. Columns: displacement, velocity, inner states."""
+    rest = [0.0, 0.0, *specimen.initial_state]
+
+    def seen(point: Sequence[float]) -> Array:
+        displacement, velocity, *state = point
+        rates = specimen.rate(state, displacement, velocity)
+        return np.array([specimen.force(state, displacement, velocity), *rates])
+
+    columns = []
+    for index in range(len(rest)):
+        sides = [seen([x + sign * small * (k == index) for k, x in enumerate(rest)]) for sign in (1.0, -1.0)]
+        columns.append((sides[0] - sides[1]) / (2.0 * small))
+    return np.column_stack(columns)

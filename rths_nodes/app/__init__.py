@@ -1,0 +1,1 @@
+"""Puts the parts together: command line, hosts, studies, doctor."""

@@ -1,0 +1,84 @@
+"""The command line ``rths``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from rths_nodes.app.commands import (
+    check,
+    compare,
+    doctor,
+    estimate,
+    identify,
+    listing,
+    parameters,
+    recover,
+    replay,
+    report,
+    run,
+    stability,
+)
+from rths_nodes.app.commands.terminal import FAILED, INTERRUPTED, REFUSED
+from rths_nodes.app.node import find_ros
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.version import __version__
+from rths_nodes.recording.journal import RecordingError
+
+COMMANDS = {
+    "run": (run, "run a scenario"),
+    "compare": (compare, "run variants of a scenario side by side, and print one table"),
+    "estimate": (estimate, "estimate delay and amplitude of a loading system from a recording"),
+    "identify": (identify, "identify the loading system of a rig, and write a model file"),
+    "stability": (stability, "judge whether the loop of a test is stable, without running it"),
+    "report": (report, "make a report (HTML) of a recording"),
+    "recover": (recover, "complete the recording of a recorder that was killed"),
+    "replay": (replay, "publish a recording again on its topics, with /clock"),
+    "list": (listing, "list scenarios and components"),
+    "params": (parameters, "show the parameters of a component, or all of them as Markdown"),
+    "doctor": (doctor, "tell what this machine grants to real time, and for which rates it is good"),
+    "check": (check, "check a scenario without running it"),
+}
+"""By name: a module with ``add_arguments(parser)`` and ``run(options)`` -> exit code, and what that does."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a sub-command; the exit code: 0 finished, 1 failed, 2 refused, 3 tripped, 130 interrupted."""
+    find_ros()
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+    except ConfigError as error:
+        return _complain(str(error), REFUSED)
+    except RecordingError as error:
+        return _complain(str(error), FAILED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        return _complain(": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    return code
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"rths: {message}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rths", description="Real-time hybrid simulation with ROS 2.")
+    parser.add_argument("--version", action="version", version=f"rths {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, (command, words) in COMMANDS.items():
+        sub = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+        command.add_arguments(sub)
+        sub.set_defaults(run=command.run)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""``rths check``: whether a scenario fits together, without running it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+from rths_nodes.app.commands import arguments
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together."""
+    from rths_nodes.loop.embedded import Loop
+
+    loaded = arguments.scenario(options)
+    loop = Loop(loaded)
+    samples = loaded.samples
+    print(f"{loaded.name}: fits together")
+    slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
+    each, dof = loaded.samples_per_step, len(loaded.dof_names())
+    print(
+        f"  {loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
+        f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
+    )
+    print(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
+    peak = abs(loop.substructure.external_force).max()
+    print(f"  largest external force {peak / 1e3:.4g} kN")
+    if loaded.soft_start:
+        print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
+    if loaded.cases:
+        print(f"  cases: {', '.join(loaded.cases)}")
+    for words in _excess_travel(loaded):
+        print(f"  {words}")
+    for words in loaded.cautions():
+        print(f"  caution: {words}")
+    return 0
+
+
+def _excess_travel(loaded: Scenario) -> Iterator[str]:
+    """How far each axis may go on when what it needs does not come any more."""
+    from rths_nodes.loop.supervision.safe_stop import excess_travel
+
+    bridge = loaded.bridge.max_bridge
+    for name, limits in loaded.limits.items():
+        travel = excess_travel(limits, bridge)
+        yield (
+            f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms bridged at "
+            f"{limits.velocity:g} m/s, then {limits.deceleration:g} m/s^2"
+        )

@@ -1,0 +1,173 @@
+"""``rths compare``: variants of a scenario side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.loop.scenario import files
+
+_COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
+"""Columns of a comparison, and the index of each."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="'KEY=VALUE ...'",
+        help="one variant: what it changes, several values with spaces or commas between them; repeat for more",
+    )
+    parser.add_argument(
+        "--cases", action="append", default=[], metavar="NAME,...", help="cases of the scenario; by default all"
+    )
+    parser.add_argument(
+        "--with",
+        action="append",
+        default=[],
+        dest="common",
+        metavar="SECTION.KEY=VALUE",
+        help="change a value in all variants; may be repeated",
+    )
+    parser.add_argument(
+        "--response",
+        action="store_true",
+        help="also compute the whole structure in one piece, and the errors of the response",
+    )
+    parser.add_argument("--figure", metavar="FILE", help="draw all variants into one figure (.png, .svg, .pdf)")
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the variants and print one table; exit code 3 when one of them did not finish."""
+    from rths_nodes.app.studies import comparison
+
+    figure = terminal.figure_path(options.figure)
+    loaded = files.load(options.scenario)
+    cases = [name.strip() for part in options.cases for name in part.split(",")]
+    chosen = comparison.variants(loaded, options.set, cases, options.common)
+    with terminal.progress(loaded.name) as progress:
+        response = options.response or comparison.has_response(chosen)
+        results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)
+    if options.json:
+        print(json.dumps(terminal.finite(comparison.as_json(loaded, results)), indent=2))
+    else:
+        _print_comparison(loaded.name, results)
+    if figure:
+        with terminal.writing(figure, "" if options.json else "figure"):
+            comparison.write_figure(results, figure)
+    return 0 if all(result.outcome == "finished" for result in results) else terminal.TRIPPED
+
+
+def _print_comparison(name: str, results: Sequence[Any]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    console = terminal.console()
+    console.print(f"{name}: {len(results)} variants, indices of the true displacement", markup=False)
+    several = any(len(result.axes) > 1 for result in results)
+    known = {key for result in results for key in result.variant.published}
+    known |= {
+        key
+        for result in results
+        for axis in result.axes
+        for key in _of_axis(result.variant.published, axis, False)
+    }
+    grid = Table("variant", "outcome", box=box.SIMPLE)
+    if several:
+        grid.add_column("axis")
+    for title, key in _COMPARED:
+        grid.add_column(title, justify="right")
+        if key in known:
+            grid.add_column("published", justify="right", style="dim")
+    grid.add_column("parameters, smallest to largest")
+    for result in results:
+        colour = "green" if result.outcome == "finished" else "red"
+        for number, axis in enumerate(result.axes or {"": {}}):
+            first = (Text(result.variant.name), Text(result.outcome, colour)) if number == 0 else ("", "")
+            published = _of_axis(result.variant.published, axis, number == 0)
+            row = [*first, *([axis] if several else []), *_compared(result, axis, known, published)]
+            grid.add_row(*row, _ranges(result.parameters, axis))
+    console.print(grid)
+    if any(result.response for result in results):
+        _print_response(console, results)
+    shown = {key for result in results for key in _in_tables(result)}
+    others = [key for key in sorted(known) if key not in shown]
+    for result in results:
+        for key in (key for key in others if key in result.variant.published):
+            found, printed = result.values.get(key, math.nan), result.variant.published[key]
+            console.print(f"{result.variant.name}: {key} {found:.4g}, published {printed:g}", markup=False)
+        if result.reason:
+            console.print(f"{result.variant.name}: {result.outcome}: {result.reason}", markup=False)
+
+
+def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:
+    """What was published of this axis; what was published of all of them stands at the first."""
+    own = {key: published[f"{key}_{axis}"] for _, key in _COMPARED if f"{key}_{axis}" in published}
+    return (dict(published) if first else {}) | own
+
+
+def _in_tables(result: Any) -> Iterator[str]:
+    """Names of the published values that the tables show."""
+    from rths_nodes.app.studies.comparison import RESPONSE
+
+    yield from (key for _, key in _COMPARED)
+    yield from (f"{key}_{axis}" for _, key in _COMPARED for axis in result.axes)
+    yield from (f"{kind}_{dof}" for kind in RESPONSE for dof in result.response)
+
+
+def _print_response(console: Any, results: Sequence[Any]) -> None:
+    """Response errors beside the published ones."""
+    from rich import box
+    from rich.table import Table
+
+    from rths_nodes.app.studies.comparison import RESPONSE
+
+    console.print("response, RMS error against the whole structure computed in one piece")
+    grid = Table("variant", "degree of freedom", box=box.SIMPLE)
+    for title in ("displacement (%)", "published", "absolute acceleration (%)", "published"):
+        grid.add_column(title, justify="right", style="dim" if title == "published" else None)
+    for result in results:
+        for number, (dof, errors) in enumerate(result.response.items()):
+            row = [result.variant.name if number == 0 else "", dof]
+            for kind, key in RESPONSE.items():
+                printed = result.variant.published.get(f"{kind}_{dof}")
+                row += _plain(errors[key]), "-" if printed is None else f"{printed:g}"
+            grid.add_row(*row)
+    console.print(grid)
+
+
+def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:
+    from rths_nodes.app.studies.comparison import AXIS_INDICES
+
+    for _, key in _COMPARED:
+        index, factor = AXIS_INDICES[key]
+        yield _plain(factor * result.axes.get(axis, {}).get(index, math.nan))
+        if key in known:
+            yield f"{published[key]:g}" if key in published else "-"
+
+
+def _plain(value: float) -> str:
+    """A number of a table whose heads have the units: three figures, and no powers of ten."""
+    if not math.isfinite(value):
+        return "-"
+    if abs(value) < 5e-4:
+        return "0" if value == 0.0 else "< 0.001" if value > 0.0 else "> -0.001"
+    return f"{value:.{max(0, min(3, 2 - math.floor(math.log10(abs(value)))))}f}"
+
+
+def _ranges(parameters: Any, axis: str) -> str:
+    """The range of each inner number of the compensator on this axis, one below the other."""
+    rows = []
+    for quantity, row in parameters.items():
+        low, high = (f"{value:.4g}" for value in row.get(axis, row.get("", (math.nan, math.nan))))
+        rows.append(f"{quantity} {low}" + (f" to {high}" if high != low else ""))
+    return "\n".join(rows)

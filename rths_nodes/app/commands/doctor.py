@@ -1,0 +1,29 @@
+"""``rths doctor``: what this machine grants to real time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rths_nodes.app.commands import arguments, terminal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a bare paced loop; default: %(default)g")
+    parser.add_argument(
+        "--rate", type=float, default=1024.0, metavar="HZ", help="of that loop; default: %(default)g"
+    )
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, and tell for which rates the machine is good."""
+    from rths_nodes.app.doctor import floor, machine, outlook
+
+    outlook.check(options.rate, options.seconds)
+    facts = machine.facts(floor.PRIORITY)
+    paced, lateness = floor.paced(options.rate, options.seconds)
+    diagnosis = outlook.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
+    print(json.dumps(terminal.finite(diagnosis.data()), indent=2) if options.json else outlook.text(diagnosis))
+    return 0

@@ -1,0 +1,70 @@
+"""``rths estimate``: delay and amplitude of a loading system from a recording."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rths_nodes.app.commands import arguments, terminal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_recording(parser)
+    parser.add_argument("--axis", metavar="NAME", help="of one axis; by default of all")
+    parser.add_argument("--from", type=float, dest="start", metavar="S", help="leave out what was before, s")
+    parser.add_argument("--to", type=float, dest="end", metavar="S", help="leave out what comes after, s")
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Estimate delay and amplitude, and suggest parameters."""
+    from rths_nodes.analysis.identification.estimate import estimate
+    from rths_nodes.recording.reading import read_run
+
+    found = estimate(read_run(options.recording), options.axis, options.start, options.end)
+    if options.json:
+        print(json.dumps(terminal.finite({name: asdict(entry) for name, entry in found.items()}), indent=2))
+    else:
+        for name, entry in found.items():
+            _print_estimate(name, entry)
+    return 0
+
+
+def _print_estimate(name: str, found: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = terminal.console()
+    kind = f", a sine of {found.sine:.4g} Hz" if found.sine else ""
+    console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
+    grid = Table("", "target -> measured", "command -> measured", box=box.SIMPLE)
+    rows = [
+        ("delay J1", "delay", 1e3, "ms"),
+        ("delay FEI", "fei_delay", 1e3, "ms"),
+        ("amplitude ratio FEI", "fei_amplitude", 1.0, ""),
+        ("equivalent frequency", "fei_frequency", 1.0, "Hz"),
+        ("delay of the sine", "sine_delay", 1e3, "ms"),
+        ("amplitude ratio of the sine", "sine_amplitude", 1.0, ""),
+    ]
+    for title, key, factor, unit in rows[: None if found.sine else 4]:
+        grid.add_row(
+            title,
+            *(
+                terminal.shown(getattr(each, key), factor, unit).strip()
+                for each in (found.tracking, found.loading)
+            ),
+        )
+    console.print(grid)
+    for compensator, values in found.suggested.items():
+        words = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
+        console.print(f"suggested: compensator.type={compensator} {words}", markup=False, soft_wrap=True)
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False)
+
+
+def _assigned(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return f"[{', '.join(f'{entry:.5g}' for entry in value)}]" if isinstance(value, list) else f"{value:.5g}"

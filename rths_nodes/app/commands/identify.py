@@ -1,0 +1,297 @@
+"""``rths identify``: the loading system of a rig by frequency responses -> a model file for ``model_based``.
+
+Without recordings, each axis of the scenario's rig is driven with noise, one after the other, the others being
+commanded to stand still (Phillips & Spencer 2012, section 3.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.identification.experiments import Noise, driven
+from rths_nodes.analysis.identification.frequency_responses import (
+    HIGHEST,
+    NONE,
+    Experiment,
+    FrequencyResponse,
+    InverseFit,
+    Orders,
+    Transport,
+    fit_inverse,
+    frequency_response,
+    transport,
+)
+from rths_nodes.app import hosts
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models import inverse
+from rths_nodes.core.models.file import LoadingModel, save
+from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario.schema import Scenario
+
+DECLARED, MEASURED = "declared", "measured"
+
+FINEST, LINES = 0.1, 6
+"""Resolution that is taken by itself: Hz, or spectral lines of the recording."""
+
+
+class Stopped(Exception):
+    """A test of the identification did not finish; with its exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    defaults = build(Noise, {})
+    parser.add_argument("--out", metavar="FILE", required=True, help="model file to write (YAML)")
+    parser.add_argument(
+        "--report",
+        "--figure",
+        metavar="FILE",
+        help="draw measured and fitted responses and the coherence (.png, .svg, .pdf)",
+    )
+    parser.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        dest="recordings",
+        metavar="RECORDING",
+        help="use this recording instead of running a test; repeat, one for each axis that was driven",
+    )
+    parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
+    parser.add_argument(
+        "--rms", type=float, default=defaults.rms, metavar="M", help="rms of the noise, m; default: %(default)g"
+    )
+    parser.add_argument(
+        "--band",
+        type=float,
+        nargs=2,
+        default=[defaults.lower_frequency, defaults.upper_frequency],
+        metavar="HZ",
+        help="of the noise and of the fit, lower and upper end; default: %(default)s",
+    )
+    parser.add_argument(
+        "--duration",
+        type=float,
+        default=defaults.duration,
+        metavar="S",
+        help="of each test, s; default: %(default)g",
+    )
+    parser.add_argument(
+        "--resolution",
+        type=float,
+        metavar="HZ",
+        help=f"of the responses; default: {FINEST:g}, or {LINES} spectral lines where that is more",
+    )
+    parser.add_argument(
+        "--orders",
+        metavar="'3,1,-;...'",
+        help="degrees of the inverse, rows with semicolons between them, - for none; chosen by itself if left out",
+    )
+    parser.add_argument(
+        "--transport",
+        choices=(DECLARED, MEASURED),
+        default=DECLARED,
+        help="delay of the commands that is taken out of the responses: what the port declares, or what the "
+        "responses show; the model then brings the difference as its lead; default: %(default)s",
+    )
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
+    scenario = arguments.scenario(options)
+    out, figure = Path(options.out), terminal.figure_path(options.report)
+    terminal.check_writable(out)
+    orders = _orders(options.orders, len(scenario.axes))
+    if options.recordings:
+        experiments = _in_order([_read(recording, scenario) for recording in options.recordings], scenario)
+    else:
+        try:
+            experiments = _run(scenario, options)
+        except Stopped as stop:
+            print(stop)
+            return stop.exit_code
+    responses = _response(scenario, experiments, options)
+    late = transport(responses, scenario.dt, orders)
+    taken = _taken(late, scenario, options.transport)
+    # it is in every compensator's lead already, or comes with the model
+    measured = responses.without_delay(taken * scenario.dt)
+    fit = fit_inverse(measured, orders)
+    names = (
+        ", ".join(options.recordings) or f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
+    )
+    words = f"rths identify {scenario.name}: {names}; {options.band[0]:g} to {options.band[1]:g} Hz"
+    inverse.check(fit.coefficients, f"the model of {scenario.name}")
+    lead = (taken - scenario.port.transport_samples) * scenario.dt
+    model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words, lead)
+    if options.json:
+        print(json.dumps(_data(scenario, measured, fit, model, late), indent=2))
+    else:
+        _print(scenario, measured, fit, model)
+        print(_about(late, model, scenario))
+    with terminal.writing(out, "" if options.json else "model"):
+        save(model, out)
+    if figure:
+        from rths_nodes.analysis.figures import identification
+
+        with terminal.writing(figure, "" if options.json else "report"):
+            identification.write(measured, fit, model.axes, figure, scenario.name)
+    if not options.json:
+        instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
+        print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
+    return 0
+
+
+def _orders(words: str | None, n: int) -> Orders | None:
+    """``3,1,-;1,3,1;-,1,3`` -> degrees ``(n, n)``."""
+    if words is None:
+        return None
+    rows = [[entry.strip() for entry in row.split(",")] for row in words.split(";")]
+    known = {"-": NONE} | {str(degree): degree for degree in range(HIGHEST + 1)}
+    if (
+        len(rows) != n
+        or any(len(row) != n for row in rows)
+        or any(each not in known for row in rows for each in row)
+    ):
+        raise ConfigError(f"--orders {words}: must be {n} rows of {n} out of {', '.join(known)}")
+    orders = np.array([[known[entry] for entry in row] for row in rows])
+    if orders.diagonal().min() < 0:
+        raise ConfigError(f"--orders {words}: every axis must answer to its own command")
+    return orders
+
+
+def _run(scenario: Scenario, options: argparse.Namespace) -> list[Experiment]:
+    lower, upper = options.band
+    noise = build(
+        Noise,
+        {
+            "rms": options.rms,
+            "lower_frequency": lower,
+            "upper_frequency": upper,
+            "duration": options.duration,
+        },
+    )
+    tests = {name: driven(scenario, index, noise) for index, name in enumerate(scenario.axes)}
+    found = []
+    for name, test in tests.items():
+        record = Path(options.record) / name if options.record else None
+        with terminal.progress(test.name) as told:
+            report = hosts.run(test, record=record, progress=told)
+        if report.outcome != "finished":
+            hint = "; take a smaller --rms or --band" if report.outcome == "tripped" else ""
+            raise Stopped(f"{test.name}: {report.outcome}: {report.reason}{hint}", report.exit_code)
+        recorded = report.read()
+        found.append(Experiment(recorded.command, recorded.displacement))
+    return found
+
+
+def _read(recording: str, scenario: Scenario) -> Experiment:
+    from rths_nodes.recording.reading import read_run
+
+    run = read_run(recording)
+    if tuple(run.scenario.axes) != tuple(scenario.axes):
+        known, found = ", ".join(scenario.axes), ", ".join(run.scenario.axes)
+        raise ConfigError(f"{recording}: is of the axes {found}; the scenario has {known}")
+    rate = run.scenario.servo_rate
+    if rate != scenario.servo_rate:
+        raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
+    return Experiment(run.command, run.displacement)
+
+
+def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
+    """One experiment for each axis, in the order of the axes; the driven axis is the one that moves most."""
+    driven_axis = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
+    if sorted(driven_axis) != list(range(len(scenario.axes))):
+        names = [list(scenario.axes)[axis] for axis in driven_axis]
+        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
+    return [experiments[driven_axis.index(axis)] for axis in range(len(scenario.axes))]
+
+
+def _response(
+    scenario: Scenario, experiments: Sequence[Experiment], options: argparse.Namespace
+) -> FrequencyResponse:
+    shortest = min(len(each.command) for each in experiments) * scenario.dt
+    resolution = max(FINEST, LINES / shortest) if options.resolution is None else options.resolution
+    try:
+        return frequency_response(experiments, scenario.dt, resolution, tuple(options.band))
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: no responses: {error}") from None
+
+
+def _taken(late: Transport, scenario: Scenario, how: str) -> int:
+    """The samples of transport that are not left to the model."""
+    if how == DECLARED:
+        return int(scenario.port.transport_samples)
+    if not late.certain:
+        raise ConfigError(
+            f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "
+            f"take a wider --band or a longer --duration, or --transport {DECLARED}"
+        )
+    return late.samples
+
+
+def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
+    """The transport in words, and what to do about it."""
+    declared, dt = scenario.port.transport_samples, scenario.dt
+    samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
+    found = f"transport: {samples} samples by the responses, {declared} declared (port.transport_samples)"
+    if model.lead:
+        return f"{found}; the model has {1e3 * model.lead:g} ms of lead for the difference"
+    if late.least <= declared <= late.most:
+        return found
+    if not late.certain:
+        return f"{found}; a wider --band or a longer --duration tells more"
+    rest = 1e3 * (late.samples - declared) * dt
+    return f"{found}; for the model to make up for {rest:g} ms: --transport {MEASURED}"
+
+
+def _data(
+    scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel, late: Transport
+) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "axes": list(model.axes),
+        "orders": fit.orders.tolist(),
+        "fit_error_percent": (100.0 * fit.error).tolist(),
+        "lowest_coherence": measured.coherence.min(axis=0).tolist(),
+        "poles_rad_s": [[pole.real, pole.imag] for pole in model.poles().tolist()],
+        "feedforward": fit.coefficients.tolist(),
+        "transport_samples": {
+            "measured": late.samples,
+            "least": late.least,
+            "most": late.most,
+            "declared": scenario.port.transport_samples,
+        },
+        "lead": model.lead,
+    }
+
+
+def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, model: LoadingModel) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=160)
+    band = f"{measured.frequency[0]:.3g} to {measured.frequency[-1]:.3g} Hz"
+    console.print(f"{scenario.name}: inverse model of {len(model.axes)} axes from {band}", markup=False)
+    grid = Table("command of", "of the motion of", "order", "fit error (%)", "lowest coherence", box=box.SIMPLE)
+    for i, row in enumerate(model.axes):
+        for j, column in enumerate(model.axes):
+            order = "none" if fit.orders[i, j] == NONE else str(fit.orders[i, j])
+            seen = measured.coherence[:, i, j].min()
+            grid.add_row(row, column, order, f"{100.0 * fit.error[i, j]:.2g}", f"{seen:.3f}")
+    console.print(grid)
+    poles = [pole for pole in model.poles().tolist() if pole.imag >= 0.0]
+    words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-100.0 * p.real / abs(p):.2g} %)" for p in poles)
+    console.print(f"poles, with their damping: {', '.join(words)}", markup=False, soft_wrap=True)

@@ -1,0 +1,66 @@
+"""``rths stability``: whether the loop of a test is stable, without running it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rths_nodes.app.commands import arguments, terminal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    parser.add_argument("--figure", metavar="FILE", help="draw stiffness, damping, margins (.png, .svg, .pdf)")
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge the loop of a scenario; exit code 0 also where it is unstable, for that is an answer."""
+    from rths_nodes.analysis.stability.judgement import judge
+
+    loaded = arguments.scenario(options)
+    figure = terminal.figure_path(options.figure)
+    judgement = judge(loaded)
+    if options.json:
+        print(json.dumps(terminal.finite({"scenario": loaded.name} | judgement.data()), indent=2))
+    else:
+        _print_stability(loaded.name, judgement)
+    if figure:
+        from rths_nodes.analysis.figures import stability
+
+        with terminal.writing(figure, "" if options.json else "figure"):
+            stability.write(judgement, figure, loaded.name)
+    return 0
+
+
+def _print_stability(name: str, judgement: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = terminal.console()
+    word, _, reason = judgement.verdict().partition(": ")
+    console.print(f"{name}: [bold {'green' if judgement.stable else 'red'}]{word}[/]: {reason}", soft_wrap=True)
+    grid = Table("mode", box=box.SIMPLE)
+    for title in ("frequency", "damping"):
+        grid.add_column(title, justify="right")
+    for axis in judgement.axes:
+        where = f" {axis}" if len(judgement.axes) > 1 else ""
+        grid.add_column(f"k*/k{where}", justify="right")
+        grid.add_column(f"c*ω/k{where}", justify="right")
+    for title in ("in the loop", "damping"):
+        grid.add_column(title, justify="right")
+    grid.add_column("")
+    for number, mode in enumerate(judgement.modes, 1):
+        pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
+        apparent = [f"{value:.3f}" for pair in pairs for value in pair]
+        loop = (
+            terminal.shown(mode.loop_frequency, 1.0, "Hz"),
+            terminal.shown(mode.loop_damping_ratio, 100.0, "%"),
+        )
+        whole = (terminal.shown(mode.frequency, 1.0, "Hz"), terminal.shown(mode.damping_ratio, 100.0, "%"))
+        grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
+    console.print(grid)
+    for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.loop.assumptions)):
+        console.print(f"  {words}", markup=False, soft_wrap=True)

@@ -1,0 +1,107 @@
+"""What the sub-commands share: interrupts, progress, tables, numbers, places to write to."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError
+
+REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
+"""Exit codes beside 0, finished."""
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError."""
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ConfigError(f"{path}: cannot be written there")
+
+
+def figure_path(given: str | None) -> Path | None:
+    """Where a figure is to be drawn, if one is wanted. Raises ConfigError where that cannot be done."""
+    if not given:
+        return None
+    from rths_nodes.app.studies.comparison import check_figure
+
+    path = Path(given)
+    check_figure(path)
+    check_writable(path)
+    return path
+
+
+@contextmanager
+def writing(path: Path, word: str = "") -> Iterator[None]:
+    """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with the path."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    if word:
+        print(f"{word}: {path}")
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C or SIGTERM asks for an orderly stop, the second ends at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda sample, samples: bar.update(task, completed=sample, total=samples)
+
+
+def finite(entry: Any) -> Any:
+    """JSON has no nan and no infinity: null."""
+    if isinstance(entry, dict):
+        return {key: finite(value) for key, value in entry.items()}
+    if isinstance(entry, list):
+        return [finite(value) for value in entry]
+    return None if isinstance(entry, float) and not math.isfinite(entry) else entry
+
+
+def shown(value: float, factor: float, unit: str) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it is a number of ordinary size."""
+    return shown(seconds, 1e6, "µs") if not seconds >= 1e-3 else shown(seconds, 1e3, "ms")
+
+
+def console() -> Any:
+    """Where tables go: as wide as the terminal, wide in a pipe."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)

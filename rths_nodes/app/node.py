@@ -1,0 +1,39 @@
+"""One node until the test is over: what ``ros2 run rths_nodes <role>``, launch and the runner start.
+
+Imports next to nothing by itself: a rig of many processes is to be there soon.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
+    """Run the node ``role`` with ROS ``arguments``; its exit code."""
+    find_ros()
+    try:
+        from rths_nodes.ros.hosting import single
+    except ImportError as error:
+        print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
+        return 1
+    return single.run(role, sys.argv[1:] if arguments is None else arguments, _open_writer)
+
+
+def find_ros() -> None:
+    """A package installed by pip is not in AMENT_PREFIX_PATH unless somebody puts it there."""
+    if (Path(sys.prefix) / "share" / "ament_index").is_dir():
+        os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
+
+
+def _open_writer(*arguments: Any) -> Any:
+    from rths_nodes.app import hosts
+
+    return hosts.open_writer(*arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(node_main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))

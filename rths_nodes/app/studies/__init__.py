@@ -1,0 +1,1 @@
+"""Studies: many runs and what they come to together."""

@@ -1,0 +1,1 @@
+"""From Target to Command: ramp, setup, compensator, and control of the other inputs of the rig."""

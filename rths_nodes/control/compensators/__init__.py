@@ -1,0 +1,18 @@
+"""Compensators: what is sent to the actuators so that they are at the target in time.
+
+To add one: a file here with its ``Params`` and its class, a line in this table, a test file.
+"""
+
+TABLE = {
+    "none": ".none:NoCompensation",
+    "inverse": ".inverse:Inverse",
+    "adaptive_inverse": ".adaptive_inverse:AdaptiveInverse",
+    "polynomial": ".polynomial:Polynomial",
+    "linear_acceleration": ".linear_acceleration:LinearAcceleration",
+    "derivative_feedforward": ".derivative_feedforward:DerivativeFeedforward",
+    "adaptive_time_series": ".adaptive_time_series:AdaptiveTimeSeries",
+    "chain": ".chain:Chain",
+    "discrete_model": ".discrete_model:DiscreteModel",
+    "adaptive": ".adaptive:Adaptive",
+    "model_based": ".model_based:ModelBased",
+}

@@ -1,0 +1,67 @@
+"""Derivative feedforward: the Taylor series of the target, read a delay ahead (Mercan; Jung & Shing 2006).
+
+    d^p = x + tau v                    order 1
+    d^p = x + tau v + tau^2 a / 2      order 2
+
+with the target's own displacement x, velocity v and acceleration a. Order 1 is the inverse of a first-order lag,
+order 2 that of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2, i.e. zeta = 1 / sqrt(2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.samples import Array, Motion
+
+
+class DerivativeFeedforward:
+    """Adds the delay times the target's velocity, and half its square times the acceleration.
+
+    ``delay`` (n_axes,) s may be changed between two steps, by an adaptive law.
+    """
+
+    @params
+    class Params:
+        delay: float = number(
+            "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
+        )
+        order: int = integer("highest derivative of the target that is used", default=1, at_least=1, at_most=2)
+
+        def spans(self) -> dict[str, float]:
+            """Parameter -> seconds of history that it needs."""
+            return {"delay": self.delay}
+
+        def cautions(self, scenario: Any) -> list[str]:
+            """Warnings about the ramp in front."""
+            return acceleration_cautions(self, scenario) if self.order > 1 else []
+
+    state_names: tuple[str, ...] = ()
+    state_units: Mapping[str, str] = {}
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._p = params
+        self.delay = np.full(n_axes, params.delay)
+
+    def reset(self) -> None:
+        """The delay of the parameters; there is nothing else to forget."""
+        self.delay[:] = self._p.delay
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        delay = self.delay
+        if self._p.order == 1:
+            return target.displacement + delay * target.velocity
+        return target.displacement + delay * (target.velocity + 0.5 * delay * target.acceleration)
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
+        ahead = 1j * omega * self._p.delay
+        return np.asarray(1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0))
+
+    def state(self) -> tuple[float, ...]:
+        return ()

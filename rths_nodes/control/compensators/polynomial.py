@@ -1,0 +1,118 @@
+"""Polynomial extrapolation (Horiuchi et al. 1996, Eqs. 3-4 and Table 1; Wang et al., TADC, Eq. 2).
+
+The polynomial of order n through the target now and n earlier ones, read a delay ahead:
+
+    d^p_k = sum_i a_i d^c_{k - i s},   i = 0..n,   eta = delay / (s dt)
+    a_i = prod_{j != i} (eta + j) / (j - i)                                 Lagrange, at +eta from 0, -1, .., -n
+
+with the spacing s in samples. At eta = 1 the weights are those of Table 1, a_i = (-1)^i C(n + 1, i + 1); order 2
+is Eq. (2) of TADC: 1 + 3 eta/2 + eta^2/2, -(2 eta + eta^2), eta/2 + eta^2/2.
+
+With the whole force of a spring under test, the delay left over turns into negative damping from
+phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: higher frequencies must be damped by the structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.samples import Array, Motion
+
+MAX_ORDER = 4
+"""The highest order of Table 1."""
+
+LONGEST = 100_000
+"""Samples: a longer delay or spacing is a wrong unit rather than a slow actuator."""
+
+ROUNDING = 0.5
+"""Samples by which the delay may exceed the history: the default spacing is the delay, rounded."""
+
+
+def weights(order: int, eta: float) -> Array:
+    """Weights ``(order + 1,)`` of the target now, one spacing ago, two ago... for ``eta`` spacings ahead.
+
+    ``eta`` = delay / (spacing dt). Raises ValueError for an order outside 0 to 4.
+
+    >>> weights(3, 1.0).tolist()
+    [4.0, -6.0, 4.0, -1.0]
+    """
+    if not 0 <= order <= MAX_ORDER:
+        raise ValueError(f"order = {order}: must be 0 to {MAX_ORDER}")
+    found = np.empty(order + 1)
+    for node in range(order + 1):
+        above, below = 1.0, 1.0
+        for other in range(order + 1):
+            if other != node:
+                above *= eta + other
+                below *= other - node
+        found[node] = above / below
+    return found
+
+
+class Polynomial:
+    """Polynomial extrapolation of the target by a constant delay (Horiuchi et al. 1996)."""
+
+    @params
+    class Params:
+        delay: float = number(
+            "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
+        )
+        order: int = integer(
+            "degree of the polynomial; 0 sends the target", default=3, at_least=0, at_most=MAX_ORDER
+        )
+        spacing: int | None = integer(
+            "distance of the points that it rests on; left out it is the delay, rounded to whole samples",
+            "samples",
+            None,
+            at_least=1,
+            at_most=LONGEST,
+        )
+
+        def spans(self) -> dict[str, float]:
+            """Parameter -> seconds of history that it needs."""
+            return {"delay": self.delay * (max(1, self.order) if self.spacing is None else 1)}
+
+    state_names: tuple[str, ...] = ()
+    state_units: Mapping[str, str] = {}
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        samples = params.delay / dt
+        if samples > LONGEST:
+            raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
+        spacing = max(1, round(samples)) if params.spacing is None else params.spacing
+        history = params.order * spacing
+        if params.order and samples > history + ROUNDING:
+            raise ConfigError(
+                f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
+                f"{params.order} at a spacing of {spacing} samples rests on"
+            )
+        self._dt = dt
+        self._weights = weights(params.order, samples / spacing)
+        self._ages = spacing * np.arange(params.order + 1)
+        self._history = np.zeros((history + 1, n_axes))
+        self._now = 0
+
+    def reset(self) -> None:
+        """The target was zero before the test."""
+        self._history[:] = 0.0
+        self._now = 0
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        history = self._history
+        self._now = now = (self._now + 1) % len(history)
+        history[now] = target.displacement
+        # a row before the first is counted from the end, as a ring wants it
+        command: Array = self._weights @ history[now - self._ages]
+        return command
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Command over target at ``omega`` (rad/s); with the delay behind it, Eq. (6) of Horiuchi et al."""
+        return taps(omega, self._weights, self._ages * self._dt)
+
+    def state(self) -> tuple[float, ...]:
+        return ()

@@ -1,0 +1,9 @@
+"""Semi-active controllers: they drive the auxiliary inputs of the rig, e.g. the voltage of a damper."""
+
+from __future__ import annotations
+
+TABLE = {
+    "clipped_optimal": ".clipped_optimal:ClippedOptimal",
+    "passive": ".passive:Passive",
+    "random_switching": ".random_switching:RandomSwitching",
+}

@@ -1,0 +1,176 @@
+"""Semi-active control of a damper that is part of the specimen: its voltage, from what the rig measures.
+
+A controller stands with the integrator, which knows the ground acceleration. Its ``step`` gets Measurement i n and
+gives the auxiliary inputs for the step that begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import solve_continuous_are
+
+from rths_nodes.core import channels
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import number, params, vector
+from rths_nodes.core.partition import whole
+from rths_nodes.core.protocols import Structure
+from rths_nodes.core.samples import Array, Measurement
+
+
+class ClippedOptimal:
+    """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full voltage where it brings the force nearer.
+
+    An LQG controller for the whole structure asks for the force f_c = -K z^ that makes the integral of
+    sum q_i (absolute acceleration i)^2 + r f^2 least; the voltage is V_max H((f_c - f) f), f the measured force of
+    the damper. The Kalman filter works on the absolute accelerations and the damper's displacement, f being known;
+    it is solved exactly between samples, its inputs straight.
+    """
+
+    @params
+    class Params:
+        """Parameters of the controller; the defaults are those of the paper."""
+
+        voltage: float = number("V_max, put on when the force is to grow", "V", 2.25, more_than=0.0)
+        weights: tuple[float, ...] | None = vector(
+            "q of the absolute acceleration of each degree of freedom; if left out, 1 for the last",
+            "1",
+            None,
+            at_least=0.0,
+        )
+        force_weight: float = number("r of the damper's force", "m^2/(s^4 N^2)", 1e-17, more_than=0.0)
+        noise_ratio: float = number(
+            "spectral density of the ground acceleration to that of the noise of each measurement, in SI units",
+            default=50.0,
+            more_than=0.0,
+        )
+        damper_location: tuple[float, ...] | None = vector(
+            "elongation of the damper per displacement of each degree of freedom; if left out, it stands between "
+            "ground and the first",
+            "1",
+            None,
+        )
+
+        def validate(self, path: str) -> None:
+            """Refuses a controller that wants nothing, and a damper that stands nowhere."""
+            for name in ("weights", "damper_location"):
+                values = getattr(self, name)
+                if values is not None and not any(values):
+                    raise ConfigError(f"{path}.{name} = {show(values)}: must not be all zero")
+
+    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
+
+    def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
+        """For the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
+
+        Raises ConfigError without a structure, when numbers do not fit to it, or a channel is missing.
+        """
+        if structure is None:
+            raise ConfigError("semi_active clipped_optimal: needs a structure")
+        n = len(structure.influence)
+        self._voltages = np.zeros(1), np.array([params.voltage])
+        wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+        self._channels = np.array([_channel(measured, name) for name in wanted])
+        self._ground = np.concatenate([structure.influence, [0.0, 0.0]])
+        weights = _sized("weights", params.weights, np.eye(n)[-1])
+        location = _sized("damper_location", params.damper_location, np.eye(n)[0])
+        plant = _Plant(structure, location)
+        self.gain = plant.regulator(weights, params.force_weight)
+        """K ``(2 n,)`` of f_c = -K z^, z = (x, x'): N/m and N s/m."""
+        self.observer = plant.observer(params.noise_ratio)
+        """L ``(2 n, n + 1)`` of the Kalman filter."""
+        system = plant.system - self.observer @ plant.outputs
+        inputs = np.column_stack([self.observer, plant.force - self.observer @ plant.direct])
+        self._matrix = np.hstack(transition(system, inputs, dt))
+        self.reset()
+
+    def reset(self) -> None:
+        """Everything was at rest before."""
+        count = len(self._channels)
+        self._state = np.zeros(self._matrix.shape[1])  # estimate, measurements before, measurements now
+        self._before, self._now = self._state[-2 * count : -count], self._state[-count:]
+        self.desired_force = 0.0
+        """f_c at the last measurement, N."""
+
+    @property
+    def estimate(self) -> Array:
+        """z^ ``(2 n,)``: displacements (m) and velocities (m/s) of the structure, relative to the ground."""
+        return self._state[: len(self.gain)]
+
+    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
+        """Voltage ``(1,)`` V from the auxiliary channels and the ground acceleration (m/s^2) at the same time."""
+        self._before[:] = self._now
+        self._now[:] = measured.auxiliary[self._channels] + ground_acceleration * self._ground
+        self._state[: len(self.gain)] = self._matrix @ self._state
+        self.desired_force = -float(self.gain @ self.estimate)
+        force = float(self._now[-1])
+        return self._voltages[(self.desired_force - force) * force > 0.0]
+
+
+def _channel(measured: Sequence[str], name: str) -> int:
+    if name not in measured:
+        known = ", ".join(measured) or "no auxiliary channel"
+        raise ConfigError(f"semi_active: needs the channel {name!r}; the rig measures: {known}")
+    return list(measured).index(name)
+
+
+def _sized(name: str, values: tuple[float, ...] | None, default: Array) -> Array:
+    if values is None:
+        return default
+    if len(values) != len(default):
+        raise ConfigError(
+            f"semi_active.{name} = {show(values)}: must be {len(default)} numbers, one for each degree of freedom"
+        )
+    return np.array(values)
+
+
+class _Plant:
+    """Of the whole structure, z = (x, x'): z' = A z + B f + E a_g, measured = C z + D f, no a_g in it."""
+
+    def __init__(self, structure: Structure, location: Array) -> None:
+        mass, damping, stiffness = whole(structure)
+        n = len(mass)
+        absolute = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
+        push = -np.linalg.solve(mass, location)
+        nothing = np.zeros(n)
+        self.system = np.vstack([np.hstack([np.zeros((n, n)), np.eye(n)]), absolute])
+        self.force = np.concatenate([nothing, push])
+        self.ground = np.concatenate([nothing, -structure.influence])
+        self.outputs = np.vstack([absolute, np.concatenate([location, nothing])])
+        self.direct = np.append(push, 0.0)
+
+    def regulator(self, weights: Array, force_weight: float) -> Array:
+        """K of the LQR with direct part: Q = C' q C, N = C' q D, R = D' q D + r.
+
+        Solved with A - B N' / R for A, and Q - N N' / R as a sum of squares for Q: where a force that costs
+        next to nothing can cancel what it is to reduce, nothing right would be left of that difference.
+        """
+        rows, push = np.sqrt(weights)[:, None] * self.outputs[:-1], np.sqrt(weights) * self.direct[:-1]
+        pushed, cross = float(push @ push), push @ rows
+        effort = pushed + force_weight
+        state = rows.T @ rows
+        if pushed:
+            beside = rows - np.outer(push, cross) / pushed
+            state = beside.T @ beside + np.outer(cross, cross) * (force_weight / (pushed * effort))
+        system = self.system - np.outer(self.force, cross) / effort
+        gain: Array = (self.force @ _riccati(system, self.force[:, None], state, effort) + cross) / effort
+        return gain
+
+    def observer(self, noise_ratio: float) -> Array:
+        """L = S C' with S of the Kalman filter, noise of intensity 1 on every measurement."""
+        intensity = noise_ratio * np.outer(self.ground, self.ground)
+        covariance = _riccati(self.system.T, self.outputs.T, intensity, 1.0)
+        observer: Array = covariance @ self.outputs.T
+        return observer
+
+
+def _riccati(a: Array, b: Array, q: Array, r: float) -> Array:
+    """Solution of the Riccati equation with R = r I. Raises ConfigError where there is none."""
+    try:
+        # b / sqrt(r) instead of r: an effort that costs next to nothing keeps its digits
+        found: Array = solve_continuous_are(a, b * (1.0 / np.sqrt(r)), q, np.eye(b.shape[1]))
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise ConfigError(f"semi_active: no controller for this structure and these weights ({error})") from error
+    return found

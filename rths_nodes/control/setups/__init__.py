@@ -1,0 +1,7 @@
+"""Setups: degrees of freedom of the numerical substructure <-> actuator axes, by virtual work."""
+
+TABLE = {
+    "identity": ".identity:Identity",
+    "matrix": ".matrix:Matrix",
+    "rigid_coupler": ".rigid_coupler:RigidCoupler",
+}

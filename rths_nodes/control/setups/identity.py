@@ -1,0 +1,30 @@
+"""The setup in which axes and degrees of freedom are the same."""
+
+from __future__ import annotations
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import params
+from rths_nodes.core.samples import Array, Motion
+
+
+class Identity:
+    """Axis a moves with degree of freedom a."""
+
+    @params
+    class Params:
+        pass
+
+    def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
+        if n_dof != n_axes:
+            raise ConfigError(
+                f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
+            )
+
+    def axes(self, motion: Motion) -> Motion:
+        return motion
+
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        return axis_forces
+
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        return displacement

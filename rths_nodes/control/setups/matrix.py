@@ -1,0 +1,46 @@
+"""The setup whose axes move by fixed linear combinations of the degrees of freedom."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import matrix, params
+from rths_nodes.core.samples import Array, Motion
+
+
+class Matrix:
+    """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
+
+    A row for each axis, a column for each degree of freedom: ``[[1, 0, 0]]`` is an actuator on the first of
+    three floors, ``[[-1, 1, 0]]`` one between the first and the second.
+    """
+
+    @params
+    class Params:
+        matrix: tuple[tuple[float, ...], ...] = matrix(
+            "T, one row per axis, one column per degree of freedom", "m/m"
+        )
+
+    def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
+        self._matrix = np.array(params.matrix)
+        if self._matrix.shape != (n_axes, n_dof):
+            rows, columns = self._matrix.shape
+            raise ConfigError(
+                f"setup.matrix: {rows} rows of {columns} numbers; must be {n_axes} rows (axes) of {n_dof} "
+                "(degrees of freedom)"
+            )
+        if np.linalg.matrix_rank(self._matrix) < n_axes:
+            raise ConfigError("setup.matrix: its rows depend on each other: the axes cannot move on their own")
+        self._transposed = self._matrix.T.copy()
+        self._inverse = np.linalg.pinv(self._matrix)
+
+    def axes(self, motion: Motion) -> Motion:
+        t = self._matrix
+        return Motion(t @ motion.displacement, t @ motion.velocity, t @ motion.acceleration)
+
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        return self._transposed @ axis_forces
+
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        return self._inverse @ displacement

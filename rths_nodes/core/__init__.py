@@ -1,0 +1,1 @@
+"""What every other room speaks: samples, protocols, parameters, the registry, bytes on the wire, mathematics."""

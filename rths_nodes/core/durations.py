@@ -1,0 +1,79 @@
+"""Durations that are measured in the loop, and their statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+
+_BINS_PER_DECADE = 10
+
+
+class Durations:
+    """Durations in ns, in memory that is taken at once, so that a long test does not grow."""
+
+    def __init__(self, expected: int) -> None:
+        self._values = np.full(max(expected, 1), -1, dtype=np.int64)
+        self._items = self._values.data  # a memoryview takes half the time of an array for one item
+        self._room = len(self._values)
+        self._count = 0
+
+    def add(self, nanoseconds: int) -> None:
+        """One more; beyond the expected number the last one is replaced (the tail of a safe stop)."""
+        count = self._count
+        self._items[count if count < self._room else -1] = nanoseconds
+        self._count = count + 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def seconds(self) -> Array:
+        """All durations in s."""
+        return self.since(0)
+
+    def since(self, first: int) -> Array:
+        """The durations from number ``first`` on, in s."""
+        return np.asarray(self._values[first : self._count] * 1e-9, dtype=np.float64)
+
+
+def statistics(seconds: Array) -> dict[str, float]:
+    """Mean, median, 99th, 99.9th percentile and maximum in s; nan without data."""
+    if not len(seconds):
+        return dict.fromkeys(("mean_s", "median_s", "p99_s", "p999_s", "max_s"), math.nan)
+    median, p99, p999 = np.percentile(seconds, (50.0, 99.0, 99.9)).tolist()
+    mean, largest = float(seconds.mean()), float(seconds.max())
+    return {"mean_s": mean, "median_s": median, "p99_s": p99, "p999_s": p999, "max_s": largest}
+
+
+def histogram(seconds: Array, edges: Array | None = None) -> dict[str, list[float]]:
+    """Counts between ``edges`` (s), by default in bins of equal ratio between 1 us and 1 s.
+
+    What is outside counts in the outermost bins.
+    """
+    if edges is None:
+        edges = np.logspace(-6.0, 0.0, 6 * _BINS_PER_DECADE + 1)
+    counts, _ = np.histogram(np.clip(seconds, edges[0], edges[-1]), edges)
+    return {"edges_s": edges.tolist(), "counts": counts.astype(float).tolist()}
+
+
+def trimmed(bins: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    """A histogram without its empty bins at both ends, and with whole counts: for JSON."""
+    used = np.flatnonzero(bins["counts"])
+    if not len(used):
+        return {"edges_s": [], "counts": []}
+    first, last = int(used[0]), int(used[-1]) + 1
+    return {
+        "edges_s": [float(f"{edge:.4g}") for edge in bins["edges_s"][first : last + 1]],
+        "counts": [round(count) for count in bins["counts"][first:last]],
+    }
+
+
+def periods(lateness: Array, period: float) -> Array:
+    """Times ``(n - 1,)`` s between ticks that are late by ``lateness`` ``(n,)`` s and slip by whole periods."""
+    slipped = np.floor(lateness[:-1] / period)
+    found: Array = (1.0 + slipped) * period + np.diff(lateness)
+    return found

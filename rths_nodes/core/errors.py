@@ -1,0 +1,33 @@
+"""The one error for input that is refused, and how values are shown in its message."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """Input that is refused before anything moves (exit code 2)."""
+
+
+def join(path: str, key: object) -> str:
+    """``axes`` and ``story_1`` -> ``axes.story_1``."""
+    return f"{path}.{key}" if path else str(key)
+
+
+def show(value: Any, unit: str = "") -> str:
+    """A value as it is shown in a message: short, with its unit."""
+    unit = "" if unit == "1" else unit  # a number without a dimension
+    shown = repr(value) if not isinstance(value, float) else f"{value:g}"
+    if len(shown) > 60:
+        shown = shown[:57] + "..."
+    return f"{shown} {unit}".rstrip()
+
+
+def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:
+    """The error for a name that nobody knows: says what is known and what was probably meant."""
+    names = sorted(known)
+    guess = difflib.get_close_matches(str(name), names, 1)
+    hint = f" (did you mean {guess[0]!r}?)" if guess else ""
+    return ConfigError(f"{path}: unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}")

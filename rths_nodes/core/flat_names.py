@@ -1,0 +1,43 @@
+"""Nested numbers <-> flat dotted names, as the Summary of a node carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flatten(data: Any, path: str) -> dict[str, float]:
+    """Nested numbers -> names and values of a Summary: ``{"metrics.axes.story_1.delay_s": 0.01}``."""
+    if isinstance(data, Mapping):
+        pairs: Any = data.items()
+    elif isinstance(data, (list, tuple)):
+        pairs = enumerate(data)
+    else:
+        return {path: float(data)}
+    found: dict[str, float] = {}
+    for key, entry in pairs:
+        found |= flatten(entry, f"{path}.{key}")
+    return found
+
+
+def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
+    """The inverse of :func:`flatten` for what stands below ``section``; numbered keys become lists."""
+    tree: dict[str, Any] = {}
+    for path, value in numbers.items():
+        head, *keys = path.split(".")
+        if head != section or not keys:
+            continue
+        place = tree
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        place[keys[-1]] = value
+    listed: dict[str, Any] = _listed(tree)
+    return listed
+
+
+def _listed(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    if entry and all(key.isdigit() for key in entry):
+        return [_listed(entry[key]) for key in sorted(entry, key=int)]
+    return {key: _listed(value) for key, value in entry.items()}

@@ -1,0 +1,1 @@
+"""Models that more than one room needs: a model file, inverses, the coupled rig."""

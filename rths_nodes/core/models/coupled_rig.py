@@ -1,0 +1,183 @@
+"""Linear model of several servo-hydraulic actuators that are coupled through one specimen.
+
+Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012, after
+Dyke et al. 1995. Actuator i pushes on degree of freedom i of the specimen with the force f_i:
+
+    M x'' + C x' + K x = f
+    f_i' = p_ai f_i + k_ai k_si (u_i - x_i) - k_ai A_i x_i'
+
+with the command u, so that G_s = diag(k_si), G_a = diag(k_ai / (s - p_ai)) and G_sf = (M s^2 + C s + K)^-1. The
+velocity that acts back on the force (control-structure interaction) couples the actuators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import matrix, params, vector
+from rths_nodes.core.samples import Array
+
+Complex = NDArray[np.complex128]
+
+Rows = tuple[tuple[float, ...], ...]
+
+
+class CoupledModel(NamedTuple):
+    """Constants of specimen ``(n_axes, n_axes)`` and actuators ``(n_axes,)``; see :func:`coupled_model`."""
+
+    mass: Array
+    """M, kg."""
+    damping: Array
+    """C, N s/m."""
+    stiffness: Array
+    """K, N/m."""
+    area: Array
+    """Effective piston area A_i, m^2."""
+    servo_gain: Array
+    """Gain k_si of servo-controller and valve, m^2/s: flow per displacement error."""
+    actuator_pole: Array
+    """p_ai, 1/s, negative: leakage through the piston."""
+    actuator_gain: Array
+    """k_ai, N/m^3: force per volume of oil."""
+
+
+def coupled_model(
+    mass: ArrayLike,
+    damping: ArrayLike,
+    stiffness: ArrayLike,
+    area: Sequence[float],
+    servo_gain: Sequence[float],
+    actuator_pole: Sequence[float],
+    actuator_gain: Sequence[float],
+    path: str = "rig",
+) -> CoupledModel:
+    """A model from its constants; a sequence of one number holds for all actuators.
+
+    Raises ConfigError, with ``path`` before the name, when sizes do not fit, a matrix is not symmetric, the mass
+    is not positive definite, or damping or stiffness have a negative eigenvalue.
+    """
+    matrices = {"mass": np.array(mass, float), "damping": np.array(damping), "stiffness": np.array(stiffness)}
+    n = len(matrices["mass"])
+    for name, rows in matrices.items():
+        matrices[name] = _checked(rows.astype(float), n, f"{path}.{name}")
+    if np.linalg.eigvalsh(matrices["mass"])[0] <= 0.0:
+        raise ConfigError(f"{path}.mass: must be positive definite, every degree of freedom needs mass")
+    constants = {
+        "area": area,
+        "servo_gain": servo_gain,
+        "actuator_pole": actuator_pole,
+        "actuator_gain": actuator_gain,
+    }
+    for name, values in constants.items():
+        if len(values) not in (1, n):
+            raise ConfigError(
+                f"{path}.{name} = {show(tuple(values))}: must be 1 or {n} numbers, one for each axis"
+            )
+    actuators = {name: np.broadcast_to(np.array(values, float), (n,)) for name, values in constants.items()}
+    return CoupledModel(**matrices, **actuators)
+
+
+ROUNDING = 1e-9
+"""Relative size below which a negative eigenvalue of a matrix is rounding."""
+
+
+def _checked(matrix: Array, n: int, path: str) -> Array:
+    if matrix.shape != (n, n) or not np.allclose(matrix, matrix.T):
+        raise ConfigError(f"{path}: must be symmetric, {n} rows of {n} numbers, as many as mass")
+    lowest = float(np.linalg.eigvalsh(matrix)[0])
+    if lowest < -ROUNDING * float(np.abs(matrix).max()):
+        raise ConfigError(f"{path}: has the eigenvalue {lowest:g}: must be >= 0")
+    return matrix
+
+
+def state_space(model: CoupledModel) -> tuple[Array, Array, Array]:
+    """A ``(3 n, 3 n)``, B ``(3 n, n)`` and C ``(4 n, 3 n)`` of Eqs. (2.1), (2.2), in the form of Eq. (2.9).
+
+    The state is z = [x, x', f] (m, m/s, N), the input the commands u (m), the output [x, x', x'', f]; the outputs
+    have no direct part. C[:n] gives the displacements alone.
+    """
+    m = model
+    n = len(m.mass)
+    zero, one = np.zeros((n, n)), np.eye(n)
+    flow = m.actuator_gain * m.servo_gain
+    acceleration = np.linalg.solve(m.mass, np.hstack([-m.stiffness, -m.damping, one]))
+    rate_of_force = np.hstack([-np.diag(flow), -np.diag(m.actuator_gain * m.area), np.diag(m.actuator_pole)])
+    system = np.vstack([np.hstack([zero, one, zero]), acceleration, rate_of_force])
+    inputs = np.vstack([zero, zero, np.diag(flow)])
+    outputs = np.vstack(
+        [np.hstack([one, zero, zero]), np.hstack([zero, one, zero]), acceleration, np.hstack([zero, zero, one])]
+    )
+    return system, inputs, outputs
+
+
+def force_input(model: CoupledModel, location: ArrayLike) -> Array:
+    """Column ``(3 n,)`` of the state space for a restoring force (N) that acts against ``location`` . x.
+
+    ``location`` ``(n,)`` is 1 at the first degree of freedom for a device between ground and first floor; the
+    force on the specimen is -location times the device's.
+    """
+    n = len(model.mass)
+    return np.concatenate([np.zeros(n), -np.linalg.solve(model.mass, np.asarray(location, float)), np.zeros(n)])
+
+
+def transfer_matrix(model: CoupledModel, s: complex) -> Complex:
+    """G_xu(s) = X / U ``(n, n)`` from the blocks of Fig. 1.2, not from the state space.
+
+    Eq. (1.2) read as matrices: X = [I + G_sf G_a (G_s + A s)]^-1 G_sf G_a G_s U.
+    """
+    m = model
+    specimen = np.linalg.inv(m.mass * s * s + m.damping * s + m.stiffness)
+    forward = specimen * (m.actuator_gain / (s - m.actuator_pole))
+    closed = np.eye(len(m.mass)) + forward * (m.servo_gain + m.area * s)
+    return np.linalg.solve(closed, forward * m.servo_gain).astype(np.complex128)
+
+
+def poles(model: CoupledModel) -> Complex:
+    """The ``3 n`` poles of G_xu (Eq. 1.5), rad/s, the slowest first."""
+    values = np.linalg.eigvals(state_space(model)[0]).astype(np.complex128)
+    return values[np.argsort(np.abs(values), kind="stable")]
+
+
+def feedforward(model: CoupledModel) -> Array:
+    """Coefficients of G_FF = G_xu^-1 for s^0, s^1, s^2, s^3, shape ``(4, n, n)``, units 1, s, s^2, s^3.
+
+    Applied to displacement, velocity, acceleration and jerk of the target they give the command. Eq. (2.7) read
+    as I + G_s^-1 G_a^-1 G_sf^-1 + G_s^-1 A s: ROW i is scaled with (s - p_ai) / (k_ai k_si), and A_i s / k_si
+    stands on every diagonal. The printed Eq. (2.8) scales columns, the same for identical actuators only.
+    """
+    m = model
+    row = (1.0 / (m.actuator_gain * m.servo_gain))[:, None]
+    pole = m.actuator_pole[:, None]
+    return np.array(
+        [
+            np.eye(len(m.mass)) - row * pole * m.stiffness,
+            row * (m.stiffness - pole * m.damping) + np.diag(m.area / m.servo_gain),
+            row * (m.damping - pole * m.mass),
+            row * m.mass,
+        ]
+    )
+
+
+@params
+class RigConstants:
+    """Constants of specimen and actuators; a list of one number holds for all axes."""
+
+    mass: Rows = matrix("of the specimen, one row per axis", "kg")
+    damping: Rows = matrix("of the specimen without a damper in it", "N s/m")
+    stiffness: Rows = matrix("of the specimen without a damper in it", "N/m")
+    area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
+    servo_gain: tuple[float, ...] = vector(
+        "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0
+    )
+    actuator_pole: tuple[float, ...] = vector("p_a, leakage", "1/s", (-200.0,), less_than=0.0)
+    actuator_gain: tuple[float, ...] = vector("k_a, force per volume of oil", "N/m^3", (1.26e11,), more_than=0.0)
+
+    def model(self, path: str = "rig") -> CoupledModel:
+        """The linear model without the damper. Raises ConfigError where its constants do not fit together."""
+        constants = (self.area, self.servo_gain, self.actuator_pole, self.actuator_gain)
+        return coupled_model(self.mass, self.damping, self.stiffness, *constants, path=path)

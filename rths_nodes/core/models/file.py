@@ -1,0 +1,208 @@
+"""Model files: the identified loading system of a rig; ``rths identify`` writes, ``model_based`` reads them.
+
+One YAML file: the inverse model (Phillips & Spencer 2012, Eq. 2.8), by what each coefficient is multiplied with,
+and, for the feedback, the state space (Eq. 2.9) from commands to displacements. SI units.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.models import inverse as inverse_model
+from rths_nodes.core.models.inverse import DERIVATIVES, UNITS, StateSpace
+from rths_nodes.core.params import integer, matrix, number, params, section, text
+from rths_nodes.core.samples import Array
+from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import dump, parse
+
+Rows = tuple[tuple[float, ...], ...]
+
+VERSION = 1
+UNREACHED = 1e-9
+"""Part of a state below which no command reaches it or no displacement shows it, in sizes of its system."""
+
+
+@params
+class Feedforward:
+    """Coefficients of the command, a row for each axis, a column for the motion of each axis."""
+
+    displacement: Rows = matrix("of the displacement", UNITS[0])
+    velocity: Rows = matrix("of the velocity", UNITS[1])
+    acceleration: Rows = matrix("of the acceleration", UNITS[2])
+    jerk: Rows = matrix("of the jerk", UNITS[3])
+
+
+@params
+class Plant:
+    """z' = A z + B u, x = C z from commands u to displacements x."""
+
+    system: Rows = matrix("A, one row per state", "1/s")
+    inputs: Rows = matrix("B, one row per state, one column per axis")
+    outputs: Rows = matrix("C, one row per axis, one column per state")
+
+
+@params
+class Content:
+    """What stands in a model file beside the names of the axes."""
+
+    version: int = integer("version of this file format", at_least=VERSION, at_most=VERSION)
+    servo_rate: float = number("at which it was identified", "Hz", more_than=0.0)
+    provenance: str = text("where it comes from, in words", "")
+    lead: float = number(
+        "by which commands act later than the rig's port declares; added to the compensator's lead", "s", 0.0
+    )
+    feedforward: Feedforward = section(Feedforward, "the inverse model")
+    plant: Plant | None = section(Plant, "minimal state space; if left out, it follows from the inverse", None)
+
+
+@dataclass(frozen=True)
+class LoadingModel:
+    """A model of the loading system; ``feedforward`` ``(4, n_axes, n_axes)``.
+
+    ``axes`` is empty where they have no names; ``lead`` (s) is by how much later than the rig's port declares
+    commands act; ``origin`` is the file or section that the model comes from.
+    """
+
+    axes: tuple[str, ...]
+    feedforward: Array
+    state_space: StateSpace | None = None
+    servo_rate: float = 0.0
+    provenance: str = ""
+    lead: float = 0.0
+    origin: str = "model"
+
+    @property
+    def n_axes(self) -> int:
+        """Number of axes."""
+        return int(self.feedforward.shape[1])
+
+    def plant(self) -> StateSpace:
+        """Minimal state space from commands to displacements. Raises ConfigError for an axis without dynamics."""
+        if self.state_space is not None:
+            return inverse_model.balanced(self.state_space)
+        if not self.dynamic:
+            raise ConfigError(f"{self.origin}: an axis without dynamics has no state space, and needs no feedback")
+        return inverse_model.state_space(self.feedforward)
+
+    @property
+    def dynamic(self) -> bool:
+        """True when no axis follows its command at once."""
+        return self.state_space is not None or bool(inverse_model.degrees(self.feedforward).min() > 0)
+
+    def poles(self) -> Complex:
+        """Poles of the loading system, rad/s, the slowest first; empty where an axis is without dynamics."""
+        return self.plant().poles() if self.dynamic else np.zeros(0, np.complex128)
+
+    def cautions(self, axes: Sequence[str], servo_rate: float) -> list[str]:
+        """What does not fit to a test with these axes at this rate (Hz), in words."""
+        found = []
+        if self.axes and self.axes != tuple(axes):
+            found.append(f"model: is of the axes {', '.join(self.axes)}; the test has {', '.join(axes)}")
+        if self.servo_rate and self.servo_rate != servo_rate:
+            found.append(f"model: identified at {self.servo_rate:g} Hz; the test runs at {servo_rate:g} Hz")
+        return found
+
+
+def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> LoadingModel:
+    """Read and check a model file; ``axes`` are the names that it must have, in their order.
+
+    Raises ConfigError with file, key and reason for a file that is missing or malformed, names or a number of axes
+    that do not fit, and a model that is singular, not stable or not minimal.
+    """
+    origin = f"model {str(path)!r}"
+    try:
+        source = Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"{origin}: cannot be read ({error})") from None
+    data = parse(source, origin)
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+    names = _names(data.get("axes"), origin)
+    try:
+        content = build(Content, {key: value for key, value in data.items() if key != "axes"})
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    if axes is not None and names != tuple(axes):
+        raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be those of the rig: {', '.join(axes)}")
+    return _checked(names, content, origin)
+
+
+def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
+    """Write ``model``; reading gives the same bits. Raises OSError."""
+    inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
+    plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if model.dynamic else None
+    data = {
+        "version": VERSION,
+        "provenance": model.provenance,
+        "servo_rate": model.servo_rate,
+        "lead": model.lead,
+        "axes": list(model.axes),
+        "feedforward": inverse,
+        "plant": plant,
+    }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(dump(data))
+
+
+def _names(names: Any, origin: str) -> tuple[str, ...]:
+    fine = isinstance(names, list) and names and all(isinstance(n, str) and n.isidentifier() for n in names)
+    if not fine or len(set(names)) < len(names):
+        raise ConfigError(f"{origin}: axes = {show(names)}: must be a list of the names of the axes")
+    return tuple(names)
+
+
+def _checked(axes: tuple[str, ...], content: Content, origin: str) -> LoadingModel:
+    n = len(axes)
+    inverse = [
+        _sized(getattr(content.feedforward, name), n, n, f"{origin}: feedforward.{name}") for name in DERIVATIVES
+    ]
+    feedforward = np.array(inverse)
+    inverse_model.check(feedforward, f"{origin}: feedforward")
+    plant = None if content.plant is None else _plant(content.plant, n, f"{origin}: plant")
+    return LoadingModel(axes, feedforward, plant, content.servo_rate, content.provenance, content.lead, origin)
+
+
+def _sized(rows: Rows, height: int, width: int, path: str) -> Array:
+    found = np.array(rows)
+    if found.shape != (height, width):
+        raise ConfigError(
+            f"{path}: {found.shape[0]} rows of {found.shape[1]} numbers; must be {height} rows of {width}"
+        )
+    return found
+
+
+def _plant(plant: Plant, n: int, path: str) -> StateSpace:
+    states = len(plant.system)
+    model = StateSpace(
+        _sized(plant.system, states, states, f"{path}.system"),
+        _sized(plant.inputs, states, n, f"{path}.inputs"),
+        _sized(plant.outputs, n, states, f"{path}.outputs"),
+    )
+    inverse_model.check_stable(model, path)
+    check_minimal(model, path)
+    return model
+
+
+def check_minimal(model: StateSpace, path: str) -> None:
+    """Raises ConfigError for states that commands do not reach or displacements do not show (Hautus' test)."""
+    system, inputs, outputs = inverse_model.balanced(model)
+    # commands and displacements have a scale of their own
+    size = float(np.linalg.norm(system))
+    reached = inputs * (size / np.linalg.norm(inputs))
+    seen = outputs * (size / np.linalg.norm(outputs))
+    for pole in np.linalg.eigvals(system):
+        shifted = system - pole * np.eye(len(system))
+        for rows, words in (
+            (np.hstack([shifted, reached]), "reached by no command"),
+            (np.vstack([shifted, seen]).T, "seen in no displacement"),
+        ):
+            if np.linalg.svd(rows, compute_uv=False)[-1] < UNREACHED * size:
+                raise ConfigError(f"{path}: is not minimal: the pole {pole:.4g} 1/s is {words}")

@@ -1,0 +1,158 @@
+"""Models of a loading system by their inverse: command = sum of G_p times the p-th derivative of the motion.
+
+Phillips & Spencer, Real-Time Hybrid Simulation of Complex Structures using Multi-Actuator Control, 2012: the
+inverse G_FF(s) = G_xu(s)^-1 is a matrix of polynomials of low degree (Eqs. 2.7 and 2.8), while G_xu itself, which
+feedback control needs (Eq. 2.9), has many poles and zeros. So the inverse is what is stated, fitted and stored; a
+minimal state space follows from it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import matrix_balance
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.samples import Array
+
+DERIVATIVES = ("displacement", "velocity", "acceleration", "jerk")
+"""Of the motion, by the power of s."""
+UNITS = ("1", "s", "s^2", "s^3")
+"""Of the coefficients of each."""
+
+SINGULAR = 1e-9
+"""Smallest over largest singular value below which a matrix counts as singular."""
+
+
+class StateSpace(NamedTuple):
+    """z' = A z + B u, x = C z, from commands u (m) to displacements x (m)."""
+
+    system: Array
+    """A ``(n, n)``."""
+    inputs: Array
+    """B ``(n, n_axes)``."""
+    outputs: Array
+    """C ``(n_axes, n)``."""
+
+    def poles(self) -> Complex:
+        """The eigenvalues of A, rad/s, the slowest first."""
+        values = np.linalg.eigvals(self.system).astype(np.complex128)
+        return values[np.argsort(np.abs(values), kind="stable")]
+
+    def response(self, s: Frequencies) -> Complex:
+        """C (s I - A)^-1 B at complex frequencies s ``(m,)``, rad/s: ``(m, n_axes, n_axes)``."""
+        resolvent = np.asarray(s)[:, None, None] * np.eye(len(self.system)) - self.system
+        return np.asarray(self.outputs @ np.linalg.solve(resolvent, self.inputs.astype(np.complex128)))
+
+
+def inverse_response(coefficients: Array, s: Frequencies) -> Complex:
+    """G_FF at complex frequencies s ``(m,)``, rad/s: ``(m, n, n)``. ``coefficients`` ``(powers, n, n)``."""
+    powers = np.asarray(s, np.complex128)[:, None] ** np.arange(len(coefficients))
+    return np.tensordot(powers, coefficients, 1)
+
+
+def ahead(coefficients: Array, lead: float) -> Array:
+    """The coefficients for the motion as it will be ``lead`` (s) later, by its Taylor series up to the jerk.
+
+    d^p(t + L) = sum over q >= p of L^(q - p) / (q - p)! d^q(t); the same shape ``(powers, n, n)``.
+    """
+    found = np.zeros_like(coefficients)
+    for power, matrix in enumerate(coefficients):
+        for shift in range(len(coefficients) - power):
+            found[power + shift] += lead**shift / math.factorial(shift) * matrix
+    return found
+
+
+def diagonal(coefficients: Array) -> Array:
+    """The same without the coupling of the axes: the off-diagonal terms of Eq. (2.8) ignored."""
+    kept: Array = coefficients * np.eye(coefficients.shape[1])
+    return kept
+
+
+def degrees(coefficients: Array) -> NDArray[np.intp]:
+    """Highest derivative that each command needs, ``(n,)``: the degree of each row of G_FF."""
+    used = np.abs(coefficients).max(axis=2) > 0.0
+    return np.where(used.any(axis=0), len(used) - 1 - np.argmax(used[::-1], axis=0), 0)
+
+
+def leading(coefficients: Array) -> Array:
+    """L ``(n, n)``: of each row of G_FF the coefficients of its highest derivative."""
+    rows = degrees(coefficients)
+    return coefficients[rows, np.arange(len(rows))]
+
+
+def check(coefficients: Array, path: str) -> None:
+    """Refuses an inverse of which no model follows.
+
+    Raises ConfigError, with ``path`` before the name, where the highest derivatives do not tell the axes apart,
+    where the static part does not, and where the model is not stable.
+    """
+    rows = degrees(coefficients)
+    name = DERIVATIVES[int(rows.max())]
+    if is_singular(leading(coefficients)):
+        raise ConfigError(
+            f"{path}.{name}: is singular (with the rows of lower degree): the axes are not told apart at high "
+            "frequencies, and the model has no state space"
+        )
+    if is_singular(coefficients[0]):
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: at rest the axes are not told apart")
+    if rows.min() > 0:
+        check_stable(state_space(coefficients), path)
+
+
+def check_stable(model: StateSpace, path: str) -> None:
+    """Raises ConfigError for a model with a pole that does not decay."""
+    worst = max(model.poles(), key=lambda pole: float(pole.real))
+    if not worst.real < 0.0:
+        raise ConfigError(
+            f"{path}: the model is not stable: it has the pole {worst:.4g} 1/s, must have negative real parts"
+        )
+
+
+def is_singular(matrix: Array) -> bool:
+    """True when ``matrix`` cannot be inverted, whatever the units of its rows."""
+    sizes = np.abs(matrix).max(axis=1, keepdims=True)
+    if not sizes.all():
+        return True
+    singular = np.linalg.svd(matrix / sizes, compute_uv=False)
+    return bool(singular[-1] < SINGULAR * singular[0])
+
+
+def state_space(coefficients: Array) -> StateSpace:
+    """The minimal state space of G_xu = G_FF^-1; as many states as the degrees of the rows sum up to.
+
+    With L of :func:`leading`, row i of L x is a chain of integrators that ends at the command u_i; the lower
+    coefficients feed back into its links (observer form; Kailath, Linear Systems, 1980, section 6.4). A left
+    fraction with the identity above is always controllable and observable. Balanced, so that Riccati solvers
+    work on it. ``coefficients`` as :func:`check` lets them pass, with rows of degree 1 or more.
+    """
+    rows = degrees(coefficients)
+    n, count = len(rows), int(rows.sum())
+    last = np.cumsum(rows) - 1  # places of L x
+    from_leading = np.linalg.inv(leading(coefficients))
+    system, inputs, outputs = np.zeros((count, count)), np.zeros((count, n)), np.zeros((n, count))
+    for axis, (degree, end) in enumerate(zip(rows, last, strict=True)):
+        first = end - degree + 1
+        inputs[first, axis] = 1.0
+        for link in range(degree):
+            system[first + link, last] -= coefficients[link, axis] @ from_leading
+            if link:
+                system[first + link, first + link - 1] += 1.0
+    outputs[:, last] = from_leading
+    return balanced(StateSpace(system, inputs, outputs))
+
+
+def balanced(model: StateSpace) -> StateSpace:
+    """The same with states of comparable size: powers of two, so nothing is lost."""
+    speed = max(1.0, float(np.abs(model.poles()).max()))
+    unit = 2.0 ** round(math.log2(speed))
+    _, (scale, _) = matrix_balance(model.system / unit, permute=False, separate=True)
+    system = model.system / scale[:, None] * scale
+    inputs, outputs = model.inputs / scale[:, None], model.outputs * scale
+    # what remains free is one factor for all states: commands and displacements shall count alike
+    even = 2.0 ** round(0.5 * math.log2(np.linalg.norm(outputs) / np.linalg.norm(inputs / unit)))
+    return StateSpace(system, inputs * even, outputs / even)

@@ -1,0 +1,134 @@
+"""How parameters are declared: once, beside the algorithm, with unit, bounds and a sentence.
+
+A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
+:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`, :func:`sections`
+and :func:`mapping`. From that declaration come the strict YAML check (``strict.build``), the ROS parameter with
+its range, ``rths params`` and the generated parameter page (``parameter_table.table``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, dataclass_transform
+
+import attrs
+
+T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def params(cls: type[T]) -> type[T]:
+    """Class decorator of every ``Params``: frozen, keyword-only."""
+    return attrs.frozen(kw_only=True, slots=True)(cls)
+
+
+_KEY = "rths"
+
+
+@attrs.frozen
+class Spec:
+    """What is known of one parameter: kind, unit, bounds, choices, meaning."""
+
+    kind: str
+    doc: str
+    unit: str = ""
+    at_least: float | None = None
+    more_than: float | None = None
+    at_most: float | None = None
+    less_than: float | None = None
+    choices: tuple[str, ...] = ()
+    family: str = ""
+    cls: type | None = None
+    optional: bool = False
+    default_data: Mapping[str, Any] | None = None
+
+    @property
+    def bound(self) -> str:
+        """The bounds in words, e.g. ``> 0 and <= 1``; empty where there is none."""
+        pairs = ((">=", self.at_least), (">", self.more_than), ("<=", self.at_most), ("<", self.less_than))
+        words = [f"{sign} {value:g}" for sign, value in pairs if value is not None]
+        if self.choices:
+            words.append("one of " + ", ".join(self.choices))
+        return " and ".join(words)
+
+    def admits(self, value: float) -> bool:
+        """True when the number lies within the bounds."""
+        return not (
+            (self.at_least is not None and value < self.at_least)
+            or (self.more_than is not None and value <= self.more_than)
+            or (self.at_most is not None and value > self.at_most)
+            or (self.less_than is not None and value >= self.less_than)
+        )
+
+
+def _field(spec: Spec, default: Any) -> Any:
+    return attrs.field(default=default, metadata={_KEY: spec})
+
+
+def number(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+    """A float; integers are widened, booleans, text, nan and inf refused. ``default=None`` makes it optional."""
+    return _field(Spec("number", doc, unit, optional=default is None, **bounds), default)
+
+
+def integer(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+    """A whole number; fractions are refused."""
+    return _field(Spec("integer", doc, unit, optional=default is None, **bounds), default)
+
+
+def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = ()) -> Any:
+    """Text, perhaps one of a few ``choices``."""
+    return _field(Spec("text", doc, choices=tuple(choices), optional=default is None), default)
+
+
+def flag(doc: str, default: Any = attrs.NOTHING) -> Any:
+    """True or false."""
+    return _field(Spec("flag", doc), default)
+
+
+def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:
+    """A list of floats, kept as a tuple; a bound holds for each."""
+    return _field(Spec("vector", doc, unit, optional=default is None, **bounds), default)
+
+
+def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
+    """A list of rows of equal length, kept as a tuple of tuples."""
+    return _field(Spec("matrix", doc, unit, optional=default is None), default)
+
+
+def component(family: str, doc: str, default: Any = attrs.NOTHING) -> Any:
+    """A section with a ``type`` out of ``family``; its value is that component's Params.
+
+    ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built when it is missing.
+    """
+    data = default if isinstance(default, Mapping) else None
+    spec = Spec("component", doc, family=family, optional=default is None, default_data=data)
+    return attrs.field(default=None if data is not None else default, metadata={_KEY: spec})
+
+
+def section(cls: type, doc: str, default: Any = attrs.NOTHING) -> Any:
+    """A section without a ``type``, built into ``cls``; left out, it has the defaults of ``cls``."""
+    if default is attrs.NOTHING and not required_names(cls):
+        return attrs.field(factory=cls, metadata={_KEY: Spec("section", doc, cls=cls)})
+    return _field(Spec("section", doc, cls=cls, optional=default is None), default)
+
+
+def sections(cls: type, doc: str, optional: bool = False) -> Any:
+    """A mapping of names to sections built into ``cls``; at least one unless ``optional``."""
+    spec = Spec("sections", doc, cls=cls, optional=optional)
+    return attrs.field(factory=dict, metadata={_KEY: spec}) if optional else _field(spec, attrs.NOTHING)
+
+
+def mapping(doc: str) -> Any:
+    """A mapping of names to values as they stand; empty if left out."""
+    return attrs.field(factory=dict, metadata={_KEY: Spec("mapping", doc)})
+
+
+def spec_of(attribute: Any) -> Spec:
+    """The :class:`Spec` of an attrs attribute made by the functions above."""
+    found: Spec = attribute.metadata[_KEY]
+    return found
+
+
+def required_names(cls: type) -> list[str]:
+    """Names of the fields of ``cls`` without a default."""
+    return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]

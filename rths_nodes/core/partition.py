@@ -1,0 +1,16 @@
+"""A structure and its two substructures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.samples import Array
+
+
+def whole(structure: Any) -> tuple[Array, Array, Array]:
+    """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures together, ``(n_dof, n_dof)`` each."""
+    return (
+        structure.mass + structure.experimental_mass,
+        structure.damping + structure.experimental_damping,
+        structure.stiffness + structure.experimental_stiffness,
+    )

@@ -1,0 +1,236 @@
+"""The protocols of all component families.
+
+A *component* is a frozen ``Params`` class and a constructor that checks, allocates and factorises; ``step``
+does arithmetic only; ``reset()`` brings back exactly the first state. Objects share no state: a second one may be
+stepped beside the first (``loop/warm_up.py``). SI units everywhere. Arrays have the shape ``(n_axes,)`` or
+``(n_dof,)``; a component that belongs to one axis (actuator, specimen) works in plain floats, which is several
+times faster than arrays of length one. A returned array belongs to the component and is valid until its next
+``step``: a caller that keeps it copies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
+
+
+class GroundMotion(Protocol):
+    """An excitation as a function of time."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, seed: int) -> None: ...
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), shape ``(len(times),)``: m/s^2, or m when used as a displacement."""
+        ...
+
+
+class RestoringForce(Protocol):
+    """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
+
+    def force(self, displacement: Array) -> Array:
+        """Move to ``displacement`` (m) and give the force there."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class Structure(Protocol):
+    """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
+
+    The ``experimental_`` matrices are what is known before the test of the part that stands in the laboratory;
+    the whole structure is the sum. They are zero where nothing is known.
+    """
+
+    Params: ClassVar[type]
+    names: tuple[str, ...]
+    mass: Array
+    damping: Array
+    stiffness: Array
+    experimental_mass: Array
+    experimental_damping: Array
+    experimental_stiffness: Array
+    influence: Array
+    elastic_energy: float
+    """Strain energy at first yield, J; zero for a linear structure."""
+    restoring_force: RestoringForce
+
+
+class Integrator(Protocol):
+    """Solves the equation of motion one step at a time.
+
+    After construction and ``reset`` it stands at step 0; ``step(force)`` gets the force of the experimental
+    substructure at the current step ``(n_dof,)`` N and goes to the next one. All attributes ``(n_dof,)``.
+    """
+
+    Params: ClassVar[type]
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    exact_acceleration: Array
+    restoring_force: Array
+
+    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
+
+    def step(self, experimental_force: Array) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Ramp(Protocol):
+    """Interpolates Targets at the servo rate, per degree of freedom."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None: ...
+
+    def start(self, target: Target) -> None: ...
+
+    def follow(self, target: Target) -> None:
+        """Begin the step that ends at ``target``."""
+        ...
+
+    def step(self, substep: int) -> Motion:
+        """Motion at sub-step 1..substeps of the step under way."""
+        ...
+
+
+class Setup(Protocol):
+    """Degrees of freedom <-> actuator axes, by virtual work; not a number beyond the reach of the rig."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any, n_dof: int, n_axes: int) -> None: ...
+
+    def axes(self, motion: Motion) -> Motion: ...
+
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
+
+        The pose is that of the Target of the same step: the object that moved the axes there may be another one.
+        """
+        ...
+
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
+        ...
+
+
+class Compensator(Protocol):
+    """Turns the target of the coming sample into a command that makes the actuator be there in time."""
+
+    Params: ClassVar[type]
+    state_names: tuple[str, ...]
+    """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
+    state_units: Mapping[str, str]
+    """Unit of each name, without the axis; what is left out has none."""
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
+        ...
+
+    def state(self) -> Sequence[float]:
+        """Inner numbers for recording, in the order of ``state_names``."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class Specimen(Protocol):
+    """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats."""
+
+    Params: ClassVar[type]
+    initial_state: tuple[float, ...]
+
+    def __init__(self, params: Any) -> None: ...
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float: ...
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]: ...
+
+
+class Actuator(Protocol):
+    """Simulator of one axis, built with its specimen; ``step(command)`` goes one sample on."""
+
+    Params: ClassVar[type]
+    displacement: float
+    velocity: float
+    force: float
+
+    def __init__(self, params: Any, dt: float, specimen: Specimen) -> None: ...
+
+    def step(self, command: float) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class Rig(Protocol):
+    """Simulator of all axes at once, for actuators that are coupled through one specimen.
+
+    Attributes: ``displacement``, ``velocity``, ``force`` ``(n_axes,)``; ``auxiliary`` measured channels beside
+    them, named by ``auxiliary_names``; ``auxiliary_inputs`` names what else it is driven with, e.g. a voltage.
+    """
+
+    Params: ClassVar[type]
+    auxiliary_names: tuple[str, ...]
+    auxiliary_inputs: tuple[str, ...]
+    displacement: Array
+    velocity: Array
+    force: Array
+    auxiliary: Array
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class Port(Protocol):
+    """The hardware port: owner of the tick. The simulator is its first implementation."""
+
+    Params: ClassVar[type]
+    simulated: bool
+    transport_samples: int
+    auxiliary_names: tuple[str, ...]
+    """Names of the measured auxiliary channels, with their units: ``acceleration_1 [m/s^2]``."""
+    auxiliary_inputs: tuple[str, ...]
+    """Names of the auxiliary channels of a command, with their units: ``damper_voltage [V]``."""
+
+    def open(self) -> None: ...
+
+    def arm_watchdog(self) -> None:
+        """Before the test, in real time: whoever stands behind the port begins to expect commands."""
+        ...
+
+    def disarm_watchdog(self) -> None:
+        """After the test: no more commands will come, in order."""
+        ...
+
+    @property
+    def interlock(self) -> str:
+        """Why the rig does not follow commands any more, in words; empty while it does. It trips us."""
+        ...
+
+    def wait_tick(self) -> int:
+        """Wait for the next tick and give its sample number."""
+        ...
+
+    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
+        """Send ``(n_axes,)`` m and the auxiliary inputs; the port keeps the arrays."""
+        ...
+
+    def read(self) -> Measurement: ...
+
+    def safe(self) -> None:
+        """Leave the rig to its own safe state; must work at any time."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,29 @@
+"""Where the package keeps its messages, scenarios and launch files: in a checkout or as installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+PACKAGE = "rths_nodes"
+
+
+def prefixes() -> list[Path]:
+    """Where ROS 2 packages are installed: those that are sourced, then this environment."""
+    found = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
+    return [Path(prefix) for prefix in found if prefix]
+
+
+def resource(*parts: str) -> Path:
+    """The path of an installed (or checked-out) file or folder, e.g. ``resource("config", "scenarios")``.
+
+    Raises FileNotFoundError that names the places looked at.
+    """
+    root = Path(__file__).resolve().parents[2]
+    places = [root] if (root / "package.xml").is_file() else []
+    places += [prefix / "share" / PACKAGE for prefix in prefixes()]
+    for place in places:
+        if (place / Path(*parts)).exists():
+            return place / Path(*parts)
+    raise FileNotFoundError(f"{'/'.join(parts)} of {PACKAGE} is in none of: {', '.join(map(str, places))}")

@@ -1,0 +1,82 @@
+"""The samples that the parts of the loop hand to each other, and their flags.
+
+The arrays of a message are shared by all that receive it: nobody writes to them. SI units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+EMPTY: Array = np.zeros(0)
+
+FLAG_BRIDGED = 1
+FLAG_SLIPPED = 2
+FLAG_SATURATED = 4
+FLAG_TRIPPED = 8
+FLAG_SOFT_START = 16
+"""Of the prescribed motion before the test: compensators may learn from it, indices leave it out."""
+FLAG_RESTING = 32
+"""Adaptation rests, because the motion tells nothing: the soft start fades out."""
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """Target i: degrees of freedom at the end of integration step i, shapes ``(n_dof,)``.
+
+    displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step
+    i; exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
+    """
+
+    step: int
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    exact_acceleration: Array
+    external_force: Array
+    restoring_force: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Command:
+    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m."""
+
+    sample: int
+    target: Array
+    command: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Measurement:
+    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``."""
+
+    sample: int
+    displacement: Array
+    force: Array
+    command: Array
+    auxiliary: Array = field(default_factory=lambda: EMPTY)
+    flags: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Motion:
+    """Displacement (m), velocity (m/s) and acceleration (m/s^2) that belong together, at one sample.
+
+    ``flagged`` is true when adaptation has to rest: the motion or the measurement that comes with it was bridged,
+    or a soft start fades out. ``preparing`` is true during a soft start. ``force`` ``(n_axes,)`` N was measured
+    together with the displacement that a compensator gets beside this motion.
+    """
+
+    displacement: Array
+    velocity: Array
+    acceleration: Array
+    flagged: bool = False
+    preparing: bool = False
+    force: Array = field(default_factory=lambda: EMPTY)

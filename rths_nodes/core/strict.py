@@ -1,0 +1,187 @@
+"""Strict checking: plain data, as YAML gives it, to declared parameters and back.
+
+Everything that is wrong with an input raises :class:`ConfigError`: one message with path, value, unit, bound
+and the known names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.params import Spec, spec_of
+
+T = TypeVar("T")
+
+SMALLEST, LARGEST = 1e-50, 1e50
+"""Magnitudes of numbers in SI units: beyond, there is no rig, and squares and quotients overflow."""
+
+
+def checked_number(spec: Spec, value: Any, path: str) -> float:
+    """``value`` as a finite float within the bounds of ``spec``, or :class:`ConfigError`."""
+    unit = "" if spec.unit == "1" else spec.unit
+    wanted = f"a number{' in ' + unit if unit else ''}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{path} = {show(value)}: must be {wanted}")
+    try:
+        result = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        result = math.inf
+    if not math.isfinite(result):
+        raise ConfigError(f"{path} = {show(value)}: must be finite, {wanted}")
+    if result and spec.kind != "integer" and not SMALLEST <= abs(result) <= LARGEST:
+        raise ConfigError(f"{path} = {show(value)}: must be 0 or of a magnitude of {SMALLEST:g} to {LARGEST:g}")
+    if not spec.admits(result):
+        raise ConfigError(f"{path} = {show(result, unit)}: must be {spec.bound}{' ' + unit if unit else ''}")
+    return result
+
+
+def _integer(spec: Spec, value: Any, path: str) -> int:
+    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int)
+    if isinstance(value, bool) or not whole:
+        raise ConfigError(
+            f"{path} = {show(value)}: must be a whole number{' of ' + spec.unit if spec.unit else ''}"
+        )
+    checked_number(spec, value, path)
+    return int(value)
+
+
+def _text(spec: Spec, value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{path} = {show(value)}: must be text")
+    if spec.choices and value not in spec.choices:
+        raise unknown(path, "value", value, spec.choices)
+    return value
+
+
+def _flag(spec: Spec, value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{path} = {show(value)}: must be true or false")
+    return value
+
+
+def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ConfigError(
+            f"{path} = {show(value)}: must be a list of numbers{' in ' + spec.unit if spec.unit else ''}"
+        )
+    return tuple(checked_number(spec, entry, f"{path}[{index}]") for index, entry in enumerate(value))
+
+
+def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ConfigError(f"{path} = {show(value)}: must be a list of rows")
+    rows = tuple(_vector(spec, row, f"{path}[{index}]") for index, row in enumerate(value))
+    if len({len(row) for row in rows}) != 1:
+        raise ConfigError(f"{path}: rows of different length ({', '.join(str(len(row)) for row in rows)})")
+    return rows
+
+
+def _component(spec: Spec, value: Any, path: str) -> Any:
+    from rths_nodes.core import registry
+
+    if attrs.has(type(value)):
+        return value
+    known = registry.names(spec.family)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path} = {show(value)}: must be a section with a type out of: {', '.join(known)}")
+    if "type" not in value:
+        raise ConfigError(f"{path}.type: missing; known: {', '.join(known)}")
+    cls = registry.load(spec.family, value["type"], join(path, "type"))
+    return build(cls.Params, {key: entry for key, entry in value.items() if key != "type"}, path)
+
+
+def _section(spec: Spec, value: Any, path: str) -> Any:
+    assert spec.cls is not None
+    return value if isinstance(value, spec.cls) else build(spec.cls, {} if value is None else value, path)
+
+
+def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+    assert spec.cls is not None
+    if not isinstance(value, Mapping) or not (value or spec.optional):
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections, at least one")
+    for name in value:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigError(f"{path}: the name {name!r} must be letters, digits and underscores")
+    return {name: _section(spec, entry, join(path, name)) for name, entry in value.items()}
+
+
+def _mapping(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to values")
+    return dict(value)
+
+
+_CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
+    "number": checked_number,
+    "integer": _integer,
+    "text": _text,
+    "flag": _flag,
+    "vector": _vector,
+    "matrix": _matrix,
+    "component": _component,
+    "section": _section,
+    "sections": _sections,
+    "mapping": _mapping,
+}
+
+
+def build(cls: type[T], data: Any, path: str = "") -> T:
+    """Check ``data`` (a mapping as YAML gives it) strictly and build ``cls`` from it.
+
+    Raises ConfigError for an unknown or missing key, a wrong type, a value out of bounds, nan or inf. A
+    ``validate(self, path)`` method of the class may refuse combinations of values.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
+    fields = {field.name: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise unknown(join(path, key), "key", key, fields)
+    values = {}
+    for name, field in fields.items():
+        spec = spec_of(field)
+        if name not in data:
+            if spec.default_data is not None:
+                values[name] = _CHECKS[spec.kind](spec, spec.default_data, join(path, name))
+            if field.default is attrs.NOTHING:
+                unit = f" [{spec.unit}]" if spec.unit else ""
+                raise ConfigError(f"{join(path, name)}: missing ({spec.doc}{unit})")
+            continue
+        value = data[name]
+        values[name] = (
+            None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, join(path, name))
+        )
+    built = cls(**values)
+    validate = getattr(built, "validate", None)
+    if validate is not None:
+        validate(path)
+    return built
+
+
+def as_data(built: Any) -> Any:
+    """The inverse of :func:`build`: plain mappings, lists and numbers, complete with defaults and types."""
+    if attrs.has(type(built)):
+        kind = getattr(type(built), "type_name", None)
+        head = {"type": kind} if kind else {}
+        return head | {field.name: as_data(getattr(built, field.name)) for field in attrs.fields(type(built))}
+    if isinstance(built, Mapping):
+        return {name: as_data(entry) for name, entry in built.items()}
+    if isinstance(built, tuple):
+        return [as_data(entry) for entry in built]
+    return built
+
+
+def walk(built: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All parameter objects in ``built`` with their paths, outer ones first."""
+    if attrs.has(type(built)):
+        yield path, built
+        for field in attrs.fields(type(built)):
+            yield from walk(getattr(built, field.name), join(path, field.name))
+    elif isinstance(built, Mapping):
+        for name, entry in built.items():
+            yield from walk(entry, join(path, name))

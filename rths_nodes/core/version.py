@@ -1,0 +1,3 @@
+"""The version of this package; package.xml and pyproject.toml say the same."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,79 @@
+"""Messages at a low rate <-> plain data (CDR, little endian), for any message of ``msg/``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, SECOND, described, stamp_of
+
+
+def encode(message: str, values: Mapping[str, Any]) -> bytes:
+    """CDR bytes of any message of this package from plain values (text, numbers, lists; ``stamp`` in ns).
+
+    For the messages at low rates, with text in them; a field that is not given is zero or empty.
+    """
+    out = bytearray(ENCAPSULATION)
+
+    def put(code: str, size: int, *numbers: Any) -> None:
+        out.extend(b"\0" * (-(len(out) - 4) % size))
+        out.extend(struct.pack(f"<{len(numbers)}{code}", *numbers))
+
+    def put_text(value: str) -> None:
+        data = value.encode() + b"\0"
+        put("I", 4, len(data))
+        out.extend(data)
+
+    for name, kind, is_array in described(message):
+        if kind == "builtin_interfaces/Time":
+            put("I", 4, *stamp_of(values.get(name, 0)))
+        elif is_array:
+            entries = values.get(name, ())
+            put("I", 4, len(entries))
+            for entry in entries:
+                put_text(entry) if kind == "string" else put(*CODES[kind], entry)
+        elif kind == "string":
+            put_text(values.get(name, ""))
+        else:
+            put(*CODES[kind], values.get(name, 0))
+    return bytes(out)
+
+
+def decode(message: str, data: bytes) -> dict[str, Any]:
+    """The inverse of :func:`encode`. Raises ValueError when ``data`` is not that message."""
+    at = 4
+
+    def get(code: str, size: int) -> Any:
+        nonlocal at
+        at += -(at - 4) % size
+        (number,) = struct.unpack_from("<" + code, data, at)
+        at += size
+        return number
+
+    def get_text() -> str:
+        nonlocal at
+        length = get("I", 4)
+        if at + length > len(data):
+            raise ValueError("text longer than the message")
+        text = data[at : at + length].rstrip(b"\0").decode()
+        at += length
+        return text
+
+    values: dict[str, Any] = {}
+    try:
+        if data[:4] != ENCAPSULATION:
+            raise ValueError("another byte order or encapsulation")
+        for name, kind, is_array in described(message):
+            if kind == "builtin_interfaces/Time":
+                values[name] = get("I", 4) * SECOND + get("I", 4)
+            elif is_array:
+                count = get("I", 4)
+                if count > len(data):
+                    raise ValueError("array longer than the message")
+                values[name] = [get_text() if kind == "string" else get(*CODES[kind]) for _ in range(count)]
+            else:
+                values[name] = get_text() if kind == "string" else get(*CODES[kind])
+    except (struct.error, ValueError) as error:
+        raise ValueError(f"{message}: not a message of this type ({error})") from error
+    return values

@@ -1,0 +1,1 @@
+"""The part in the laboratory, and its simulators: ports, actuators, specimens, sensors."""

@@ -1,0 +1,10 @@
+"""Simulated actuators of one axis, each built with its specimen, in plain floats."""
+
+TABLE = {
+    "pure_delay": ".pure_delay:PureDelay",
+    "first_order": ".first_order:FirstOrder",
+    "second_order": ".second_order:SecondOrder",
+    "transfer_function": ".transfer_function:TransferFunction",
+    "amplitude_dependent": ".amplitude_dependent:AmplitudeDependent",
+    "servo_hydraulic": ".servo_hydraulic:ServoHydraulic",
+}

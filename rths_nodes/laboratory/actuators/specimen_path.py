@@ -1,0 +1,43 @@
+"""A specimen moved along straight lines: for actuators whose displacement is known at the samples only."""
+
+from __future__ import annotations
+
+from rths_nodes.core.protocols import Specimen
+
+INCREMENTS = 4
+"""RK4 steps for the specimen's inner states within one sample."""
+
+
+class SpecimenPath:
+    """Moves ``specimen`` from sample to sample at constant velocity and keeps its inner states."""
+
+    def __init__(self, specimen: Specimen, dt: float) -> None:
+        self._specimen = specimen
+        self._dt = dt
+        self.reset()
+
+    def reset(self) -> None:
+        """The specimen as built, at displacement zero."""
+        self._state = list(self._specimen.initial_state)
+        self._displacement = 0.0
+
+    def move(self, displacement: float, velocity: float) -> float:
+        """Force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
+        if self._state:
+            self._advance(displacement)
+        self._displacement = displacement
+        return self._specimen.force(self._state, displacement, velocity)
+
+    def _advance(self, displacement: float) -> None:
+        h = self._dt / INCREMENTS
+        v = (displacement - self._displacement) / self._dt
+        x, state, rate = self._displacement, self._state, self._specimen.rate
+        for _ in range(INCREMENTS):
+            k1 = rate(state, x, v)
+            k2 = rate([s + 0.5 * h * k for s, k in zip(state, k1, strict=True)], x + 0.5 * h * v, v)
+            k3 = rate([s + 0.5 * h * k for s, k in zip(state, k2, strict=True)], x + 0.5 * h * v, v)
+            k4 = rate([s + h * k for s, k in zip(state, k3, strict=True)], x + h * v, v)
+            slopes = zip(state, k1, k2, k3, k4, strict=True)
+            state = [s + h / 6.0 * (a + 2.0 * b + 2.0 * c + d) for s, a, b, c, d in slopes]
+            x += h * v
+        self._state = state

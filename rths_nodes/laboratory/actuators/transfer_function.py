@@ -1,0 +1,92 @@
+"""An actuator given by its transfer function from command to displacement, as an identification gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import params, vector
+from rths_nodes.core.protocols import Specimen
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.actuators.held_plant import HeldPlant, hold_parameter
+
+HIGHEST_ORDER = 12
+"""Beyond, rounding of the coefficients alone moves the poles."""
+GAIN_TOLERANCE = 0.01
+
+
+class TransferFunction(HeldPlant):
+    """G(s) = numerator / denominator, stable and proper, solved exactly; highest power of s (rad/s) first.
+
+    ``dc_gain`` is G(0), the part of a constant command that is reached.
+    """
+
+    @params
+    class Params:
+        """Coefficients as of scipy.signal: ``[1.0, 2.0]`` is s + 2."""
+
+        numerator: tuple[float, ...] = vector("coefficients of the numerator, highest power first", "1")
+        denominator: tuple[float, ...] = vector("coefficients of the denominator, highest power first", "1")
+        hold: str = hold_parameter()
+
+        def validate(self, path: str) -> None:
+            """Refuses what is not an actuator: improper, unstable or zero."""
+            place, order = f"{path}.denominator", len(self.denominator) - 1
+            if not 1 <= order <= HIGHEST_ORDER:
+                raise ConfigError(f"{place}: has the order {order}, must be 1 to {HIGHEST_ORDER}")
+            if self.denominator[0] == 0.0 or self.denominator[-1] == 0.0:
+                raise ConfigError(f"{place} = {show(list(self.denominator))}: first and last must not be zero")
+            degree = len(_trimmed(self.numerator)) - 1
+            if degree < 0:
+                raise ConfigError(f"{path}.numerator: must not be zero")
+            if degree > order:
+                raise ConfigError(f"{path}.numerator: has the order {degree}, must be <= {order} (proper)")
+            if degree == order and self.hold != "ramp":
+                raise ConfigError(
+                    f"{path}.numerator: has the order of the denominator, the actuator would jump with a "
+                    "staircase: needs hold: ramp"
+                )
+            _, scaled, rate = _scaled(self)
+            poles = rate * np.roots(scaled)
+            worst = poles[np.argmax(poles.real)]
+            if worst.real >= 0.0:
+                raise ConfigError(f"{place}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
+
+        def cautions(self, scenario: Any) -> list[str]:
+            """Warns of an actuator that does not settle at its command."""
+            gain = self.numerator[-1] / self.denominator[-1]
+            if abs(gain - 1.0) <= GAIN_TOLERANCE:
+                return []
+            return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at that times its command"]
+
+    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+        self.dc_gain = params.numerator[-1] / params.denominator[-1]
+        numerator, denominator, rate = _scaled(params)
+        n = len(denominator) - 1
+        a = np.eye(n, k=-1)
+        a[0] = -denominator[1:]
+        b = np.zeros(n)
+        b[0] = 1.0
+        c, d = numerator[1:] - numerator[0] * denominator[1:], float(numerator[0])
+        super().__init__(rate * a, rate * b, c, d, params.hold, dt, specimen)
+
+
+def _trimmed(coefficients: tuple[float, ...]) -> Array:
+    return np.trim_zeros(np.array(coefficients), "f")
+
+
+def _scaled(params: TransferFunction.Params) -> tuple[Array, Array, float]:
+    """Both polynomials in s / rate, equally long, the denominator's first coefficient 1; and rate (rad/s).
+
+    rate is the geometric mean of the poles. In s itself the coefficients of an actuator span many decades, and its
+    companion matrix is badly scaled.
+    """
+    denominator = np.array(params.denominator)
+    order = len(denominator) - 1
+    rate = float(np.exp((np.log(abs(denominator[-1])) - np.log(abs(denominator[0]))) / order))
+    numerator = _trimmed(params.numerator)
+    numerator = np.concatenate([np.zeros(order + 1 - len(numerator)), numerator])
+    scale = denominator[0] * rate ** np.arange(order + 1)
+    return numerator / scale, denominator / scale, rate

@@ -1,0 +1,171 @@
+"""The port of a rig whose axes have a node each: it sends every axis its Command and waits for its Measurement.
+
+Every axis has its own port behind it, checks its own limits again and stops by itself when nobody leads it any
+more. The same objects, in the same order, as with one node: results are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rths_nodes.core.samples import EMPTY, FLAG_SLIPPED, FLAG_TRIPPED, Array, Command, Measurement
+
+NOTHING = np.full(1, np.nan)
+"""What a lost axis has measured."""
+
+
+class Links(Protocol):
+    """How the gathering port reaches its axes."""
+
+    def send_command(self, axis: str, command: Command) -> None:
+        """Hand a Command to an axis."""
+        ...
+
+    def measurement_of(self, axis: str) -> Measurement | None:
+        """The next Measurement of an axis, if it has come."""
+        ...
+
+    def true_state_of(self, axis: str) -> tuple[Measurement, int] | None:
+        """The next true state of an axis and its stamp, if it has come; a real axis has none."""
+        ...
+
+    def wait_for(self, axes: Sequence[str], sample: int) -> str:
+        """Wait a little for Measurement ``sample`` of ``axes``; why they are given up, empty when they are not."""
+        ...
+
+
+class PerAxisPort:
+    """The port of a rig whose axes have a node each.
+
+    ``problem`` is why the rig must not go on: an axis that is lost, or has stopped by itself. A lost axis is not
+    waited for any more, its measurements are nan.
+    """
+
+    simulated = True
+    auxiliary_names: tuple[str, ...] = ()
+    auxiliary_inputs: tuple[str, ...] = ()
+
+    def __init__(self, axes: Sequence[str], transport_samples: int, links: Links) -> None:
+        self.transport_samples = transport_samples
+        self.pacer: Any = None
+        self._links = links
+        self._axes = tuple(axes)
+        self.open()
+
+    def open(self) -> None:
+        """At sample 0, nothing sent."""
+        n_axes = len(self._axes)
+        self.sample = 0
+        self.stopping = False
+        self.problem = ""
+        self.target = np.zeros(n_axes)
+        self.command_flags = 0
+        self._slipped = 0
+        self._applied = np.zeros(n_axes)
+        self.lost: set[str] = set()
+        """Axes that do not answer: they are not led any more."""
+        self.unheard: set[str] = set()
+        """These, and those whose Measurements do not count any more, because one is missing."""
+        self._truths: dict[str, tuple[Measurement, int]] = {}
+        self._true_sample = 0
+        self._tells_truth: set[str] = set()
+
+    def begin(self) -> None:
+        """Ask every axis for Measurement 0."""
+        self._send(0)
+
+    def wait_tick(self) -> int:
+        self.sample += 1
+        self._slipped = FLAG_SLIPPED if self.pacer is not None and self.pacer() else 0
+        return self.sample
+
+    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
+        self._applied = command
+        self._send(FLAG_TRIPPED if self.stopping else self.command_flags)
+
+    def _send(self, flags: int) -> None:
+        target = self._applied if self.stopping else self.target
+        for i, axis in enumerate(self._axes):
+            if axis not in self.lost:
+                mine = slice(i, i + 1)
+                self._links.send_command(
+                    axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags)
+                )
+
+    def read(self) -> Measurement:
+        """Measurement k of all axes; returns when the last one is here, or given up."""
+        found: dict[str, Measurement] = {}
+        while missing := [axis for axis in self._axes if axis not in found and axis not in self.unheard]:
+            for axis in missing:
+                measured = self._links.measurement_of(axis)
+                if measured is not None and self._belongs(axis, measured):
+                    found[axis] = measured
+            silent = [axis for axis in missing if axis not in found and axis not in self.unheard]
+            if silent and (reason := self._links.wait_for(silent, self.sample)):
+                self.lost.update(silent)
+                self.unheard.update(silent)
+                self.problem = self.problem or reason
+        merged = self._merged(found, self.sample)
+        merged.flags |= self._slipped
+        return merged
+
+    def _belongs(self, axis: str, measured: Measurement) -> bool:
+        """True for the Measurement of this sample; an older one came twice, before a later one some are lost."""
+        if measured.sample > self.sample:
+            self.unheard.add(axis)
+            came = f"Measurement {measured.sample} came where {self.sample} was expected"
+            self.problem = self.problem or f"axes.{axis}: {came}"
+        elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self.stopping:
+            self.problem = self.problem or f"axes.{axis}: its node has stopped it"
+        return measured.sample == self.sample
+
+    def _merged(self, found: dict[str, Measurement], sample: int) -> Measurement:
+        flags = 0
+        for measured in found.values():
+            flags |= measured.flags
+        rows = [found.get(axis) for axis in self._axes]
+        displacement = np.concatenate([NOTHING if row is None else row.displacement for row in rows])
+        force = np.concatenate([NOTHING if row is None else row.force for row in rows])
+        applied = np.concatenate(
+            [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
+        )
+        return Measurement(sample, displacement, force, applied, EMPTY, flags)
+
+    def true_state(self) -> tuple[Measurement, int] | None:
+        """The next true state of the rig and its stamp, when those of all axes are here."""
+        for axis in self._axes:
+            while axis not in self._truths and (found := self._links.true_state_of(axis)) is not None:
+                self._tells_truth.add(axis)
+                if found[0].sample >= self._true_sample:  # an older one came twice
+                    self._truths[axis] = found
+        awaited = [axis for axis in self._axes if axis not in self._truths]
+        known = len(self._tells_truth) == len(self._axes)  # a real axis has no true state, then the rig has none
+        if not known or not self._truths or not self.lost.issuperset(awaited):
+            return None
+        merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
+        stamp = next(iter(self._truths.values()))[1]
+        self._truths.clear()
+        self._true_sample += 1
+        return merged, stamp
+
+    @property
+    def true_state_complete(self) -> bool:
+        """True when the true state of every sample is told."""
+        return self._true_sample > self.sample
+
+    interlock = ""
+
+    def arm_watchdog(self) -> None:
+        """Nobody stands behind this port but the axes, and they look after themselves."""
+
+    def disarm_watchdog(self) -> None:
+        """There is none."""
+
+    def safe(self) -> None:
+        """The axes stop by themselves when nobody leads them: each has its own safe stop."""
+
+    def close(self) -> None:
+        """Nothing to give back."""

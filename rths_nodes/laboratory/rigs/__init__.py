@@ -1,0 +1,5 @@
+"""Simulated rigs whose axes belong together: all actuators and the specimen between them in one object."""
+
+TABLE = {
+    "coupled_servo_hydraulic": ".coupled_servo_hydraulic:CoupledServoHydraulic",
+}

@@ -1,0 +1,127 @@
+"""A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.protocols import Specimen
+from rths_nodes.core.samples import Array
+
+WHOLE = 1e-9
+"""Relative excess up to which a number of sub-steps is rounding."""
+
+
+def substeps_of(dt: float, longest: float) -> int:
+    """The number of equal sub-steps of a sample of ``dt`` (s) that are no longer than ``longest`` (s)."""
+    return max(1, math.ceil(dt / longest * (1.0 - WHOLE)))
+
+
+class NoSpecimen:
+    """In the place of a specimen where there is none."""
+
+    initial_state: tuple[float, ...] = ()
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        return 0.0
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        return ()
+
+
+class LinearWithSpecimen:
+    """z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z.
+
+    A ``(n, n)``, B ``(n, m)``, e ``(n,)``, and the rows ``(n,)`` that give displacement and velocity. In each of
+    the ``substeps`` of a sample the linear part is exact for inputs that run straight, as the force does from its
+    value before to the one that the specimen has after a first pass with the force held; the specimen's states go
+    on by RK4 along the velocity of that pass. The error is of second order in the sub-step.
+    """
+
+    def __init__(
+        self,
+        linear: tuple[Array, Array],
+        specimen_column: Array,
+        specimen_rows: tuple[Array, Array],
+        specimen: Specimen,
+        dt: float,
+        substeps: int,
+    ) -> None:
+        system, inputs = linear
+        self.specimen = specimen
+        self._n, self._substeps, self._h = len(system), substeps, dt / substeps
+        phi, before, now = transition(system, np.column_stack([inputs, specimen_column]), self._h)
+        with_specimen = np.vstack([np.eye(self._n), *specimen_rows])  # the state, then displacement and velocity
+        self._matrix = with_specimen @ np.column_stack([phi, before[:, -1] + now[:, -1]])
+        self._correction = with_specimen @ now[:, -1]
+        self._drive = np.vstack([with_specimen @ part for part in self._driven(before[:, :-1], now[:, :-1])])
+        self._inputs = np.zeros(2 * inputs.shape[1])
+        self.reset()
+
+    def _driven(self, before: Array, now: Array) -> list[Array]:
+        """Per sub-step the matrix ``(n, 2 m)`` from the inputs at both ends of the sample."""
+        parts = []
+        for index in range(self._substeps):
+            start, end = index / self._substeps, (index + 1) / self._substeps
+            parts.append(np.hstack([(1.0 - start) * before + (1.0 - end) * now, start * before + end * now]))
+        return parts
+
+    def reset(self) -> None:
+        """At rest at zero, the specimen as built."""
+        self.state_and_force = np.zeros(self._n + 1)
+        self._specimen_state = list(self.specimen.initial_state)
+        self._place = (0.0, 0.0)
+        self._keep_force()
+
+    @property
+    def force(self) -> float:
+        """Of the specimen, N."""
+        return self._force
+
+    @property
+    def displacement(self) -> float:
+        """Of the specimen, m."""
+        return self._place[0]
+
+    def step(self, before: Array, now: Array) -> None:
+        """One sample on, the inputs ``(m,)`` straight from ``before`` to ``now``.
+
+        ``state_and_force`` ``(n + 1,)`` is z with F behind it, changed in place.
+        """
+        n, m = self._n, len(before)
+        self._inputs[:m], self._inputs[m:] = before, now
+        driven = (self._drive @ self._inputs).reshape(self._substeps, n + 2)
+        for drive in driven:
+            after = self._matrix @ self.state_and_force
+            after += drive
+            held = self._force
+            self._move(*after[n:].tolist())
+            change = self.specimen.force(self._specimen_state, *self._place) - held
+            if change:
+                after += change * self._correction
+                self._place = tuple(after[n:].tolist())
+            self.state_and_force[:n] = after[:n]
+            self._keep_force()
+
+    def _keep_force(self) -> None:
+        self._force = self.specimen.force(self._specimen_state, *self._place)
+        self.state_and_force[self._n] = self._force
+
+    def _move(self, x1: float, v1: float) -> None:
+        """The specimen's states along a velocity that runs straight from the present one to ``v1`` (m/s)."""
+        state, rate, h = self._specimen_state, self.specimen.rate, self._h
+        (x0, v0), self._place = self._place, (x1, v1)
+        if not state:
+            return
+        v = 0.5 * (v0 + v1)
+        x = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1)
+        half = 0.5 * h
+        k1 = rate(state, x0, v0)
+        k2 = rate([s + half * k for s, k in zip(state, k1, strict=True)], x, v)
+        k3 = rate([s + half * k for s, k in zip(state, k2, strict=True)], x, v)
+        k4 = rate([s + h * k for s, k in zip(state, k3, strict=True)], x1, v1)
+        slopes = zip(state, k1, k2, k3, k4, strict=True)
+        self._specimen_state = [s + h / 6.0 * (a + 2.0 * (b + c) + d) for s, a, b, c, d in slopes]

@@ -1,0 +1,108 @@
+"""Sensors of one axis: noise, resolution and range of the displacement and force channels.
+
+Noise comes from one stream per axis, seeded by the scenario's seed and the axis' name and drawn exactly once
+per sample, so that a run does not depend on how many axes or nodes there are.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import number, params
+from rths_nodes.core.samples import Array
+
+BLOCK = 256
+"""Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
+
+
+@params
+class Sensors:
+    """Parameters of the sensors of one axis; the defaults are a perfect measurement."""
+
+    displacement_noise_rms: float = number("rms of the displacement noise", "m", 0.0, at_least=0.0)
+    force_noise_rms: float = number("rms of the force noise", "N", 0.0, at_least=0.0)
+    displacement_resolution: float = number(
+        "quantisation step of the displacement; 0 is none", "m", 0.0, at_least=0.0
+    )
+    force_resolution: float = number("quantisation step of the force; 0 is none", "N", 0.0, at_least=0.0)
+    displacement_range: float | None = number(
+        "the channel saturates at +- this; never if left out", "m", None, more_than=0.0
+    )
+    force_range: float | None = number(
+        "the channel saturates at +- this; never if left out", "N", None, more_than=0.0
+    )
+
+
+class SensorPair:
+    """Turns the true displacement (m) and force (N) of one axis into measured ones."""
+
+    def __init__(self, params: Sensors, seed: int, axis: str) -> None:
+        self._seed = [seed, zlib.crc32(axis.encode())]
+        p = params
+        self._displacement = (p.displacement_noise_rms, p.displacement_resolution, p.displacement_range)
+        self._force = (p.force_noise_rms, p.force_resolution, p.force_range)
+        self.perfect = params == Sensors()
+        self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+        self._drawn: list[tuple[float, float]] = []
+        self.saturated = False
+
+    def measure(self, displacement: float, force: float) -> tuple[float, float]:
+        """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
+        if self.perfect:
+            return displacement, force
+        noise = self._noise()
+        self.saturated = False
+        return self._channel(displacement, noise[0], self._displacement), self._channel(
+            force, noise[1], self._force
+        )
+
+    def _noise(self) -> tuple[float, float]:
+        if not self._noisy:
+            return 0.0, 0.0
+        if not self._drawn:
+            self._drawn = [(a, b) for a, b in self._random.standard_normal((BLOCK, 2)).tolist()][::-1]
+        return self._drawn.pop()
+
+    def _channel(self, value: float, noise: float, channel: tuple[float, float, float | None]) -> float:
+        rms, resolution, limit = channel
+        value += rms * noise
+        if resolution > 0.0 and math.isfinite(value):
+            value = round(value / resolution) * resolution
+        if limit is not None and abs(value) >= limit:
+            self.saturated = True
+            value = limit if value > 0.0 else -limit
+        return value
+
+
+class AuxiliarySensors:
+    """Noise on the auxiliary channels of a rig, from a stream of their own."""
+
+    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
+        if noise_rms is not None and len(noise_rms) != len(names):
+            raise ConfigError(
+                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
+                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+            )
+        self._rms = np.array(noise_rms or (0.0,) * len(names))
+        self._seed = [seed, zlib.crc32(b"auxiliary"), len(names)]
+        self._noisy = bool(self._rms.any())
+        self.reset()
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+
+    def measure(self, true: Array) -> Array:
+        """The measured channels ``(n,)``."""
+        if not self._noisy:
+            return true
+        return true + self._rms * self._random.standard_normal(len(self._rms))

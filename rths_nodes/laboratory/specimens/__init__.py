@@ -1,0 +1,19 @@
+"""Specimens: experimental substructures of one axis, in plain floats.
+
+A specimen is a force and the rates of its inner states; whoever moves it (an actuator) integrates them, so
+that a stiff actuator and its specimen are solved together. A specimen whose force is computed, so that nothing
+stands against the actuator, has the class attribute ``felt = False``; without it, its force is felt.
+"""
+
+TABLE = {
+    "kelvin_voigt": ".kelvin_voigt:KelvinVoigt",
+    "maxwell_damper": ".maxwell_damper:MaxwellDamper",
+    "magnetorheological_damper": ".magnetorheological_damper:MagnetorheologicalDamper",
+    "relief_valve_damper": ".relief_valve_damper:ReliefValveDamper",
+    "softening_elastomeric": ".softening_elastomeric:SofteningElastomeric",
+    "slipping_elastomeric": ".slipping_elastomeric:SlippingElastomeric",
+    "elastoplastic_absorber": ".elastoplastic_absorber:ElastoplasticAbsorber",
+    "degrading_column": ".degrading_column:DegradingColumn",
+    "computed_spring": ".computed_spring:ComputedSpring",
+    "parallel": ".parallel:Parallel",
+}

@@ -1,0 +1,38 @@
+"""No specimen at all: displacement times stiffness, the safest rehearsal of a rig (Horiuchi et al. 1996, Fig. 6a).
+
+The actuator moves freely and the reaction force is computed, so that the loop shows the actuator's control and
+nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rths_nodes.core.params import number, params
+
+
+class ComputedSpring:
+    """F = k d, which the actuator does not feel.
+
+    d is the true displacement of the simulated actuator, not the measured one. In a laboratory F carries the noise
+    of the displacement sensor: ``sensors.force_noise_rms`` = k ``sensors.displacement_noise_rms`` gives noise of
+    that size, though not the same noise.
+    """
+
+    @params
+    class Params:
+        """Parameters of a computed spring."""
+
+        stiffness: float = number("stiffness k", "N/m", 1.0e6, at_least=0.0)
+
+    felt = False
+    initial_state: tuple[float, ...] = ()
+
+    def __init__(self, params: Params) -> None:
+        self._stiffness = params.stiffness
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        return self._stiffness * displacement
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        return ()

@@ -1,0 +1,56 @@
+"""Column that loses stiffness for good where it is bent beyond a level.
+
+After the column of fibre-reinforced plastic of Horiuchi et al. (1996), whose end flanges were damaged beyond the
+design level. The paper gives no numbers of it: the defaults are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rths_nodes.core.params import number, params
+
+CATCH_UP = 0.01
+"""s. Time constant with which the memory closes the last fraction of a step that it lags behind the excursion."""
+
+
+class DegradingColumn:
+    """F = k_s(m) d + c v, m the largest excursion so far: no set remains, but every loop is softer.
+
+    Loaded for the first time it follows k d up to the level d_0, then k d_0 + r k (d - d_0); below the largest
+    excursion it moves on the straight line to the origin, with the secant stiffness k_s reached there. The same
+    in both directions.
+    """
+
+    @params
+    class Params:
+        """Parameters of a column."""
+
+        stiffness: float = number("stiffness k of the sound column", "N/m", 1.0e6, more_than=0.0)
+        damage_displacement: float = number("level d_0 at which damage begins", "m", 0.020, more_than=0.0)
+        post_damage_ratio: float = number(
+            "r: slope beyond the level over that below", default=0.3, at_least=0.0, at_most=1.0
+        )
+        damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+        self.initial_state: tuple[float, ...] = (params.damage_displacement,)
+        """Largest excursion m, m; at first the level, below which nothing is remembered."""
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        # the excursion of this very moment counts, so that the envelope is met whatever the step
+        return self._secant(max(state[0], abs(displacement))) * displacement + self._p.damping * velocity
+
+    def _secant(self, largest: float) -> float:
+        p = self._p
+        ratio = p.damage_displacement / largest
+        return p.stiffness * (ratio + p.post_damage_ratio * (1.0 - ratio))
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        # integrated in steps this is right to a sixth of the last step before the level is left again
+        behind = abs(displacement) - state[0]
+        if behind < 0.0:
+            return (0.0,)
+        outward = abs(velocity) if displacement * velocity > 0.0 else 0.0
+        return (outward + behind / CATCH_UP,)

@@ -1,0 +1,117 @@
+"""Magnetorheological damper: the phenomenological model of Spencer, Dyke, Sain & Carlson (1997)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import number, params
+
+LONGEST_STEP = 1.0 / 8000.0
+"""s: Runge-Kutta steps of the states, stable up to 0.24 m/s; at 1/2000 s they diverge beyond 0.06 m/s."""
+RUNGE_KUTTA_LIMIT = 2.785
+"""Largest decay rate times step of a stable explicit RK4."""
+STEPS_IN_A_SAMPLE = 4
+"""Steps in which an actuator of one axis moves its specimen."""
+
+
+class MagnetorheologicalDamper:
+    """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
+
+    z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
+    magnetic field: alpha, c_0, c_1 = passive value + value per volt times u, and u' = -eta (u - v) follows the
+    ``voltage`` v of the current driver, which a controller sets while the test runs (V, limited to 0 ...
+    ``max_voltage``). The defaults are the damper of Dyke, Spencer, Sain & Carlson (1996).
+    """
+
+    @params
+    class Params:
+        """Parameters of the damper."""
+
+        voltage: float = number("at the current driver, as long as no controller sets it", "V", 0.0, at_least=0.0)
+        max_voltage: float = number("at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0)
+        filter_rate: float = number("rate eta of driver and fluid", "1/s", 190.0, more_than=0.0)
+        hysteretic_stiffness: float = number("alpha_a, force per z without field", "N/m", 14.0e3, at_least=0.0)
+        hysteretic_stiffness_per_volt: float = number("alpha_b", "N/(m V)", 69.5e3, at_least=0.0)
+        damping: float = number("c_0a, at large velocities without field", "N s/m", 2100.0, at_least=0.0)
+        damping_per_volt: float = number("c_0b", "N s/(m V)", 350.0, at_least=0.0)
+        series_damping: float = number(
+            "c_1a, in series: rounds the force at small velocities", "N s/m", 28.3e3, more_than=0.0
+        )
+        series_damping_per_volt: float = number("c_1b", "N s/(m V)", 295.0, at_least=0.0)
+        stiffness: float = number("k_0, at large velocities", "N/m", 4690.0, at_least=0.0)
+        accumulator_stiffness: float = number("k_1", "N/m", 500.0, at_least=0.0)
+        accumulator_displacement: float = number(
+            "x_0, gives the pre-load of the accumulator (0.143 m in the paper); 0 where the load cell is tared",
+            "m",
+            0.0,
+        )
+        slope: float = number("A, slope of z before it yields", "1", 301.0, more_than=0.0)
+        beta: float = number("Bouc-Wen beta", "1/m^2", 363.0e4, at_least=0.0)
+        gamma: float = number("Bouc-Wen gamma", "1/m^2", 363.0e4, at_least=0.0)
+        exponent: float = number("Bouc-Wen n; beta and gamma are in 1/m^n", default=2.0, at_least=1.0)
+
+        def validate(self, path: str) -> None:
+            """Refuses a damper that never yields, and a voltage that its driver cannot give."""
+            if self.beta + self.gamma <= 0.0:
+                raise ConfigError(
+                    f"{path}.beta + gamma = {self.beta + self.gamma:g} 1/m^2: must be > 0, or it never yields"
+                )
+            if self.voltage > self.max_voltage:
+                raise ConfigError(
+                    f"{path}.voltage = {self.voltage:g} V: must be <= max_voltage = {self.max_voltage:g} V"
+                )
+
+        def fastest(self, step: float) -> float:
+            """Slip velocity v (m/s) up to which RK4 steps (s) are stable: z decays with n A v / z_max."""
+            largest: float = (self.slope / (self.beta + self.gamma)) ** (1.0 / self.exponent)
+            return RUNGE_KUTTA_LIMIT * largest / (self.exponent * self.slope * step)
+
+        def cautions(self, scenario: Any) -> list[str]:
+            """Warns of a low servo rate where it is the specimen of an axis; a rig has steps of its own."""
+            alone = any(axis.specimen is self for axis in scenario.axes.values())
+            lowest = 1.0 / (STEPS_IN_A_SAMPLE * LONGEST_STEP)
+            if not alone or scenario.dt * lowest <= 1.0 + 1e-9:
+                return []
+            return [f"a magnetorheological damper is inexact or unstable below {lowest:g} Hz: raise servo_rate"]
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+        self._beta, self._gamma = params.beta / params.slope, params.gamma / params.slope
+        self._voltage = params.voltage
+        self.initial_state: tuple[float, ...] = (0.0, 0.0, params.voltage)
+        """y (m), z (m), u (V); it has stood under its voltage for long."""
+
+    @property
+    def voltage(self) -> float:
+        """At the current driver, V."""
+        return self._voltage
+
+    @voltage.setter
+    def voltage(self, wanted: float) -> None:
+        self._voltage = min(max(wanted, 0.0), self._p.max_voltage)
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        p = self._p
+        series = p.series_damping + p.series_damping_per_volt * state[2]
+        piston = self._series_velocity(state, displacement, velocity)
+        return series * piston + p.accumulator_stiffness * (displacement - p.accumulator_displacement)
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        p = self._p
+        z = state[1]
+        series = self._series_velocity(state, displacement, velocity)
+        slip = velocity - series
+        hysteretic = p.slope * slip * bouc_wen_slope(z, slip, self._beta, self._gamma, p.exponent)
+        return series, hysteretic, -p.filter_rate * (state[2] - self._voltage)
+
+    def _series_velocity(self, state: Sequence[float], x: float, v: float) -> float:
+        """y', m/s: where the force of dashpot c_1 equals that of the parallel group behind it."""
+        p = self._p
+        y, z, u = state
+        damping = p.damping + p.damping_per_volt * u
+        series = p.series_damping + p.series_damping_per_volt * u
+        alpha = p.hysteretic_stiffness + p.hysteretic_stiffness_per_volt * u
+        return (alpha * z + damping * v + p.stiffness * (x - y)) / (damping + series)

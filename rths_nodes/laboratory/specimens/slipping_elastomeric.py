@@ -1,0 +1,59 @@
+"""Elastomeric damper that slips: rubber at small amplitudes, friction at large ones.
+
+The defaults are fitted to what Chen & Ricles (2010; 2009) state of their damper (Fig. 6): loss factor 0.4 to 0.5
+at small amplitudes, depending on frequency, rising to 1.2 at large ones through friction; secant stiffness that
+falls with amplitude, and depends on frequency at small amplitudes more than at large ones; equivalent viscous
+damping of frame and damper 0.18 (here: at small amplitudes, before the frame yields); 44 to 55 % of the story
+shear. The curves of Fig. 6 are not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rths_nodes.core.params import number, params
+from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
+
+
+class SlippingElastomeric:
+    """A standard linear solid in series with a friction slider.
+
+        F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
+
+    u is the deformation of the rubber, d - u the slip. At small amplitudes u = d: a spring k_1 beside a Maxwell
+    element of spring k_m and relaxation time tau. At large ones F stays at the slip force F_s.
+    """
+
+    @params
+    class Params:
+        """Parameters of a slipping elastomeric damper."""
+
+        stiffness: float = number("stiffness k_1 of the rubber, moved slowly", "N/m", 17.0e6, more_than=0.0)
+        relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
+        relaxation_time: float = number("time tau in which it relaxes", "s", 0.085, more_than=0.0)
+        slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
+        exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=100.0)
+
+        def cautions(self, scenario: Any) -> list[str]:
+            """Warns of a relaxation that is too fast for the servo rate."""
+            return relaxation_cautions(self.relaxation_time, "relaxation_time", scenario)
+
+    initial_state: tuple[float, ...] = (0.0, 0.0)
+    """Deformation u of the rubber, m, and relaxing force q, N."""
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        return self._p.stiffness * state[0] + state[1]
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        p = self._p
+        ratio = (p.stiffness * state[0] + state[1]) / p.slip_force
+        sticking = 1.0
+        if ratio * velocity > 0.0:
+            # never below zero: a long step that overshoots the slip force must not turn the rubber round
+            sticking = 1.0 - abs(ratio) ** p.exponent if abs(ratio) < 1.0 else 0.0
+        deformation = velocity * sticking
+        return deformation, p.relaxing_stiffness * deformation - state[1] / p.relaxation_time

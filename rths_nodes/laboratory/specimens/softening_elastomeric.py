@@ -1,0 +1,36 @@
+"""Elastomeric damper that softens with amplitude and whose loss factor grows with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.params import number, params
+
+
+class SofteningElastomeric:
+    """F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements."""
+
+    @params
+    class Params:
+        stiffness: float = number("stiffness k that remains", "N/m", 2.0e6, at_least=0.0)
+        damping: float = number("damping c", "N s/m", 0.20e6, at_least=0.0)
+        friction_force: float = number("force f of the hysteretic part", "N", 60e3, at_least=0.0)
+        slip_displacement: float = number("displacement x_f at which it slips", "m", 60e-3 / 5.6, more_than=0.0)
+        beta: float = number("Bouc-Wen beta", default=0.5, at_least=0.0)
+        gamma: float = number("Bouc-Wen gamma", default=0.5, at_least=0.0)
+        exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0)
+
+    initial_state: tuple[float, ...] = (0.0,)
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        p = self._p
+        return p.stiffness * displacement + p.damping * velocity + p.friction_force * state[0]
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        p = self._p
+        slope = bouc_wen_slope(state[0], velocity, p.beta, p.gamma, p.exponent)
+        return (velocity * slope / p.slip_displacement,)

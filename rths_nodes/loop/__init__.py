@@ -1,0 +1,1 @@
+"""One test without ROS: scenario, stages, supervision, faults, pace."""

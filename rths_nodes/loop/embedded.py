@@ -1,0 +1,142 @@
+"""The reference host: the whole loop in one process, without ROS. The order of one sample stands here.
+
+Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measurement k + 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+
+from rths_nodes.core.durations import Durations
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
+from rths_nodes.loop.timing import timing
+
+
+class Sink(Protocol):
+    """Who wants to see the samples: a recording, or arrays in memory. Arrays are valid during the call only."""
+
+    def target(self, target: Target) -> None: ...
+
+    def command(self, command: Command) -> None: ...
+
+    def measurement(self, measured: Measurement) -> None: ...
+
+    def truth(self, true: Measurement) -> None: ...
+
+    def state(self, sample: int, values: Sequence[float]) -> None: ...
+
+
+@dataclass
+class Outcome:
+    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample."""
+
+    state: State
+    reason: str
+    samples: int
+    metrics: dict[str, Any]
+    compensator: dict[str, float]
+    timing: dict[str, Any]
+
+
+class Loop:
+    """All stages of a scenario, run in the reference order. Raises ConfigError when one cannot be built.
+
+    Between the stages nothing is late or lost: ``faulty_loop.py`` has the same order without that.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.substructure = NumericalStage(scenario)
+        self.commands = CommandStage(scenario)
+        self.rig = RigStage(scenario)
+        self.monitor = MonitorStage(scenario)
+        self._breach_known = False
+
+    def run(
+        self,
+        sinks: Sequence[Sink] = (),
+        progress: Callable[[int], None] | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> Outcome:
+        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
+        rig, loop = self.rig, Durations(self.scenario.samples)
+        rig.connect()
+        rig.machine.to(State.ARMED)
+        self._hand_on(self.substructure.first(), sinks)
+        measured = rig.first()
+        self._show(measured, sinks)
+        while rig.machine.state not in ENDED:
+            started = perf_counter_ns()
+            command = self._answer(measured, sinks)
+            measured = self._to_rig(command)
+            self._show(measured, sinks)
+            loop.add(perf_counter_ns() - started)
+            if measured.sample % self.scenario.samples_per_step == 0:
+                if progress:
+                    progress(measured.sample)
+                if interrupted and interrupted():
+                    rig.hold("interrupted")
+        self._answer(measured, sinks)
+        self.monitor.work()
+        metrics = self.monitor.metrics()  # works off the last samples, in which a limit may be broken, too
+        self._heed_monitor()
+        rig.settle()
+        state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
+        machine = rig.machine
+        times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
+
+    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+        """What the substructure and the compensator make of a measurement."""
+        target = self.substructure.next(measured)
+        if target is not None:
+            self._hand_on(target, sinks)
+        command = self._command(measured)
+        if command is not None:
+            self.monitor.command(command)
+        for sink in sinks:
+            if not self.rig.stopping:
+                sink.state(measured.sample, self.commands.state())
+            if command is not None:
+                sink.command(command)
+        return command
+
+    def _to_compensator(self, target: Target) -> None:
+        self.commands.target(target)
+
+    def _command(self, measured: Measurement) -> Command | None:
+        return self.commands.next(measured)
+
+    def _to_rig(self, command: Command | None) -> Measurement:
+        return self.rig.tick(command)
+
+    def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
+        self._to_compensator(target)
+        self.monitor.target(target)
+        for sink in sinks:
+            sink.target(target)
+
+    def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
+        self.monitor.measurement(measured)
+        self.monitor.work()
+        self._heed_monitor()
+        for sink in sinks:
+            sink.measurement(measured)
+            sink.truth(self.rig.port.truth())
+
+    def _heed_monitor(self) -> None:
+        breach = self.monitor.monitor.breach
+        if breach and not self._breach_known:
+            self._breach_known = True
+            self.rig.trip(breach[1], breach[0] + LOCKSTEP_WINDOW)

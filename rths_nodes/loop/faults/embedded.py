@@ -1,0 +1,90 @@
+"""The reference host with faults: the same order, but Targets and Commands may come late or never.
+
+What nodes do on their wires is done between the stages: Targets and Commands pass through a stream with faults,
+the compensator bridges a Target that is not there, the rig a Command. A measurement fails in its sensor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.faults.kinds import check
+from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+class FaultyLoop(Loop):
+    """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
+
+    def __init__(self, scenario: Scenario, faults: Sequence[Any]) -> None:
+        super().__init__(scenario)
+        check(faults, scenario, "embedded", "lockstep", recorded=False)
+        codec = scenario.codec()
+        rate, seed = scenario.servo_rate, scenario.seed
+        self._targets: FaultyStream[Target] = FaultyStream(
+            "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison("target")
+        )
+        self._commands: FaultyStream[Command] = FaultyStream(
+            "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
+        )
+        self._arrived: deque[Command] = deque()
+        self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
+
+    def _to_compensator(self, target: Target) -> None:
+        self._targets.put(self.rig.sample, _copied(target))
+
+    def _command(self, measured: Measurement) -> Command | None:
+        for target in self._targets.take(measured.sample):
+            try:
+                self.commands.target(target)
+            except ValueError as lost:  # in a node this ends the node, which ends the test
+                self.rig.trip(f"compensator: {lost}")
+        late = not self.commands.ready(min(measured.sample + 1, self.scenario.samples))
+        return self.commands.bridge(measured) if late else self.commands.next(measured)
+
+    def _to_rig(self, command: Command | None) -> Measurement:
+        rig, now = self.rig, self.rig.sample
+        if command is not None:
+            self._commands.put(now, _copied(command))
+        self._arrived += self._commands.take(now)
+        in_time = None
+        while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
+            arrived = self._arrived.popleft()
+            if arrived.sample == now + 1:
+                in_time = arrived
+            elif arrived.sample <= now:
+                rig.late_command(arrived)
+            else:
+                rig.trip(f"Command {arrived.sample} came where {now + 1} was expected")
+        return rig.tick(in_time, late=in_time is None)
+
+
+def _copied(sample: Any) -> Any:
+    """A sample that stays as it is however long it is under way."""
+    arrays = {field.name: getattr(sample, field.name) for field in fields(sample)}
+    return replace(
+        sample, **{name: value.copy() for name, value in arrays.items() if isinstance(value, np.ndarray)}
+    )
+
+
+def _corrupter(pack: Callable[..., bytes], unpack: Callable[[bytes], Any]) -> Callable[..., Any]:
+    """Flips one bit on the wire."""
+
+    def corrupt(sample: Any, random: np.random.Generator) -> Any:
+        try:
+            return unpack(flip_bit(pack(sample, 0), random))[0]
+        except ValueError:  # cannot be read: as in a node, it is dropped
+            return None
+
+    return corrupt
+
+
+def _poison(stream: str) -> Callable[..., Any]:
+    return lambda sample, value, field: poison(sample, stream, value, field)

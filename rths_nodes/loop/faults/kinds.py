@@ -1,0 +1,302 @@
+"""Faults on purpose: what goes wrong, when, and how long, as ``--fault KIND@TIME[:ARGUMENTS]`` says it.
+
+    drop@2:target                   Target lost                         drop@TIME:STREAM[,COUNT[,EVERY]]
+    delay@2:command,3,5             five Commands, three samples late   delay@TIME:STREAM,SAMPLES[,COUNT[,EVERY]]
+    late@0:target,0.05              one of twenty at random             late@TIME:STREAM,SHARE[,SAMPLES]
+    duplicate@2:target              comes twice                         duplicate@TIME:STREAM[,COUNT[,EVERY]]
+    reorder@2:command               comes after the next one            reorder@TIME:STREAM[,COUNT[,EVERY]]
+    corrupt@2:target                one bit flipped                     corrupt@TIME:STREAM[,COUNT[,EVERY]]
+    nan@2:command,inf               a value that is no number           nan@TIME:STREAM[,VALUE[,FIELD]]
+    slow@2:compensator,0.002,5      answers take 2 ms longer            slow@TIME:NODE,SECONDS[,COUNT]
+    sensor_stuck@2:story_1,force    a sensor stands still               sensor_stuck@TIME:AXIS,CHANNEL[,SECONDS]
+    sensor_spike@2:story_1,force,1e5    and jumps, for a sample         sensor_spike@TIME:AXIS,CHANNEL,SIZE
+    kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
+
+Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
+measurement (actuator to both). ``faulty_streams.py`` puts them on streams and sensors in any host,
+``ros/faulty_nodes.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process, or in the
+host composed a node that has no turn any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.parameter_table import table
+from rths_nodes.core.params import integer, number, params, text
+from rths_nodes.core.strict import build
+
+if TYPE_CHECKING:
+    from rths_nodes.loop.scenario.schema import Scenario
+
+STREAMS = ("target", "command", "measurement")
+NODES = {"integrator": "target", "compensator": "command", "actuator": "measurement"}
+"""The nodes of the loop, and what they publish."""
+PROCESSES = (*NODES, "monitor", "recorder")
+CHANNELS = ("displacement", "force")
+
+ROUNDING = 1e-9
+"""Of a time in samples."""
+
+
+def _time() -> Any:
+    return number("when it begins, from Measurement 0", "s", at_least=0.0)
+
+
+def _stream() -> Any:
+    return text("which messages", choices=STREAMS)
+
+
+def _count() -> Any:
+    return integer("messages", default=1, at_least=1)
+
+
+def _every() -> Any:
+    return integer("length of the pattern that is repeated, messages; once if left out", default=None, at_least=1)
+
+
+@params
+class Drop:
+    """Messages get lost."""
+
+    time: float = _time()
+    stream: str = _stream()
+    count: int = _count()
+    every: int | None = _every()
+
+
+@params
+class Delay:
+    """Messages come late; those behind them wait."""
+
+    time: float = _time()
+    stream: str = _stream()
+    samples: int = integer("by which they are late", "samples", at_least=1, at_most=1_000_000)
+    count: int = _count()
+    every: int | None = _every()
+
+
+@params
+class Late:
+    """A share of the messages, at random with the scenario's seed, comes late."""
+
+    time: float = _time()
+    stream: str = _stream()
+    share: float = number("of the messages", more_than=0.0, at_most=1.0)
+    samples: int = integer("by which they are late", "samples", 1, at_least=1, at_most=1_000_000)
+
+
+@params
+class Duplicate:
+    """Messages come twice."""
+
+    time: float = _time()
+    stream: str = _stream()
+    count: int = _count()
+    every: int | None = _every()
+
+
+@params
+class Reorder:
+    """A message comes after the next one."""
+
+    time: float = _time()
+    stream: str = _stream()
+    count: int = _count()
+    every: int | None = _every()
+
+
+@params
+class Corrupt:
+    """One bit of a message is flipped, at random with the scenario's seed."""
+
+    time: float = _time()
+    stream: str = _stream()
+    count: int = _count()
+    every: int | None = _every()
+
+
+@params
+class NotANumber:
+    """The values of one field of a message are no numbers; of a measurement: those of the sensors."""
+
+    time: float = _time()
+    stream: str = _stream()
+    value: str = text("what they are instead", "nan", choices=("nan", "inf", "-inf"))
+    field: str = text("which; by default the displacement or the command", "")
+
+
+@params
+class Slow:
+    """A node takes longer for its answers."""
+
+    time: float = _time()
+    node: str = text("which", choices=NODES)
+    seconds: float = number("that an answer takes longer", "s", more_than=0.0, at_most=60.0)
+    count: int = integer("answers", default=1, at_least=1)
+
+
+@params
+class SensorStuck:
+    """A sensor shows what it showed last."""
+
+    time: float = _time()
+    axis: str = text("whose sensor")
+    channel: str = text("which", choices=CHANNELS)
+    seconds: float | None = number("how long; to the end if left out", "s", None, more_than=0.0)
+
+
+@params
+class SensorSpike:
+    """A sensor shows too much, for one sample."""
+
+    time: float = _time()
+    axis: str = text("whose sensor")
+    channel: str = text("which", choices=CHANNELS)
+    size: float = number("that is added", "m or N")
+
+
+@params
+class Kill:
+    """A node dies at once (SIGKILL)."""
+
+    time: float = _time()
+    node: str = text("which", choices=PROCESSES)
+
+
+@params
+class Freeze:
+    """A node stands still for a while (SIGSTOP, SIGCONT)."""
+
+    time: float = _time()
+    node: str = text("which", choices=PROCESSES)
+    seconds: float = number("how long", "s", more_than=0.0, at_most=3600.0)
+
+
+@params
+class DiskFull:
+    """The recorder cannot write any more."""
+
+    time: float = _time()
+
+
+@params
+class MonitorDead:
+    """The monitor dies."""
+
+    time: float = _time()
+
+
+@params
+class RecorderDead:
+    """The recorder dies."""
+
+    time: float = _time()
+
+
+KINDS: dict[str, type] = {
+    **{"drop": Drop, "delay": Delay, "late": Late, "duplicate": Duplicate, "reorder": Reorder},
+    **{"corrupt": Corrupt, "nan": NotANumber, "slow": Slow},
+    **{"sensor_stuck": SensorStuck, "sensor_spike": SensorSpike},
+    **{"kill": Kill, "freeze": Freeze},
+    **{"disk_full": DiskFull, "monitor_dead": MonitorDead, "recorder_dead": RecorderDead},
+}
+NEED_NODES = (Kill, Freeze, DiskFull, MonitorDead, RecorderDead)
+NEED_REAL_TIME = (Delay, Late, Reorder, Slow)
+"""In lockstep the nodes wait: what is late by samples would never come, and nobody would notice a slow node."""
+
+POISONED = {
+    "target": ("displacement", "velocity", "acceleration", "auxiliary"),
+    "command": ("command", "target", "auxiliary"),
+    "measurement": ("displacement", "force", "auxiliary"),
+}
+"""Fields that may be no numbers, the default first."""
+
+
+def kind_of(fault: Any) -> str:
+    """The name in KINDS."""
+    return next(name for name, cls in KINDS.items() if type(fault) is cls)
+
+
+def first_sample(fault: Any, rate: float) -> int:
+    """The first sample of ``fault`` at ``rate`` Hz."""
+    time: float = fault.time
+    return math.ceil(time * rate - ROUNDING)
+
+
+def node_of(fault: Any) -> str:
+    """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
+    if isinstance(fault, MonitorDead):
+        return "monitor"
+    if isinstance(fault, (RecorderDead, DiskFull)):
+        return "recorder"
+    node: str = getattr(fault, "node", "")
+    return node
+
+
+def check(faults: Iterable[Any], scenario: Scenario, host: str, pace: str, recorded: bool) -> None:
+    """Refuse, with ConfigError, what has no meaning at this host and pace, or without a recorder."""
+    for fault in faults:
+        kind = f"fault {kind_of(fault)}"
+        _check_words(kind, fault, scenario)
+        if host == "embedded":
+            _check_embedded(kind, fault)
+            continue
+        if pace == "lockstep" and isinstance(fault, NEED_REAL_TIME):
+            raise ConfigError(f"{kind}: in lockstep the nodes wait for what is late; take realtime")
+        if node_of(fault) == "recorder" and not recorded:
+            raise ConfigError(f"{kind}: there is no recorder; record the test")
+
+
+def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
+    end = scenario.samples * scenario.dt
+    if fault.time >= end:
+        raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
+    if isinstance(fault, NotANumber) and fault.field and fault.field not in POISONED[fault.stream]:
+        raise unknown(kind, f"field of a {fault.stream}", fault.field, POISONED[fault.stream])
+    axis, axes = getattr(fault, "axis", None), list(scenario.axes)
+    if axis is not None and axis not in axes:
+        raise unknown(kind, "axis", axis, axes)
+
+
+def _check_embedded(kind: str, fault: Any) -> None:
+    if isinstance(fault, NEED_NODES):
+        raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
+    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
+    if stream == "measurement" and not isinstance(fault, NotANumber):
+        raise ConfigError(
+            f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
+        )
+
+
+def parse(words: str) -> Any:
+    """``KIND@TIME[:ARGUMENTS]`` -> an object of a class in KINDS. Raises ConfigError with what is known."""
+    head, _, arguments = words.partition(":")
+    kind, sign, time = head.partition("@")
+    if not sign:
+        raise ConfigError(f"fault {words!r}: must be KIND@TIME[:ARGUMENTS]; known: {', '.join(sorted(KINDS))}")
+    if kind not in KINDS:
+        raise unknown(f"fault {words!r}", "kind", kind, KINDS)
+    cls = KINDS[kind]
+    fields = {row.name: row.kind for row in table(cls)}
+    given = [time, *(arguments.split(",") if arguments else ())]
+    if len(given) > len(fields):
+        known = ", ".join(list(fields)[1:]) or "nothing"
+        raise ConfigError(f"fault {words!r}: too many arguments; {kind}@TIME takes {known}")
+    pairs = zip(fields.items(), given, strict=False)
+    data = {name: word.strip() if kind == "text" else _value(word) for (name, kind), word in pairs}
+    try:
+        return build(cls, data)
+    except ConfigError as error:
+        raise ConfigError(f"fault {words!r}: {error}") from None
+
+
+def _value(word: str) -> Any:
+    """A number, or the word for the check to refuse."""
+    try:
+        return float(word)
+    except ValueError:
+        return word

@@ -1,0 +1,241 @@
+"""Faults on streams of messages and on sensors: the same objects in every host.
+
+A :class:`FaultyStream` takes messages and gives what is left of them, late, twice, changed or not at all; it knows
+numbers of samples and a seed, but no clock. A :class:`FaultyPort` stands before a port and lets its sensors fail.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.faults.kinds import (
+    CHANNELS,
+    NODES,
+    POISONED,
+    ROUNDING,
+    Corrupt,
+    Delay,
+    Drop,
+    Duplicate,
+    Late,
+    NotANumber,
+    Reorder,
+    SensorSpike,
+    SensorStuck,
+    Slow,
+    first_sample,
+)
+
+T = TypeVar("T")
+
+
+class Passage(Protocol):
+    """One fault on a stream: what becomes of a message that is sent now."""
+
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        """What comes of it, in order, and by how many samples each is late."""
+        ...
+
+
+class _Counted:
+    """The first ``count`` messages, or so many of ``every``."""
+
+    def __init__(self, fault: Any) -> None:
+        self._count: int = fault.count
+        self._every: int | None = fault.every
+        self._number = -1
+
+    def hits(self) -> bool:
+        self._number += 1
+        return (self._number % self._every if self._every else self._number) < self._count
+
+
+class _Dropping(_Counted):
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        return [] if self.hits() else [(message, 0)]
+
+
+class _Delaying(_Counted):
+    def __init__(self, fault: Delay) -> None:
+        super().__init__(fault)
+        self._samples = fault.samples
+
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        return [(message, self._samples if self.hits() else 0)]
+
+
+class _Duplicating(_Counted):
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        return [(message, 0)] * (2 if self.hits() else 1)
+
+
+class _Reordering(_Counted):
+    def __init__(self, fault: Reorder) -> None:
+        super().__init__(fault)
+        self._held: list[tuple[Any, int]] = []
+
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        held, self._held = self._held, []
+        if not held and self.hits():
+            self._held = [(message, 0)]
+            return []
+        return [(message, 0), *held]
+
+
+class _Random:
+    def __init__(self, fault: Late, random: np.random.Generator) -> None:
+        self._fault, self._random = fault, random
+
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        return [(message, self._fault.samples if self._random.random() < self._fault.share else 0)]
+
+
+class _Edited(_Counted):
+    """A message that ``edit`` changes; one of which it makes None is lost."""
+
+    def __init__(self, fault: Any, edit: Callable[[Any], Any]) -> None:
+        super().__init__(fault)
+        self._edit = edit
+
+    def pass_on(self, message: Any) -> list[tuple[Any, int]]:
+        edited = self._edit(message) if self.hits() else message
+        return [] if edited is None else [(edited, 0)]
+
+
+class FaultyStream(Generic[T]):
+    """Messages of one stream in, what is left of them out; ``T`` are bytes or sample types.
+
+    ``corrupt(message, random)`` flips a bit and may give None for what cannot be read any more; ``poison(message,
+    value, field)`` puts a value that is no number in. Faults of other streams are left to others.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        faults: Iterable[Any],
+        rate: float,
+        seed: int,
+        corrupt: Callable[[T, np.random.Generator], T | None],
+        poison: Callable[[T, float, str], T],
+    ) -> None:
+        self._corrupt, self._poison = corrupt, poison
+        self._passages: list[tuple[int, Any]] = []
+        for index, fault in enumerate(faults):
+            if getattr(fault, "stream", "") == name or NODES.get(getattr(fault, "node", "")) == name:
+                random = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode()), index]))
+                self._passages.append((first_sample(fault, rate), self._passage(fault, rate, random)))
+        self._queue: deque[tuple[int, T]] = deque()
+
+    def put(self, sample: int, message: T) -> None:
+        """``message`` is sent at ``sample``."""
+        messages = [(message, 0)]
+        for first, passage in self._passages:
+            if sample >= first:
+                messages = [
+                    (changed, late + more) for sent, late in messages for changed, more in passage.pass_on(sent)
+                ]
+        for changed, late in messages:
+            # a stream is reliable and in order: nothing overtakes what is late
+            due = max(sample + late, self._queue[-1][0] if self._queue else 0)
+            self._queue.append((due, changed))
+
+    def take(self, sample: float) -> list[T]:
+        """What has arrived by ``sample``, in order of arrival."""
+        arrived = []
+        while self._queue and self._queue[0][0] <= sample:
+            arrived.append(self._queue.popleft()[1])
+        return arrived
+
+    def _passage(self, fault: Any, rate: float, random: np.random.Generator) -> Passage:
+        if isinstance(fault, Slow):
+            samples = math.ceil(fault.seconds * rate - ROUNDING)
+            return _Delaying(
+                Delay(time=fault.time, stream=NODES[fault.node], samples=samples, count=fault.count, every=None)
+            )
+        if isinstance(fault, Late):
+            return _Random(fault, random)
+        if isinstance(fault, Corrupt):
+            return _Edited(fault, lambda message: self._corrupt(message, random))
+        if isinstance(fault, NotANumber):
+            once = Drop(time=fault.time, stream=fault.stream, count=1, every=None)
+            return _Edited(once, lambda message: self._poison(message, float(fault.value), fault.field))
+        kinds: dict[type, type[Any]] = {
+            Drop: _Dropping,
+            Delay: _Delaying,
+            Duplicate: _Duplicating,
+            Reorder: _Reordering,
+        }
+        passage: Passage = kinds[type(fault)](fault)
+        return passage
+
+
+def poison(sample: Any, stream: str, value: float, field: str) -> Any:
+    """A Target, Command or Measurement of which one field, by default the first, is ``value``."""
+    name = field or POISONED[stream][0]
+    return replace(sample, **{name: np.full_like(getattr(sample, name), value)})
+
+
+def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
+    """``data`` with one bit flipped."""
+    position = int(random.integers(8 * len(data)))
+    flipped = bytearray(data)
+    flipped[position // 8] ^= 1 << position % 8
+    return bytes(flipped)
+
+
+# -- sensors ----------------------------------------------------------------------------------------------
+
+
+class FaultyPort:
+    """A port whose sensors fail; everything else is that of ``port``."""
+
+    def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
+        self._port = port
+        self._rate = rate
+        self._axes = list(axes)
+        self._faults = [fault for fault in faults if of_sensors(fault)]
+        self._last: dict[str, Array] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def read(self) -> Measurement:
+        """What the sensors show."""
+        measured = self._port.read()
+        changed = replace(measured, displacement=measured.displacement.copy(), force=measured.force.copy())
+        for fault in self._faults:
+            self._apply(fault, changed)
+        self._last = {channel: getattr(changed, channel).copy() for channel in CHANNELS}
+        return changed
+
+    def _apply(self, fault: Any, measured: Measurement) -> None:
+        since = measured.sample - first_sample(fault, self._rate)
+        if since < 0:
+            return
+        if isinstance(fault, NotANumber):
+            if since == 0:
+                field = fault.field or POISONED["measurement"][0]
+                setattr(measured, field, np.full_like(getattr(measured, field), float(fault.value)))
+            return
+        axis = self._axes.index(fault.axis)
+        shown = getattr(measured, fault.channel)
+        if isinstance(fault, SensorSpike):
+            shown[axis] += fault.size if since == 0 else 0.0
+        elif fault.seconds is None or since < fault.seconds * self._rate:
+            shown[axis] = self._last.get(fault.channel, shown)[axis]
+
+
+def of_sensors(fault: Any) -> bool:
+    """True for what a :class:`FaultyPort` does."""
+    return isinstance(fault, (SensorStuck, SensorSpike)) or (
+        isinstance(fault, NotANumber) and fault.stream == "measurement"
+    )

@@ -1,0 +1,66 @@
+"""Pacing on absolute times."""
+
+from __future__ import annotations
+
+import time
+
+from rths_nodes.core.durations import Durations
+
+BUSY_WAIT_NS = 150_000
+"""The end of a sleep is waited for actively: the scheduler wakes a sleeper up to this late."""
+
+
+REST_PERCENT = 8
+"""What a loop rests of its time: the kernel stops who takes more than 95 % of a second under real-time scheduling
+for the other 50 ms, and others on its processor want to get on as well."""
+CREDIT_NS, DEBT_NS = 10_000_000, 500_000
+"""Rest that counts ahead, and rest that can be owed until even a late loop rests."""
+
+
+class Pacer:
+    """Ticks at absolute times of the monotonic clock; a missed tick slips the schedule by whole periods.
+
+    ``lateness`` keeps how late each tick began; ``ticks`` is how many are expected. ``missed`` counts the periods,
+    ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns; ``period`` in ns.
+    """
+
+    def __init__(self, period: float, ticks: int) -> None:
+        self.period = round(period * 1e9)
+        self.due = self.began = 0
+        self.missed = self.slips = 0
+        self._owed = self._looked = 0
+        self.lateness = Durations(ticks)
+
+    def start(self) -> None:
+        """The first tick is one period from now."""
+        self._looked = time.monotonic_ns()
+        self._owed = -CREDIT_NS
+        self.due = self._looked + self.period
+
+    @property
+    def slack(self) -> int:
+        """Time to the next tick, ns; negative when it is over."""
+        return self.due - time.monotonic_ns()
+
+    def __call__(self) -> int:
+        """Wait for the tick; the number of periods by which it was missed."""
+        now = time.monotonic_ns()
+        self._owed += (now - self._looked) * REST_PERCENT // 100
+        ahead = self.due - now
+        # who owes rest sleeps to the end, and is late by what it takes to wake up
+        rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
+        if rest > 0:
+            time.sleep(rest * 1e-9)
+            self._owed = max(self._owed - (time.monotonic_ns() - now), -CREDIT_NS)
+        self._looked = now
+        now = time.monotonic_ns()
+        while now < self.due:
+            now = time.monotonic_ns()
+        late = now - self.due
+        self.lateness.add(late)
+        slipped = late // self.period
+        self.missed += slipped
+        self.slips += slipped > 0
+        self.began = now
+        self.due += (1 + slipped) * self.period
+        return slipped

@@ -1,0 +1,144 @@
+"""The real-time set-up of a process: scheduling, locked memory, awake processors, and a guard."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+PRIORITY = 60
+"""SCHED_FIFO priority of a process in the loop: above ordinary work, below the kernel's own threads."""
+
+STARVING_S, KILLED_S = 1, 3
+"""Time without rest under real-time scheduling after which the loop is broken off; the kernel ends the process."""
+RESTED_S = 0.001
+
+LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
+"""Of mlockall(2)."""
+
+IDLE_LATENCY = "/dev/cpu_dma_latency"
+"""Whoever keeps this file open has a say in how deeply the processors rest: int32, us to wake up."""
+
+
+class Starving(RuntimeError):
+    """The process has held its processor too long: it hangs, and everything else on it with it."""
+
+
+@contextmanager
+def real_time(wanted: bool) -> Iterator[list[str]]:
+    """Real-time scheduling of this process while inside; yields what was refused, in words.
+
+    Every step is optional: the loop works without it, with a longer tail. All threads are moved, because
+    those of the middleware do not inherit. Not for lockstep: full speed under SCHED_FIFO meets throttling.
+    A process that then hangs would take its processor with it: ``Starving`` is raised wherever it is, and if that
+    does not help, the kernel ends it.
+    """
+    refused: list[str] = []
+    if not wanted:
+        yield refused
+        return
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    with ExitStack() as stack:
+        stack.callback(gc.enable)
+        stack.callback(gc.unfreeze)  # what is garbage by then would stay for ever, middleware and all
+        _guard(stack)  # first: a thread of the middleware may hang as soon as its scheduling changes
+        if problem := _lock_memory(stack):
+            refused.append(f"locking of memory refused ({problem}): a page that is fetched late makes a tick late")
+        if problem := _keep_awake(stack):
+            refused.append(f"{IDLE_LATENCY} refused ({problem}): a processor that rests takes longer to be woken")
+        problem = _for_all_threads(
+            lambda thread: os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        )
+        stack.callback(
+            _for_all_threads,
+            lambda thread: os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0)),
+        )
+        # the kernel's count of time without rest outlives the scheduling, and begins anew with a sleep only
+        stack.callback(time.sleep, RESTED_S)
+        if problem:
+            refused.append(f"SCHED_FIFO refused ({problem}): expect a longer tail; see `ulimit -r`")
+        yield refused
+
+
+def _lock_memory(stack: ExitStack) -> str:
+    """Keep what is in memory there, until ``stack`` is unwound; why not, in words.
+
+    With a limit that is not far away, later allocations would fail: better not to begin.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit != resource.RLIM_INFINITY and os.geteuid() != 0:
+        return f"limit {limit // 1024} KiB, see `ulimit -l`"
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.mlockall(LOCK_CURRENT | LOCK_FUTURE | LOCK_ON_FAULT):
+        return os.strerror(ctypes.get_errno())
+    stack.callback(library.munlockall)
+    return ""
+
+
+def _keep_awake(stack: ExitStack) -> str:
+    """Keep idle processors from going to rest, until ``stack`` is unwound; why not, in words.
+
+    What is sent to a node in another process wakes the processor there; who sends waits for that.
+    """
+    try:
+        file = os.open(IDLE_LATENCY, os.O_WRONLY)
+        stack.callback(os.close, file)
+        os.write(file, bytes(4))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _guard(stack: ExitStack) -> None:
+    """Limit the time without rest under real-time scheduling, until ``stack`` is unwound."""
+
+    def starve(*_: Any) -> None:
+        raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
+
+    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+    with suppress(ValueError, OSError):  # signals belong to the main thread; elsewhere there is no guard
+        stack.callback(signal.signal, signal.SIGXCPU, signal.signal(signal.SIGXCPU, starve))
+        killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (min(killed, STARVING_S * 1_000_000), killed))
+        # not everybody may raise the hard limit again; under normal scheduling it means nothing
+        stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
+
+
+@contextmanager
+def share_processors(in_loop: bool) -> Iterator[None]:
+    """While inside: the processes of the loop on one processor and all others on the rest.
+
+    The loop is a chain: only one of its nodes has something to do at a time, and waking a process on the same
+    processor takes 6 us instead of 26-57.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) == 1:
+        yield
+        return
+    mine = allowed[-1:] if in_loop else allowed[:-1]
+    _for_all_threads(lambda thread: os.sched_setaffinity(thread, mine))
+    try:
+        yield
+    finally:
+        _for_all_threads(lambda thread: os.sched_setaffinity(thread, allowed))
+
+
+def _for_all_threads(action: Callable[[int], None]) -> str:
+    """Do something to every thread of this process; the first refusal in words."""
+    refusal = ""
+    for name in os.listdir("/proc/self/task"):
+        try:
+            action(int(name))
+        except ProcessLookupError:
+            continue  # a thread that has ended meanwhile
+        except OSError as error:
+            refusal = refusal or error.strerror or str(error)
+    return refusal

@@ -1,0 +1,36 @@
+"""Which rigs can have a node per axis, and the scenario of one axis."""
+
+from __future__ import annotations
+
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.strict import as_data
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+ACTUATOR_NODES = ("one", "per_axis")
+"""One actuator node for the whole rig, or one more for each axis, which it gathers."""
+
+
+def check_layout(scenario: Scenario) -> None:
+    """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
+    if scenario.rig is not None:
+        raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+    if getattr(scenario.port, "watchdog", None) is not None:
+        raise ConfigError(
+            f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
+            "stops its axis by itself"
+        )
+    for name in scenario.axes:
+        if not name.isidentifier() or not name.isascii() or "__" in name:
+            raise ConfigError(
+                f"axes.{name}: must be ASCII letters, digits and single _, not a digit first, to name the "
+                "namespace of its node"
+            )
+
+
+def alone(scenario: Scenario, axis: str) -> Scenario:
+    """The rig of ``scenario`` with this axis only. Raises ConfigError that lists the known axes."""
+    check_layout(scenario)
+    if axis not in scenario.axes:
+        raise unknown("namespace", "axis", axis, scenario.axes)
+    return replace(scenario, [(["axes"], {axis: as_data(scenario.axes[axis])})])

@@ -1,0 +1,73 @@
+"""Scenario files: the shipped ones and those given by path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.resources import resource
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.scenario.overrides import build_scenario, override, with_case
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with the package, by name."""
+    return {path.stem: path for path in sorted(resource("config", "scenarios").glob("*.yaml"))}
+
+
+def locate(scenario: str | os.PathLike[str]) -> Path:
+    """The file of a scenario given by path or by the name of a shipped one."""
+    path = Path(scenario)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        if not path.is_file():
+            raise ConfigError(f"scenario {str(path)!r}: no such file")
+        return path
+    known = shipped()
+    if str(scenario) not in known:
+        raise unknown("scenario", "scenario", str(scenario), known)
+    return known[str(scenario)]
+
+
+def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = (), case: str = "") -> Scenario:
+    """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
+
+    Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    """
+    path = locate(scenario)
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
+    loaded = from_text(source, str(path), path.parent)
+    return override(with_case(loaded, case) if case else loaded, overrides)
+
+
+def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
+    """A scenario from YAML text; files in it are relative to ``folder``. Raises ConfigError with ``origin``."""
+    data = parse(source, origin)
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+    if folder is not None:
+        _resolve_files(data, folder)
+    return build_scenario(data, origin)
+
+
+def _resolve_files(data: Any, folder: Path) -> None:
+    """Makes the files that a scenario names absolute: they stand relative to it."""
+    sections = [data.get("ground_motion"), data.get("compensator")]
+    while sections:
+        section = sections.pop()
+        if not isinstance(section, dict):
+            continue
+        for key in FILES:
+            if isinstance(section.get(key), str):
+                section[key] = str((folder / os.path.expanduser(section[key])).absolute())
+        sections += [section[part] for part in ("first", "second") if part in section]  # of a chain
+
+
+FILES = ("file", "model")
+"""Keys of a ground motion and of a compensator that name files."""

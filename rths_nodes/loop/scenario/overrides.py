@@ -1,0 +1,94 @@
+"""Overrides of a scenario: those of ``--set``, and its named cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+def build_scenario(data: Mapping[str, Any], origin: str = "") -> Scenario:
+    try:
+        return build(Scenario, data)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}" if origin else str(error)) from None
+
+
+def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
+    """The scenario with ``section.key=value`` applied; order matters only for a key given twice.
+
+    ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
+    drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
+    """
+    pairs = [_split(assignment) for assignment in overrides]
+    return replace(scenario, pairs) if pairs else scenario
+
+
+def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
+    """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
+    data = scenario.data()
+    for keys, value in sorted(pairs, key=_precedence):
+        _apply(data, keys, value)
+    return build_scenario(data)
+
+
+def with_case(scenario: Scenario, name: str) -> Scenario:
+    """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
+    if name not in scenario.cases:
+        raise unknown("case", "case", name, scenario.cases)
+    pairs = [(key.split("."), value) for key, value in scenario.cases[name].set.items()]
+    changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{scenario.name}.{name}")]
+    try:
+        return replace(scenario, pairs + changes)
+    except ConfigError as error:
+        raise ConfigError(f"cases.{name}: {error}") from None
+
+
+FILE = ["ground_motion", "file"]
+
+
+def _precedence(pair: tuple[list[str], Any]) -> tuple[int, int]:
+    """Types come first, outer sections before inner ones; then the file; then what fills them in."""
+    keys, _ = pair
+    if keys[-1] == "type":
+        return 0, len(keys)
+    return (1, 0) if keys == FILE else (2, 0)
+
+
+def _split(assignment: str) -> tuple[list[str], Any]:
+    key, sign, value = assignment.partition("=")
+    keys = key.strip().split(".")
+    if not sign or not all(keys):
+        raise ConfigError(f"--set {assignment}: must be section.key=value")
+    return keys, value if keys == FILE else parse(value, f"--set {key.strip()}")
+
+
+def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
+    place: Any = data
+    for depth, key in enumerate(keys[:-1]):
+        path = ".".join(keys[: depth + 1])
+        if key not in place and "type" in place:
+            place[key] = {}  # emptied by a new type; whether that type knows it is checked when it is built
+        if key not in place:
+            raise unknown(path, "section", key, place)
+        if place[key] is None:
+            place[key] = {}
+        place = place[key]
+        if not isinstance(place, dict):
+            raise ConfigError(f"{path} = {show(place)}: is a value, not a section; cannot set {'.'.join(keys)}")
+    last = keys[-1]
+    if last == "type":
+        if place.get("type") != value:
+            place.clear()
+        place["type"] = value
+    elif keys == FILE:
+        place.clear()
+        place |= {"type": "record", "file": str(Path(os.path.expanduser(value)).absolute())}
+    else:
+        place[last] = value

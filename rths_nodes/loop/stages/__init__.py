@@ -1,0 +1,10 @@
+"""The stages of the loop: what a node hosts, without ROS.
+
+    NumericalStage   ground motion, structure, integrator            Measurement i n -> Target i + 1
+    CommandStage     ramp, setup, compensator                        Target, Measurement k -> Command k + 1
+    RigStage         port, limits, state of the test, safe stop      Command k -> Measurement k
+    MonitorStage     indices, limits on them                         all of them -> breach, metrics
+
+All hosts run the same stages in the same order, so their results are equal to the bit (``loop/embedded.py`` is the
+reference).
+"""

@@ -1,0 +1,126 @@
+"""From Targets to Commands: ramp, setup and compensator; Target, Measurement k -> Command k + 1."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.samples import (
+    EMPTY,
+    FLAG_BRIDGED,
+    FLAG_RESTING,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+    Command,
+    Measurement,
+    Motion,
+    Target,
+)
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.fading import fading_of
+from rths_nodes.loop.supervision.bridges import MotionBridge
+
+
+class CommandStage:
+    """From Targets at the integration step to compensated Commands at the servo rate.
+
+    A host that cannot wait asks :meth:`ready` and calls :meth:`bridge` in place of :meth:`next` where it is not.
+    ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets that came again.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
+        self.substeps = scenario.samples_per_step
+        self.samples = scenario.samples
+        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
+        self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, self.substeps, n_dof)
+        self.compensator = scenario.build_compensator()
+        self.state_names = scenario.state_names()
+        self.bridged = self.dropped = 0
+        self._longest = scenario.bridge.longest(scenario.dt)
+        self._in_a_row = 0
+        self._bridge = MotionBridge(self.setup, scenario.dt, self.substeps, fading_of(scenario))
+        self._targets: deque[Target] = deque()
+        self._next_step = 0
+        self._flags = 0
+        self._auxiliary = EMPTY
+        self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+
+    def target(self, target: Target) -> None:
+        """Receive the next Target. Raises ValueError when one before it is missing."""
+        if target.step < self._next_step:
+            self.dropped += 1
+            return
+        if target.step != self._next_step:
+            raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
+        self._next_step += 1
+        if target.step == 0:
+            self._flags, self._auxiliary = target.flags, target.auxiliary
+            self.ramp.start(target)
+            self._bridge.follow(target)
+        else:
+            self._targets.append(target)
+
+    def ready(self, sample: int) -> bool:
+        """True when the Target that Command ``sample`` needs is here."""
+        return self._next_step > -(-sample // self.substeps)
+
+    def next(self, measured: Measurement) -> Command | None:
+        """Command k + 1 from Measurement k; None after the last sample or when the rig has tripped.
+
+        The compensator sees the last Measurement, too, so that its state is that of the whole test.
+        """
+        if measured.flags & FLAG_TRIPPED:
+            return None
+        sample = measured.sample + 1
+        if sample <= self.samples:
+            self._follow(-(-sample // self.substeps))
+            motion = self.setup.axes(self.ramp.step((sample - 1) % self.substeps + 1))
+            self._motion = self._bridge.rejoin(motion, sample)
+            self._in_a_row = 0
+        return self._command(sample, measured, 0)
+
+    def bridge(self, measured: Measurement) -> Command | None:
+        """As :meth:`next`, where the Target is late: the motion goes on from the last one, flagged.
+
+        None also when ``bridge.max_bridge`` is over: the rig, which counts on its own, then trips.
+        """
+        sample = measured.sample + 1
+        if measured.flags & FLAG_TRIPPED or sample > self.samples:
+            return self.next(measured)
+        if not self._next_step or self._in_a_row == self._longest:
+            return None
+        self._follow(-(-sample // self.substeps))
+        self._motion = self._bridge.motion(sample)
+        self._in_a_row += 1
+        self.bridged += 1
+        return self._command(sample, measured, FLAG_BRIDGED)
+
+    def _follow(self, step: int) -> None:
+        """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
+        while self._targets and self._targets[0].step <= step:
+            target = self._targets.popleft()
+            self._flags, self._auxiliary = target.flags, target.auxiliary
+            if not self._bridge.follow(target):
+                # the limits find it at once, whatever the ramp uses of a Target
+                target = replace(target, displacement=np.full_like(target.displacement, np.nan))
+            self.ramp.follow(target)
+
+    def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
+        motion = self._motion
+        motion.flagged = bool((measured.flags | flags) & FLAG_BRIDGED or self._flags & FLAG_RESTING)
+        motion.preparing = bool(self._flags & FLAG_SOFT_START)
+        motion.force = measured.force
+        command = self.compensator.step(motion, measured.displacement)
+        if sample > self.samples:
+            return None
+        return Command(sample, motion.displacement, command, self._auxiliary, self._flags | flags)
+
+    def state(self) -> Sequence[float]:
+        """Inner numbers of the compensator, named by ``state_names``."""
+        values: Sequence[float] = self.compensator.state()
+        return values

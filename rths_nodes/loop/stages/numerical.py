@@ -1,0 +1,83 @@
+"""The numerical substructure: ground motion, structure and integrator; Measurement i n -> Target i + 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement, Target
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+class NumericalStage:
+    """The numerical substructure: turns the forces of the axes into Targets.
+
+    Unless it is ``loaded`` the ground stands still, and no other external force acts.
+    """
+
+    def __init__(self, scenario: Scenario, loaded: bool = True) -> None:
+        structure = scenario.build_structure()
+        self.external_force = scenario.external_force(structure)
+        ground_acceleration = scenario.ground_acceleration()
+        if not loaded:
+            self.external_force = np.zeros_like(self.external_force)
+            ground_acceleration = np.zeros_like(ground_acceleration)
+        self.n_dof = self.external_force.shape[1]
+        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, self.n_dof, len(scenario.axes))
+        self.integrator = registry.class_of("integrator", scenario.integrator)(
+            scenario.integrator, structure, self.external_force, scenario.step
+        )
+        self.substeps = scenario.samples_per_step
+        self._ratio = scenario.time_ratio
+        self._steps = scenario.steps
+        self._index = 0
+        self._nothing = np.zeros(self.n_dof)
+        self._controller = scenario.build_semi_active(structure)
+        self._ground_acceleration = ground_acceleration.tolist()
+        self._auxiliary = np.zeros(len(scenario.build_port().auxiliary_inputs))
+        self._before = scenario.soft_start_steps
+        if scenario.soft_start:
+            self._soft_start = self._prescribed(scenario)
+
+    def _prescribed(self, scenario: Scenario) -> list[Target]:
+        """The Targets of the soft start; the last is the start of the test."""
+        assert scenario.soft_start is not None
+        # a setup need not be linear: the whole amplitude is what must be right
+        amplitude = scenario.soft_start.amplitude
+        unit = self.setup.degrees_of_freedom(np.full(len(scenario.axes), amplitude)) / amplitude
+        if not np.isfinite(unit).all():
+            raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
+        *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
+        x, v, a = (np.outer(values, unit) for values in motion)
+        rest, auxiliary = self._nothing, self._auxiliary
+        return [Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i]) for i in range(len(flags))]
+
+    def first(self) -> Target:
+        """Target 0, the start state."""
+        return self._soft_start[0] if self._before else self._target(self._nothing)
+
+    def next(self, measured: Measurement) -> Target | None:
+        """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise."""
+        if measured.flags & FLAG_TRIPPED or self._index == self._steps:
+            return None
+        if measured.sample != self._index * self.substeps:
+            return None
+        self._index += 1
+        if self._index <= self._before:
+            return self._soft_start[self._index]
+        step = self._index - self._before - 1
+        self.integrator.step(self.setup.forces(measured.force, self.integrator.displacement))
+        if self._controller is not None:
+            self._auxiliary = self._controller.step(measured, self._ground_acceleration[step])
+        return self._target(self.external_force[step])
+
+    def _target(self, external: Array) -> Target:
+        solver, ratio = self.integrator, self._ratio
+        velocity, acceleration, exact = solver.velocity, solver.acceleration, solver.exact_acceleration
+        if ratio != 1:  # on the wire stands the motion of the rig
+            velocity, acceleration, exact = velocity / ratio, acceleration / ratio**2, exact / ratio**2
+        restoring, auxiliary = solver.restoring_force, self._auxiliary
+        return Target(
+            self._index, solver.displacement, velocity, acceleration, exact, external, restoring, auxiliary
+        )

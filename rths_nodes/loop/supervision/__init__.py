@@ -1,0 +1,1 @@
+"""What keeps the rig safe and the test judged: limits, states, safe stop, bridges, heartbeat, indices."""

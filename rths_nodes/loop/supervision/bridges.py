@@ -1,0 +1,234 @@
+"""Bridges over what comes late: how the motion goes on meanwhile, and how it finds back without a jump.
+
+Holding the last value is the worst that can be done: it is a stop, which the compensator in front of the actuator
+turns into a kick (Phillips & Spencer 2012, case (d): floor accelerations wrong by 150 %). So a motion goes on:
+
+    late Target    Taylor series of the last one,          x(t) = x + v t + a t^2 / 2          MotionBridge
+    late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
+                                                                                               CommandBridge
+
+Whatever arrives counts for its own number: a late one does not move anything any more, but the line or the series
+goes on from it. Wherever the source of the motion changes, the difference between the old and the new one fades
+out (:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of
+samples makes a jump of the command out of a mere jump of the target's velocity.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.protocols import Setup
+from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
+
+
+@params
+class BridgeParams:
+    """What may be bridged where a rig cannot wait; in lockstep nothing is ever late."""
+
+    max_bridge: float = number(
+        "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=1.0
+    )
+    rejoin_samples: int = integer(
+        "samples over which the difference between bridged and real motion fades out; more where it is large",
+        default=10,
+        at_least=1,
+        at_most=1000,
+    )
+
+    def longest(self, dt: float) -> int:
+        """The samples of ``dt`` s that may be bridged in a row."""
+        return math.floor(self.max_bridge / dt + _ROUNDING)
+
+
+_ROUNDING = 1e-9
+
+SHARE = 0.25
+"""Of the velocity limit of an axis: what a fading difference of displacements may add to the velocity."""
+
+STEEPEST = 1.875
+"""Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+
+
+def _fading_polynomials() -> Array:
+    """Derivatives 0, 1, 2 of the parts that fade value, slope, curvature: ``(3, 3, 6)``, from s^0 to s^5.
+
+    Each is 1 in its own derivative at s = 0, 0 in the other two there, and in all three at s = 1.
+    """
+    table = np.zeros((3, 3, 6))
+    table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
+    table[0, 1] = 0.0, 1.0, 0.0, -6.0, 8.0, -3.0
+    table[0, 2] = 0.0, 0.0, 0.5, -1.5, 1.5, -0.5
+    for order in (1, 2):
+        table[order, :, :5] = table[order - 1, :, 1:] * np.arange(1, 6)
+    return table
+
+
+_POLYNOMIALS = _fading_polynomials()
+_POWERS = np.arange(6)
+
+
+class Fading:
+    """A difference between two motions that fades out: at first all of it, after its last sample nothing.
+
+    A polynomial of fifth degree; displacement, velocity and acceleration run on without a jump at both ends.
+    ``fastest`` ``(n,)`` m/s: velocity limits. It takes ``samples`` of ``dt`` s, or so many that the displacement
+    does not fade faster than SHARE of the limit.
+    """
+
+    def __init__(self, samples: int, dt: float, fastest: Array) -> None:
+        self._samples = samples
+        self._dt = dt
+        self._fastest = SHARE / STEEPEST * fastest * dt
+        self._difference = np.zeros((3, len(fastest)))
+        self._index = self._length = 0
+
+    @property
+    def active(self) -> bool:
+        """True while something is left."""
+        return self._index < self._length
+
+    def begin(self, difference: Array) -> None:
+        """From the sample to come on: old less new motion, ``(3, n)`` m, m/s, m/s^2; what is left is added."""
+        self._difference = difference + self._left() if self.active else difference
+        needed = np.abs(self._difference[0]) / self._fastest
+        largest = float(needed.max())
+        # not a number is found by the limits; it must not end in a length here
+        self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
+        self._index = 0
+
+    def step(self) -> Array:
+        """What is left at this sample, ``(3, n)``; then one sample on."""
+        left = self._left()
+        self._index += 1
+        return left
+
+    def _left(self) -> Array:
+        duration = self._length * self._dt
+        weights = _POLYNOMIALS @ (self._index / self._length) ** _POWERS
+        scale = duration ** _POWERS[:3]
+        left: Array = (weights * scale / scale[:, None]) @ self._difference
+        return left
+
+
+_Followed = tuple[int, list[list[float]]]
+"""The sample of a Target; displacement, velocity and acceleration. Lists, which are quick: the loop waits."""
+
+
+class MotionBridge:
+    """Motion of the axes while a Target is late, ``(n_axes,)`` each.
+
+    ``follow`` hears of every Target when it is used; ``motion`` goes on from the last one; ``rejoin`` gets the
+    motion of every sample that was not bridged, and gives it back with what is left of a difference.
+    """
+
+    def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
+        self._setup = setup
+        self._dt = dt
+        self._substeps = substeps
+        self._fading = fading
+        self._last: _Followed = (0, [[], [], []])
+        self._driving: _Followed | None = None
+
+    def follow(self, target: Target) -> bool:
+        """The newest Target, whose arrays are copied; False when one of its numbers is not finite."""
+        rows = [target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()]
+        self._last = (target.step * self._substeps, rows)
+        return math.isfinite(sum(map(sum, rows)))
+
+    def motion(self, sample: int) -> Motion:
+        """The Taylor series of the newest Target at ``sample``."""
+        return self._joined(self._series(self._last, sample), sample, self._last)
+
+    def rejoin(self, motion: Motion, sample: int) -> Motion:
+        """The real ``motion`` of ``sample``, without a jump from what was bridged before."""
+        if self._driving is None and not self._fading.active:
+            return motion
+        return self._joined(motion, sample, None)
+
+    def _series(self, last: _Followed, sample: int) -> Motion:
+        start, rows = last
+        x, v, a = np.array(rows)
+        t = (sample - start) * self._dt
+        return self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
+
+    def _joined(self, motion: Motion, sample: int, source: _Followed | None) -> Motion:
+        rows = _rows(motion)
+        if self._driving is not None and self._driving is not source:
+            self._fading.begin(_rows(self._series(self._driving, sample)) - rows)
+        self._driving = source
+        return Motion(*(rows + self._fading.step())) if self._fading.active else Motion(*rows)
+
+
+def _rows(motion: Motion) -> Array:
+    return np.array((motion.displacement, motion.velocity, motion.acceleration))
+
+
+_Known = tuple[int, tuple[list[float], list[float]]]
+"""A Command by its number: target and command of each axis, m. Plain lists: there is one for every sample."""
+
+
+class CommandBridge:
+    """Commands while one is late: target and command of each axis go on along a straight line.
+
+    ``start`` ``(n_axes,)`` m is where the axes stand when the test begins, ``auxiliary`` what else they get there.
+    """
+
+    def __init__(self, fading: Fading, dt: float, start: Array, auxiliary: Array) -> None:
+        self._fading = fading
+        self._dt = dt
+        first = (0, (start.tolist(), start.tolist()))
+        self._known: tuple[_Known, _Known] = (first, first)
+        self._driving: tuple[_Known, _Known] | None = None
+        self._auxiliary: list[float] = auxiliary.tolist()
+        self._flags = 0
+
+    def heard(self, command: Command) -> None:
+        """A Command, in time or late; one that is older than the newest tells nothing."""
+        newest = self._known[0]
+        if command.sample > newest[0]:
+            rows = command.target.tolist(), command.command.tolist()
+            self._known = ((command.sample, rows), newest)
+            self._auxiliary, self._flags = command.auxiliary.tolist(), command.flags
+
+    def command(self, sample: int) -> Command:
+        """The straight line at ``sample``; the auxiliary inputs stay as they were."""
+        target, wanted = _straight(self._known, sample)
+        if self._driving is not None and self._driving is not self._known:
+            self._begin(sample)
+        self._driving = self._known
+        if self._fading.active:
+            wanted = wanted + self._fading.step()[0]
+        return Command(sample, target, wanted, np.array(self._auxiliary), self._flags | FLAG_BRIDGED)
+
+    def rejoin(self, command: Command) -> Command:
+        """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
+        if self._driving is not None:
+            self._begin(command.sample)
+            self._driving = None
+        if not self._fading.active:
+            return command
+        wanted = command.command + self._fading.step()[0]
+        return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
+
+    def _begin(self, sample: int) -> None:
+        """From ``sample`` on the line of what is known now takes the place of the one before."""
+        assert self._driving is not None
+        old, new = _straight(self._driving, sample)[1], _straight(self._known, sample)[1]
+        slopes = (_slope(self._driving) - _slope(self._known))[1] / self._dt
+        self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
+
+
+def _slope(known: tuple[_Known, _Known]) -> Array:
+    """m per sample, ``(2, n_axes)``."""
+    (sample, rows), (before, rows_before) = known
+    slope: Array = np.subtract(rows, rows_before) / max(sample - before, 1)
+    return slope
+
+
+def _straight(known: tuple[_Known, _Known], sample: int) -> Array:
+    start, rows = known[0]
+    at: Array = np.array(rows) + (sample - start) * _slope(known)
+    return at

@@ -1,0 +1,101 @@
+"""Signs of life of the nodes that watch and record the rig: their silence is a fault like any other.
+
+The nodes of the loop need none: a missing Target or Command shows within ``bridge.max_bridge``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import number, params, text
+
+BEATS = 4
+"""Signs of life that may be missed in a row before a node counts as lost."""
+SECOND = 1_000_000_000
+DEAF_NS = 50_000_000
+"""Who has not listened for so long was stopped himself: in this time nobody was silent."""
+
+
+@params
+class HeartbeatParams:
+    """How long the rig goes on without its monitor or its recorder in real time; in lockstep it waits for them."""
+
+    monitor: float = number(
+        "silence of the monitor, or time without seeing the rig, after which the rig trips: nobody looks at its "
+        "limits any more",
+        "s",
+        0.2,
+        at_least=0.05,
+        at_most=10.0,
+    )
+    recorder: float = number(
+        "silence of the recorder after which it counts as lost: messages wait for it about two seconds",
+        "s",
+        1.5,
+        at_least=0.1,
+        at_most=10.0,
+    )
+    recorder_lost: str = text(
+        "what the rig does then: stop, or warn and go on without a recording", "stop", choices=("stop", "warn")
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses a recorder that is given less time than the monitor: it may have to wait for a disk."""
+        if self.recorder < self.monitor:
+            raise ConfigError(
+                f"{path}.recorder = {show(self.recorder)} s: must be >= {path}.monitor = {show(self.monitor)} s"
+            )
+
+    @property
+    def period(self) -> float:
+        """Between two signs of life, s."""
+        return self.monitor / BEATS
+
+
+class Heartbeat:
+    """When which of ``peers`` was heard last; times are ns of one clock.
+
+    What a peer says is as old as what it has seen of the rig: who speaks but is blind is lost like one who is
+    silent. ``period`` is that of the rig's samples, and a peer may miss the end of the loop's messages for
+    ``missing``, both s: nobody is lost because of that.
+    """
+
+    def __init__(
+        self, params: HeartbeatParams, peers: Iterable[str], period: float = 0.0, missing: float = 0.0
+    ) -> None:
+        self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
+        self._deaf = max(DEAF_NS, round(1.5 * period * SECOND))
+        self._missing = round(missing * SECOND)
+        self._heard: dict[str, int] = {}
+        self._spoken: dict[str, int] = {}
+        self._behind: dict[str, int] = {}
+        self._listened = 0
+
+    def begin(self, now: int) -> None:
+        """Everybody has just been heard: they have said that they are ready."""
+        self._heard = dict.fromkeys(self._limits, now)
+        self._spoken = dict(self._heard)
+        self._behind = dict.fromkeys(self._limits, 0)
+        self._listened = now
+
+    def heard(self, peer: str, now: int, behind: int = 0) -> None:
+        """A sign of life of a peer ``behind`` ns behind the rig; one of a lost peer or a stranger is none."""
+        if peer in self._heard:
+            self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
+            self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
+
+    def lost(self, now: int) -> list[tuple[str, str]]:
+        """The peers that are silent for longer than they may, and that in words; each is told once."""
+        deaf = now - self._listened
+        self._listened = now
+        if deaf > self._deaf:
+            self._heard = {peer: heard + deaf for peer, heard in self._heard.items()}
+        silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
+        return [(peer, self._words(peer, now)) for peer in silent]
+
+    def _words(self, peer: str, now: int) -> str:
+        age = (now - self._heard.pop(peer)) / SECOND
+        blind = now - self._spoken[peer] < self._behind[peer]
+        what = f"speaks, but does not see the rig for {age:.2g} s" if blind else f"silent for {age:.2g} s"
+        return f"heartbeat.{peer}: {what}: must be <= {self._limits[peer] / SECOND:g} s"

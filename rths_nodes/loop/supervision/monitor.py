@@ -1,0 +1,172 @@
+"""The monitor: feeds the indices block by block and checks the limits on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.params import number, params
+from rths_nodes.core.samples import FLAG_SOFT_START, Array, Command, Measurement, Target
+from rths_nodes.loop.supervision.indices import BLOCK, EnergyMonitor, Tracking
+
+
+@params
+class MonitorParams:
+    """Limits on the indices of the whole rig; each is off when left out."""
+
+    longest_delay: float = number(
+        "largest delay, of either sign, that is searched for", "s", 0.1, more_than=0.0, at_most=1.0
+    )
+    energy_error_percent: float | None = number(
+        "largest magnitude of the running energy monitor; not limited if left out", "%", None, more_than=0.0
+    )
+    reference_energy: float | None = number(
+        "added to the input energy, which is near zero at first, by the running energy monitor; if left out, the "
+        "strain energy of the structure at first yield",
+        "J",
+        None,
+        at_least=0.0,
+    )
+    tracking_indicator_rate: float | None = number(
+        "largest magnitude of the slope of the tracking indicator over a block; not limited if left out",
+        "m^2/s",
+        None,
+        more_than=0.0,
+    )
+
+
+class Monitor:
+    """All indices of a test, and the limits on them.
+
+    Feed it every Target, Command and Measurement in order of their numbers (Measurement 0 first); ``metrics``
+    at the end. ``breach`` is the first sample and reason found by a limit. What is flagged as soft start is
+    followed but does not count: the indices are those of the test alone.
+    """
+
+    def __init__(
+        self, params: MonitorParams, axes: Sequence[str], n_dof: int, dt: float, elastic_energy: float
+    ) -> None:
+        self._p = params
+        self._names = tuple(axes)
+        self._dt = dt
+        n_axes = len(self._names)
+        self.longest = max(1, math.ceil(params.longest_delay / dt))
+        self.tracking = Tracking(n_axes, self.longest)
+        self.energy = EnergyMonitor(n_axes, elastic_energy)
+        self.breach: tuple[int, str] | None = None
+        self.sample = -1
+        self._target, self._measured, self._force = (np.zeros((BLOCK, n_axes)) for _ in range(3))
+        self._fill = 0
+        self._row = 0
+        self._preparing = False
+        self._highest = np.full(n_dof, -math.inf)
+        self._lowest = np.full(n_dof, math.inf)
+        self._last = np.zeros(n_dof)
+
+    @property
+    def completes_block(self) -> bool:
+        """True when the next sample completes a block, which takes much longer than to gather one."""
+        return self._fill == BLOCK - 1
+
+    def target(self, target: Target) -> None:
+        """The next Target."""
+        self.energy.target(target)
+        if target.flags & FLAG_SOFT_START:
+            self._preparing |= target.step == 0  # Measurement 0 has no command with flags
+            return
+        self._last[:] = target.displacement
+        np.maximum(self._highest, self._last, out=self._highest)
+        np.minimum(self._lowest, self._last, out=self._lowest)
+
+    def step(self, command: Command | None, measured: Measurement) -> None:
+        """Measurement k with Command k; without a command (sample 0, safe stop) the applied one is the target."""
+        if command is not None:
+            self._prepare(bool(command.flags & FLAG_SOFT_START))
+        row = self._row = self._fill
+        self._target[row] = measured.command if command is None else command.target
+        self._measured[row] = measured.displacement
+        self._force[row] = measured.force
+        self.sample = measured.sample
+        if self._preparing:
+            return
+        self._fill = row + 1
+        if self._fill == BLOCK:
+            self.work_off()
+
+    def _prepare(self, preparing: bool) -> None:
+        """Where a soft start begins, what was gathered before is worked off; where it ends, all begins anew."""
+        if preparing == self._preparing:
+            return
+        if preparing:
+            self.work_off()
+        else:
+            row = self._row
+            self.tracking = Tracking(len(self._names), self.longest)
+            self.tracking.indicator.start(self._target[row], self._measured[row])
+            self.energy.start(self._target[row], self._measured[row], self._force[row])
+        self._preparing = preparing
+
+    def skip(self, sample: int) -> None:
+        """A sample of the safe stop: it does not count in the indices of the test."""
+        self.work_off()
+        self.sample = sample
+
+    def work_off(self) -> None:
+        """Work off what has been gathered: at the end of a test, or of a block."""
+        n = self._fill
+        if not n:
+            return
+        self._fill = 0
+        target, measured, force = self._target[:n], self._measured[:n], self._force[:n]
+        before = self.tracking.indicator.value
+        self.tracking.update(target, measured)
+        energy = self.energy.update(target, measured, force)
+        if self.breach is None:
+            self._check(self.sample - n + 1, before, energy)
+
+    def _check(self, first: int, before: Array, energy: Array) -> None:
+        limit = self._p.energy_error_percent
+        if limit is not None:
+            running = self.energy.running_percent(energy)
+            over = np.flatnonzero(~(np.abs(running) <= limit) & ~np.isnan(running))
+            if len(over):
+                value = running[over[0]]
+                self._breach(first + int(over[0]), "energy_error_percent", value, limit, "%")
+        limit = self._p.tracking_indicator_rate
+        if limit is not None:
+            rate = (self.tracking.indicator.value - before) / (len(energy) * self._dt)
+            worst = int(np.argmax(np.abs(rate)))
+            if not abs(rate[worst]) <= limit:
+                self._breach(self.sample, "tracking_indicator_rate", float(rate[worst]), limit, "m^2/s")
+        if not np.all(np.isfinite(self.tracking.indicator.value)):
+            self._breach(self.sample, "tracking_indicator", math.nan, math.inf, "m^2")
+
+    def _breach(self, sample: int, name: str, value: float, limit: float, unit: str) -> None:
+        if self.breach is None:
+            self.breach = (sample, f"monitor.{name}: {value:.6g} {unit}: must be within +- {limit:g} {unit}")
+
+    def status(self) -> dict[str, Any]:
+        """Running indices, as in SyncStatus.msg."""
+        last = self._row
+        return {
+            "sample": max(self.sample, 0),
+            "control_error": (self._target[last] - self._measured[last]).tolist(),
+            "max_control_error": self.tracking.error.maximum.tolist(),
+            "tracking_indicator": self.tracking.indicator.value.tolist(),
+            "energy_error_percent": self.energy.running_percent(self.energy.error),
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        """The indices by name, nested; nan where one is not defined."""
+        self.work_off()
+        largest = int(np.argmax(np.maximum(np.abs(self._highest), np.abs(self._lowest))))
+        return {
+            "axes": self.tracking.indices(self._names, self._dt),
+            "hsem_percent": self.energy.percent,
+            "max_displacement_m": float(self._highest[largest]),
+            "min_displacement_m": float(self._lowest[largest]),
+            "end_displacement_m": float(self._last[largest]),
+        }

@@ -1,0 +1,63 @@
+"""The timing of a run as it is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.durations import Durations, histogram, periods, statistics
+from rths_nodes.core.flat_names import unflatten
+from rths_nodes.core.samples import Array
+
+
+def of_hop(durations: Durations) -> dict[str, Any]:
+    """Statistics of a node's own work in the loop: from taking what it waits for to handing over what it makes."""
+    seconds = durations.seconds
+    report: dict[str, Any] = {"count": len(seconds)} | statistics(seconds)
+    if len(seconds):
+        report["histogram"] = histogram(seconds)
+    return report
+
+
+def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
+    """The timing of a run from the final numbers of all nodes.
+
+    What the loop takes beside the work of integrator and compensator is ``hops.transport``: publishing, waking,
+    taking, and where they wait for each other. Only its mean is known: means add up, percentiles do not.
+    """
+    report = unflatten(numbers, "timing")
+    if not (hops := report.pop("hops", {})):
+        return report
+    report["hops"] = hops
+    integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
+    if "loop" in report and integrator.get("count") and compensator.get("count"):  # a dead node has told nothing
+        a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
+        hops["transport"] = {"mean_s": report["loop"]["mean_s"] - compensator["mean_s"] - a_sample}
+    return report
+
+
+def _around(period: float) -> Array:
+    """Edges (s) of bins for times between ticks, up to four: a twentieth of a period each, one around it."""
+    edges = period * (np.arange(82) - 0.5) / 20.0
+    return np.asarray(edges.clip(0.0), dtype=np.float64)
+
+
+def timing(
+    running_s: float, loop: Array, lateness: Array, missed: int, bridged: int, period: float | None = None
+) -> dict[str, Any]:
+    """The timing of a run as it is reported: ``loop`` and ``lateness`` in s, times between ticks of ``period`` s.
+
+    ``running_s`` is the time from the first sample to the last; ``period`` is None where nothing is paced.
+    """
+    report: dict[str, Any] = {"running_s": running_s, "missed": missed, "bridged": bridged}
+    clocks = {"loop": loop, "lateness": lateness}
+    if period is not None:
+        clocks["period"] = periods(lateness, period)
+    for name, seconds in clocks.items():
+        report[name] = statistics(seconds)
+        if len(seconds):
+            edges = _around(period) if name == "period" and period else None
+            report[f"{name}_histogram"] = histogram(seconds, edges)
+    return report

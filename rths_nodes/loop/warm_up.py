@@ -1,0 +1,62 @@
+"""Rehearsals: what is done only where an integration step begins, done before on a twin that nothing acts on.
+
+From one step to the next other work pushes its code and data out of the caches of the processor, and everybody
+waits while they come back. A rehearsal in the time that is left before a step fetches some of them, and changes
+nothing that the test sees: components share no state (``components.py``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.core.samples import Measurement, Target
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+
+
+class StepWarmUp:
+    """The integration step: Measurement in, Target out."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.stage = NumericalStage(scenario, loaded=False)
+        self._measured = _resting_measurement(scenario)
+
+    def __call__(self, codec: Codec) -> Target | None:
+        """One more step of the twin; None after its last."""
+        measured = self._measured
+        codec.unpack_measurement(codec.pack_measurement(measured, 0))
+        target = self.stage.next(measured)
+        if target is not None:
+            measured.sample += self.stage.substeps
+            codec.pack_target(target, 0)
+        return target
+
+
+class CommandWarmUp:
+    """The first Command of a step: Target and Measurement in."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.stage = CommandStage(scenario)
+        self._measured = _resting_measurement(scenario)
+        nothing = np.zeros(len(scenario.dof_names()))
+        inputs = np.zeros(len(scenario.build_port().auxiliary_inputs))
+        self._target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)
+        self.stage.target(self._target)
+
+    def __call__(self, codec: Codec) -> None:
+        """One more step of the twin."""
+        target, measured = self._target, self._measured
+        target.step += 1
+        received, _ = codec.unpack_target(codec.pack_target(target, 0))
+        self.stage.target(received)
+        command = self.stage.next(measured)
+        measured.sample += self.stage.substeps
+        if command is not None:
+            codec.pack_command(command, 0)
+
+
+def _resting_measurement(scenario: Scenario) -> Measurement:
+    nothing = np.zeros(len(scenario.axes))
+    return Measurement(0, nothing, nothing, nothing, np.zeros(len(scenario.build_port().auxiliary_names)))

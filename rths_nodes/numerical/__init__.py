@@ -1,0 +1,1 @@
+"""The computed part: ground motion, structure, integrator."""

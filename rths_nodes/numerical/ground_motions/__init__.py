@@ -1,0 +1,18 @@
+"""Ground motions: an excitation as a function of time, in m/s^2 (or m where it is a prescribed displacement).
+
+``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
+serve as the prescribed displacement of a test without a structure. ``sine`` goes on for ever; ``harmonic``,
+``sweep`` and ``band_limited_noise`` end. The file formats (PEER AT2, COSMOS and CSMIP V2, columns of text) live in
+``readers.py``.
+"""
+
+from __future__ import annotations
+
+TABLE: dict[str, str] = {
+    "record": ".record:Record",
+    "sine": ".waves:Sine",
+    "harmonic": ".harmonic:Harmonic",
+    "sweep": ".sweep:Sweep",
+    "band_limited_noise": ".noise:BandLimitedNoise",
+    "none": ".waves:NoMotion",
+}

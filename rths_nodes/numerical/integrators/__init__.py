@@ -1,0 +1,12 @@
+"""Integrators: solve the equation of motion of the numerical substructure, one step at a time."""
+
+TABLE = {
+    "cr": ".cr:ChenRicles",
+    "kr_alpha": ".kr_alpha:KolayRicles",
+    "central_difference": ".central_difference:CentralDifference",
+    "explicit_newmark": ".explicit_newmark:ExplicitNewmark",
+    "hht_alpha": ".hht_alpha:HilberHughesTaylor",
+    "runge_kutta": ".runge_kutta:RungeKutta",
+    "exact": ".exact:Exact",
+    "prescribed": ".prescribed:Prescribed",
+}

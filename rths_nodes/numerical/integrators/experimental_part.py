@@ -1,0 +1,107 @@
+"""What an integrator has to know before the test of the part under test: for its parameters and its stability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import number, params
+from rths_nodes.core.protocols import Structure
+from rths_nodes.core.samples import Array
+
+GROWTH = 1e-6
+"""Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""
+
+HALVINGS = 40
+"""Of the interval in which a stability limit is looked for; of the step, until it is stable."""
+
+
+@params
+class Equivalent:
+    """Equivalent specimen of a single degree of freedom; with more, the structure states what is under test."""
+
+    equivalent_stiffness: float = number(
+        "k_eq of the part under test, with one degree of freedom; takes the place of the structure's",
+        "N/m",
+        0.0,
+        at_least=0.0,
+    )
+    equivalent_damping: float = number(
+        "c_eq of the part under test, with one degree of freedom; takes the place of the structure's",
+        "N s/m",
+        0.0,
+        at_least=0.0,
+    )
+
+
+def damping_and_stiffness(params: Any, structure: Structure) -> tuple[Array, Array]:
+    """Damping (N s/m) and stiffness (N/m) of the part under test, ``(n_dof, n_dof)``.
+
+    Raises ConfigError for equivalent numbers where there are several degrees of freedom.
+    """
+    n_dof = len(structure.influence)
+    found = []
+    for name, unit, known in (
+        ("equivalent_damping", "N s/m", structure.experimental_damping),
+        ("equivalent_stiffness", "N/m", structure.experimental_stiffness),
+    ):
+        value = getattr(params, name)
+        if value and n_dof > 1:
+            raise ConfigError(
+                f"integrator.{name} = {show(value, unit)}: is for one degree of freedom, the structure has "
+                f"{n_dof}; state there what stands in the laboratory (experimental_...)"
+            )
+        found.append(np.array([[value]]) if value else known)
+    return found[0], found[1]
+
+
+def refuse_beyond_central_limit(name: str, params: Any, structure: Structure, dt: float) -> None:
+    """Refuses (ConfigError) a step not below the stability limit of the central difference method.
+
+    It is 2/omega_max for a spring under test. The force of a dashpot under test belongs to the mean velocity of
+    the step before, that of a mass to the acceleration before: 4 (M - M_e) - 2 dt C_e - dt^2 K must be positive
+    definite.
+    """
+    damping, stiffness = damping_and_stiffness(params, structure)
+    mass = structure.mass - structure.experimental_mass
+    if np.linalg.eigvalsh(mass)[0] <= 0.0:
+        raise ConfigError(
+            f"integrator {name}: the mass under test must be less than that of the numerical substructure: "
+            "its measured inertia is late by a step"
+        )
+    inverse = np.linalg.inv(mass)
+    nothing, identity = np.zeros_like(mass), np.eye(len(mass))
+    quarter = 0.25 * inverse @ (structure.stiffness + stiffness)
+    rates = np.linalg.eigvals(np.block([[nothing, identity], [quarter, 0.5 * inverse @ damping]]))
+    highest = float(np.max(rates.real))
+    if highest > 0.0 and dt * highest >= 1.0:
+        late = damping.any() or structure.experimental_mass.any()
+        words = "with what is under test" if late else "2/omega_max"
+        raise ConfigError(
+            f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {1.0 / highest:g} s "
+            f"(stability limit {words})"
+        )
+
+
+def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:
+    """Refuses (ConfigError) a step with a spectral radius ``growth(dt)`` above 1; says which step is stable."""
+    if growth(dt) <= 1.0 + GROWTH:
+        return
+    stable, unstable = 0.5 * dt, dt
+    for _ in range(HALVINGS):
+        if growth(stable) <= 1.0 + GROWTH:
+            break
+        stable, unstable = 0.5 * stable, stable
+    for _ in range(HALVINGS):
+        middle = 0.5 * (stable + unstable)
+        if growth(middle) <= 1.0 + GROWTH:
+            stable = middle
+        else:
+            unstable = middle
+    raise ConfigError(
+        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {stable:g} s (stability limit with "
+        "what is under test)"
+    )

@@ -1,0 +1,137 @@
+"""Viscous damping of a structure from damping ratios, and the modes of a structure.
+
+Rayleigh and modal damping as in Chopra, Dynamics of Structures, chapter 11. A damping model is formed from the
+whole structure; what of it stands in the laboratory is taken out by the structure.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.params import matrix, params, vector
+from rths_nodes.core.samples import Array
+
+TABLE = {
+    "rayleigh": ":Rayleigh",
+    "modal": ":Modal",
+    "matrix": ":Matrix",
+}
+
+
+def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
+    """Undamped circular frequencies ``(n_dof,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n_dof)``.
+
+    Shapes are scaled to a modal mass of 1 kg. ``mass`` (kg) must be positive definite; both are symmetric.
+    """
+    root = np.linalg.inv(np.linalg.cholesky(mass))
+    squares, vectors = np.linalg.eigh(root @ stiffness @ root.T)
+    return np.sqrt(np.maximum(squares, 0.0)), root.T @ vectors
+
+
+def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tuple[Array, Array]:
+    """Natural frequencies (Hz), ascending, and damping ratios of a viscously damped structure, ``(n_dof,)`` each.
+
+    From the complex eigenvalues s = -zeta w +- j w sqrt(1 - zeta^2), so any damping matrix will do. Of an
+    overdamped mode the two real ones, s1 s2 = w^2 and s1 + s2 = -2 zeta w, are put together.
+    """
+    nothing, identity = np.zeros_like(mass), np.eye(len(mass))
+    inverse = np.linalg.inv(mass)
+    values = np.linalg.eigvals(np.block([[nothing, identity], [-inverse @ stiffness, -inverse @ damping]]))
+    upper = values[values.imag > 0.0]
+    real = np.sort(values[values.imag == 0.0].real)
+    half = len(real) // 2
+    slow, fast = real[::-1][:half], real[:half]
+    omega = np.concatenate([np.abs(upper), np.sqrt(np.maximum(slow * fast, 0.0))])
+    decay = np.concatenate([-upper.real, -0.5 * (slow + fast)])
+    order = np.argsort(omega, kind="stable")
+    ratios = np.divide(decay, omega, out=np.zeros_like(omega), where=omega > 0.0)
+    return omega[order] / (2.0 * math.pi), ratios[order]
+
+
+class Rayleigh:
+    """C = a M + b K with given damping ratios in two modes: zeta = a / (2 w) + b w / 2."""
+
+    @params
+    class Params:
+        ratios: tuple[float, ...] = vector(
+            "damping ratios in the two modes", "1", (0.02, 0.02), at_least=0.0, less_than=1.0
+        )
+        modes: tuple[float, ...] = vector(
+            "numbers of the two modes, the lowest is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
+        )
+
+        def validate(self, path: str) -> None:
+            """Refuses other than two ratios and two different whole numbers."""
+            if len(self.ratios) != 2:
+                raise ConfigError(f"{path}.ratios = {show(self.ratios)}: must be 2 numbers, one for each mode")
+            if len(set(self.modes)) != 2 or len(self.modes) != 2 or any(mode % 1.0 for mode in self.modes):
+                raise ConfigError(f"{path}.modes = {show(self.modes)}: must be 2 different whole numbers")
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+
+    def coefficients(self, mass: Array, stiffness: Array) -> tuple[float, float]:
+        """a (1/s) and b (s). Raises ConfigError for a mode that the structure has not."""
+        first, second = (int(mode) - 1 for mode in self._p.modes)
+        omega, _ = modes(mass, stiffness)
+        if max(first, second) >= len(omega):
+            raise ConfigError(
+                f"structure.damping.modes = {show(self._p.modes)}: must be <= {len(omega)}, the number of modes"
+            )
+        pair = omega[[first, second]]
+        if not 0.0 < pair[0] != pair[1] > 0.0:
+            raise ConfigError("structure.damping.modes: their frequencies must be > 0 and differ")
+        a, b = np.linalg.solve(np.array([1.0 / pair, pair]).T / 2.0, np.array(self._p.ratios))
+        return float(a), float(b)
+
+    def matrix(self, mass: Array, stiffness: Array) -> Array:
+        """Damping ``(n_dof, n_dof)`` N s/m of the structure with these ``mass`` (kg) and ``stiffness`` (N/m)."""
+        a, b = self.coefficients(mass, stiffness)
+        return a * mass + b * stiffness
+
+
+class Modal:
+    """C = M (sum over modes of 2 zeta_i w_i phi_i phi_i') M: any damping ratio in each mode."""
+
+    @params
+    class Params:
+        ratios: tuple[float, ...] = vector(
+            "damping ratio of every mode, lowest first, or one for all", "1", (0.02,), at_least=0.0, less_than=1.0
+        )
+
+    def __init__(self, params: Params) -> None:
+        self._ratios = params.ratios
+
+    def matrix(self, mass: Array, stiffness: Array) -> Array:
+        """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
+        if len(self._ratios) not in (1, len(mass)):
+            raise ConfigError(
+                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(mass)} numbers, "
+                "one for each mode"
+            )
+        omega, shapes = modes(mass, stiffness)
+        weighted = mass @ shapes
+        damping: Array = (weighted * (2.0 * np.array(self._ratios) * omega)) @ weighted.T
+        return damping
+
+
+class Matrix:
+    """C as it stands."""
+
+    @params
+    class Params:
+        matrix: tuple[tuple[float, ...], ...] = matrix("damping matrix of the whole structure", "N s/m")
+
+    def __init__(self, params: Params) -> None:
+        self._matrix = np.array(params.matrix)
+
+    def matrix(self, mass: Array, stiffness: Array) -> Array:
+        """The given matrix. Raises ConfigError when its size does not fit or it is not symmetric."""
+        if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
+            raise ConfigError(
+                f"structure.damping.matrix: must be symmetric, {len(mass)} rows of {len(mass)} numbers in N s/m"
+            )
+        return self._matrix

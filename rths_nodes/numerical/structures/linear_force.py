@@ -1,0 +1,31 @@
+"""The linear restoring force of a structure with a full stiffness matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.restoring_forces import Linear
+
+ROUNDING = 1e-9
+"""Relative size below which a negative eigenvalue of a matrix is rounding."""
+
+
+class LinearRestoringForce:
+    """K x with a full matrix ``(n_dof, n_dof)`` N/m."""
+
+    def __init__(self, stiffness: Array) -> None:
+        self._stiffness = stiffness
+
+    def force(self, displacement: Array) -> Array:
+        """Force ``(n_dof,)`` N at ``displacement`` (m)."""
+        force: Array = self._stiffness.dot(displacement)
+        return force
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+def is_linear(structure: Any) -> bool:
+    """True when the restoring force of ``structure`` is its stiffness times the displacement."""
+    return isinstance(structure.restoring_force, (Linear, LinearRestoringForce))

@@ -1,0 +1,44 @@
+"""Single degree of freedom."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.params import component, number, params
+from rths_nodes.numerical.structures.restoring_forces import Linear
+
+
+class Sdof:
+    """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
+
+    The specimen is not part of it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
+    """
+
+    @params
+    class Params:
+        mass: float = number("mass m", "kg", more_than=0.0)
+        frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
+        damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
+        restoring_force: Any = component(
+            "restoring_force", "of the numerical substructure; linear if left out", None
+        )
+
+    names: tuple[str, ...] = ("x",)
+
+    def __init__(self, params: Params) -> None:
+        omega = 2.0 * math.pi * params.frequency
+        force = params.restoring_force
+        if force is None:
+            self.restoring_force: Any = Linear(Linear.Params(stiffness=params.mass * omega**2), 1)
+        else:
+            self.restoring_force = registry.class_of("restoring_force", force)(force, 1)
+        self.mass = np.array([[params.mass]])
+        self.damping = np.array([[2.0 * params.damping_ratio * params.mass * omega]])
+        self.stiffness = np.array([[self.restoring_force.initial_stiffness]])
+        self.experimental_mass = self.experimental_damping = self.experimental_stiffness = np.zeros((1, 1))
+        self.influence = np.ones(1)
+        self.elastic_energy: float = self.restoring_force.elastic_energy

@@ -1,0 +1,337 @@
+"""Recordings: rosbag2 directories (MCAP and ``metadata.yaml``), written and read without ROS.
+
+While a test runs, :class:`Writer` appends to a journal (see :mod:`rths_nodes.recording.journal`) and hands it
+to the operating system every 0.1 s: a killed recorder loses no more than that, and no message waits for a
+chunk to be compressed. ``close`` makes it an indexed file, :func:`recover` does so after a crash,
+:func:`read` reads it. The message definitions, the information about the test and the offered QoS are in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import struct
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO, FileIO
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import attrs
+import yaml
+from mcap.data_stream import RecordBuilder
+from mcap.exceptions import McapError
+from mcap.opcode import Opcode
+from mcap.reader import make_reader
+from mcap.records import Channel, Metadata
+from mcap.writer import CompressionType
+from mcap.writer import Writer as McapWriter
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import PACKAGE, resource
+from rths_nodes.core.wire import layout
+from rths_nodes.recording.journal import (
+    INFORMATION,
+    LIBRARY,
+    MESSAGE,
+    RECORD,
+    ROSBAG2,
+    RecordingError,
+    Recovered,
+    contents,
+    index,
+    is_indexed,
+    parsed,
+    reason,
+    recording,
+    recover,
+)
+
+__all__ = ["Bag", "RecordingError", "Recovered", "Topic", "Writer", "offered_qos", "read", "recover"]
+
+FLUSH_INTERVAL = 0.1
+"""Seconds of messages that a killed recorder may lose."""
+
+_MESSAGE_RECORD = struct.Struct(RECORD.format + MESSAGE.format[1:])
+_FOREVER = {"sec": 9223372036, "nsec": 854775807}
+_TIME = "int32 sec\nuint32 nanosec\n"
+_SEPARATOR = "=" * 80
+_TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
+_NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
+
+
+def offered_qos(reliability: str = "reliable", durability: str = "volatile", depth: int = 10) -> dict[str, Any]:
+    """A QoS profile as rosbag2 writes it (metadata version 9): keep last ``depth``, no deadlines."""
+    return {
+        "history": "keep_last",
+        "depth": depth,
+        "reliability": reliability,
+        "durability": durability,
+        "deadline": dict(_FOREVER),
+        "lifespan": dict(_FOREVER),
+        "liveliness": "automatic",
+        "liveliness_lease_duration": dict(_FOREVER),
+        "avoid_ros_namespace_conventions": False,
+    }
+
+
+@attrs.frozen
+class Topic:
+    """A recorded topic: full name, type (``rths_nodes/msg/Measurement``) and offered QoS."""
+
+    name: str
+    type: str
+    qos: Mapping[str, Any] = attrs.field(factory=offered_qos)
+
+
+def definition(kind: str) -> str:
+    """The text of the message type and of all types in it, as MCAP wants it (``ros2msg``).
+
+    Raises ConfigError for a type that is not installed.
+    """
+    texts: dict[str, str] = {}
+    waiting = [kind]
+    while waiting:
+        package, name = _split(waiting.pop(0))
+        key = f"{package}/{name}"
+        if key not in texts:
+            texts[key] = _text(package, name)
+            nested = (match["type"] for match in _NESTED.finditer(texts[key]))
+            waiting += [found if "/" in found else f"{package}/{found}" for found in nested]
+    (_, first), *others = texts.items()
+    return "".join([first, *(f"\n{_SEPARATOR}\nMSG: {key}\n{text}" for key, text in others)])
+
+
+def type_hash(kind: str) -> str:
+    """The hash of a message type (``RIHS01_...``) as its package was installed; empty when it was not."""
+    package, name = _split(kind)
+    file = _installed(package, f"{name}.json")
+    hashes = json.loads(file.read_text(encoding="utf-8"))["type_hashes"] if file else []
+    return next((str(entry["hash_string"]) for entry in hashes if entry["type_name"] == kind), "")
+
+
+def _split(kind: str) -> tuple[str, str]:
+    match = _TYPE.fullmatch(kind)
+    if not match:
+        raise ConfigError(f"{kind}: not a message type like {PACKAGE}/msg/Measurement")
+    return match[1], match[2]
+
+
+def _text(package: str, name: str) -> str:
+    if package == PACKAGE and _installed(package, f"{name}.msg"):
+        return layout.definition(name)
+    if file := _installed(package, f"{name}.msg"):
+        return file.read_text(encoding="utf-8")
+    if (package, name) == ("builtin_interfaces", "Time"):
+        return _TIME
+    raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that has it")
+
+
+def _installed(package: str, file: str) -> Path | None:
+    """``share/<package>/msg/<file>`` of the first ROS prefix that has it."""
+    if package == PACKAGE:
+        with contextlib.suppress(FileNotFoundError):
+            return resource("msg", file)
+        return None
+    prefixes = [*os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep), sys.prefix]
+    places = (Path(prefix, "share", package, "msg", file) for prefix in prefixes if prefix)
+    return next((place for place in places if place.is_file()), None)
+
+
+def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
+    """The beginning of a journal: header, schemas, channels (numbered from 1) and the information."""
+    out = BytesIO()
+    writer = McapWriter(out, use_chunking=False, compression=CompressionType.NONE)
+    writer.start(profile="ros2", library=LIBRARY)
+    schemas: dict[str, int] = {}
+    for topic in topics:
+        if topic.type not in schemas:
+            schemas[topic.type] = writer.register_schema(topic.type, "ros2msg", definition(topic.type).encode())
+        offered = yaml.safe_dump([dict(topic.qos)], sort_keys=False)
+        extra = {"offered_qos_profiles": offered, "topic_type_hash": type_hash(topic.type)}
+        writer.register_channel(topic.name, "cdr", schemas[topic.type], extra)
+    writer.add_metadata(ROSBAG2, {"ROS_DISTRO": os.environ.get("ROS_DISTRO", "")})
+    writer.add_metadata(INFORMATION, dict(information))
+    return out.getvalue()
+
+
+def check_free(directory: Path) -> None:
+    """Refuse, with ConfigError, a place where :class:`Writer` could not record; nothing is made there."""
+    if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
+        raise ConfigError(f"{directory}: there is a recording already, choose another place")
+    place = directory
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise ConfigError(f"{directory}: cannot record there ({place} is not a directory)")
+    if not os.access(place, os.W_OK):
+        raise ConfigError(f"{directory}: cannot record there ({place} is not writable)")
+
+
+def _information_record(information: Mapping[str, str]) -> bytes:
+    builder = RecordBuilder()
+    Metadata(name=INFORMATION, metadata=dict(information)).write(builder)
+    return bytes(builder.end())
+
+
+def _create(directory: Path, head: bytes) -> tuple[Path, FileIO]:
+    """Make the directory and, in it, a journal with its ``head``; ConfigError when that cannot be."""
+    check_free(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{directory.resolve().name}_0.mcap"
+        file = FileIO(path, "xb")
+    except OSError as error:
+        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _write_all(file, head)
+    except OSError as error:
+        file.close()
+        path.unlink()
+        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+    return path, file
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+class Writer:
+    """Writes a recording into ``directory``, which it makes; for one thread.
+
+    ``information`` are words about the test (scenario, run id, versions) that go into the file at once.
+    Raises ConfigError for a directory with a recording in it, a place where nothing can be written, and a
+    message type that is not installed.
+    """
+
+    def __init__(self, directory: Path | str, topics: Sequence[Topic], information: Mapping[str, str]) -> None:
+        head = _head(topics, information)
+        self.path, self._file = _create(Path(directory), head)
+        self._channels = {topic.name: [number, 0] for number, topic in enumerate(topics, 1)}
+        self._pending: list[bytes] = []
+        self._failure = ""
+        self._due = monotonic() + FLUSH_INTERVAL
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Messages written so far, by topic."""
+        return {name: count for name, (_, count) in self._channels.items()}
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        """Append the CDR bytes of a message, stamped in ns since the epoch.
+
+        Raises KeyError for a topic that was not announced and RecordingError when the disk is full.
+        """
+        channel = self._channels[topic]
+        channel[1] += 1
+        length = MESSAGE.size + len(data)
+        head = _MESSAGE_RECORD.pack(Opcode.MESSAGE, length, channel[0], channel[1], stamp_ns, stamp_ns)
+        self._pending += (head, data)
+        if monotonic() >= self._due:
+            self.flush()
+
+    def flush_if_due(self) -> None:
+        """To be called when nothing arrives: hands over what has waited for 0.1 s."""
+        if monotonic() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand all messages to the operating system, which keeps them when this process dies."""
+        self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
+        data = b"".join(self._pending)
+        self._pending.clear()
+        if self._failure:
+            raise RecordingError(self._failure)
+        try:
+            _write_all(self._file, data)
+        except OSError as error:
+            self._failure = f"{self.path}: the recording broke off ({reason(error)})"
+            self._due = 0.0  # every further write says so
+            raise RecordingError(self._failure) from error
+
+    def fileno(self) -> int:
+        """The number of the open file."""
+        return self._file.fileno()
+
+    def close(self, information: Mapping[str, str]) -> None:
+        """A clean stop: add the last ``information`` (outcome, first and last sample) and index the file.
+
+        Raises RecordingError; what has been written can then be recovered. A second call does nothing.
+        """
+        if self._file.closed:
+            return
+        try:
+            self._pending.append(_information_record(information))
+            self.flush()
+            index(self.path)
+        finally:
+            self._file.close()
+
+
+@attrs.frozen
+class Bag:
+    """A recording to be read: its file, the information about the test, topics and message counts by name."""
+
+    path: Path
+    information: dict[str, str]
+    topics: dict[str, Topic]
+    counts: dict[str, int]
+
+    def messages(self) -> Iterator[tuple[str, bytes, int]]:
+        """Topic, CDR bytes and stamp (ns) of each message, in the order in which they were written.
+
+        Raises RecordingError where the file is damaged.
+        """
+        count = 0
+        names: dict[int, str] = {}
+        with self.path.open("rb") as stream:
+            try:
+                for opcode, content, _ in contents(stream, self.path.stat().st_size):
+                    if opcode == Opcode.MESSAGE:
+                        number, _, stamp, _ = MESSAGE.unpack_from(content)
+                        yield names[number], content[MESSAGE.size :], stamp
+                        count += 1
+                    elif opcode == Opcode.CHANNEL:
+                        channel = parsed(Channel, content)
+                        names[channel.id] = channel.topic
+            except RecordingError as error:
+                raise RecordingError(f"{self.path}: {error}") from error
+        if count != sum(self.counts.values()):
+            raise RecordingError(f"{self.path}: damaged, {count} of {sum(self.counts.values())} messages found")
+
+
+def read(path: Path | str) -> Bag:
+    """The recording at ``path``, a directory or an MCAP file; ConfigError when there is none to be read."""
+    file = recording(path)
+    if not is_indexed(file):
+        raise ConfigError(f"{path}: the recorder did not finish this recording; first: rths recover {path}")
+    try:
+        with file.open("rb") as stream:
+            reader = make_reader(stream)
+            summary = reader.get_summary()
+            information: dict[str, str] = {}
+            for record in reader.iter_metadata():
+                if record.name == INFORMATION:
+                    information.update(record.metadata)
+    except (McapError, ValueError, struct.error) as error:
+        raise ConfigError(f"{file}: damaged ({error})") from error
+    if summary is None or summary.statistics is None:
+        raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
+    return Bag(file, information, *_topics(summary))
+
+
+def _topics(summary: Any) -> tuple[dict[str, Topic], dict[str, int]]:
+    topics, counts = {}, {}
+    for channel in summary.channels.values():
+        offered = yaml.safe_load(channel.metadata.get("offered_qos_profiles", "")) or [{}]
+        topics[channel.topic] = Topic(channel.topic, summary.schemas[channel.schema_id].name, offered[0])
+        counts[channel.topic] = summary.statistics.channel_message_counts.get(channel.id, 0)
+    return topics, counts

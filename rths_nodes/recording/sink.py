@@ -1,0 +1,104 @@
+"""The recording of an embedded run: the same messages on the same topics as a run of the nodes leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.embedded import Outcome
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.bag import Writer
+
+
+class RecordingSink:
+    """A sink of the embedded loop that writes what the nodes would have sent, stamped in test time."""
+
+    def __init__(self, writer: Writer, scenario: Scenario, namespace: str, information: dict[str, str]) -> None:
+        names = scenario.state_names()
+        self._writer, self._scenario, self._information = writer, scenario, information
+        self._codec = scenario.codec()
+        self._topic = f"/{namespace}/"
+        self._start = time.time_ns()
+        self._sample = 0
+        status = {
+            "node": "compensator",
+            "ready": True,
+            "scenario_hash": information["scenario_hash"],
+            "parameters": information["scenario"],
+            "state_names": names,
+            "version": information["version"],
+        }
+        self._tell("node_status", "NodeStatus", status)
+        self._tell_state(State.RUNNING, "")
+
+    def _stamp(self, sample: int) -> int:
+        return self._start + round(sample * self._scenario.dt * 1e9)
+
+    def _write(self, name: str, data: bytes, stamp: int) -> None:
+        self._writer.write(self._topic + name, data, stamp)
+
+    def _tell(self, name: str, message: str, values: dict[str, Any]) -> None:
+        stamp = self._stamp(self._sample)
+        self._write(name, encode(message, {"stamp": stamp} | values), stamp)
+
+    def _tell_state(self, state: State, reason: str) -> None:
+        scenario = self._scenario
+        values = {
+            "state": int(state),
+            "sample": self._sample,
+            "reason": reason,
+            "scenario_hash": self._information["scenario_hash"],
+            "run_id": self._information["run_id"],
+        }
+        self._tell("test_state", "TestState", scenario.test_constants() | values)
+
+    def target(self, target: Target) -> None:
+        stamp = self._stamp(target.step * self._scenario.samples_per_step)
+        self._write("target", self._codec.pack_target(target, stamp), stamp)
+
+    def command(self, command: Command) -> None:
+        stamp = self._stamp(command.sample)
+        self._write("command", self._codec.pack_command(command, stamp), stamp)
+
+    def measurement(self, measured: Measurement) -> None:
+        self._sample = measured.sample
+        stamp = self._stamp(measured.sample)
+        self._write("measurement", self._codec.pack_measurement(measured, stamp), stamp)
+
+    def truth(self, true: Measurement) -> None:
+        stamp = self._stamp(true.sample)
+        self._write("true_state", self._codec.pack_measurement(true, stamp), stamp)
+
+    def state(self, sample: int, values: Sequence[float]) -> None:
+        stamp = self._stamp(sample)
+        self._write("compensator_state", self._codec.pack_state(sample, values, 0, stamp), stamp)
+
+    def close(self, outcome: Outcome) -> None:
+        """The end of the test: last state, final numbers, index."""
+        self._tell_state(outcome.state, outcome.reason)
+        for node, section, data in (
+            ("monitor", "metrics", outcome.metrics),
+            ("actuator", "timing", outcome.timing),
+            ("compensator", "compensator", outcome.compensator),
+        ):
+            numbers = flatten(data, section)
+            values = {
+                "node": node,
+                "sample": outcome.samples,
+                "names": list(numbers),
+                "values": list(numbers.values()),
+            }
+            self._tell("summary", "Summary", values)
+        self._close(outcome.state.name.lower(), outcome.reason)
+
+    def abandon(self, reason: str) -> None:
+        """The run broke off: keep what there is."""
+        self._close("failed", reason)
+
+    def _close(self, outcome: str, reason: str) -> None:
+        self._writer.close({"outcome": outcome, "reason": reason, "samples": str(self._sample + 1), "gaps": "0"})

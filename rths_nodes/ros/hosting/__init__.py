@@ -1,0 +1,1 @@
+"""Hosts of nodes: in one process, in a process each, and by launch."""

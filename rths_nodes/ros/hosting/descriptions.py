@@ -1,0 +1,222 @@
+"""Scenario -> plain descriptions of nodes -> processes, here, or launch actions, in ``launch/``.
+
+The wiring is data: which nodes, under which namespace, with which parameters. Launch files and our own runner
+start the same list, so it is tested without launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES, check_layout
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros import names
+from rths_nodes.ros.names import RECORDER
+
+INDEXING_S = 600.0
+"""How long a recorder may take to index what it has written."""
+
+LEAVING_S = 10.0
+"""How long the nodes may take to leave after the first of them."""
+
+QUIET_S = 0.05
+"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
+which it acknowledges a message may hang (see ``leaving.py``)."""
+
+PARENT = "RTHS_PARENT"
+"""Environment variable with the process id of the runner: a node ends when its runner dies."""
+
+TELLS = "RTHS_RUNNER_TELLS"
+"""Environment variable that is set when the runner itself says why a test was tripped."""
+
+
+@dataclass(frozen=True)
+class NodeDescription:
+    """One node process: executable of the package, namespace, parameters."""
+
+    role: str
+    parameters: dict[str, Any]
+    namespace: str = names.NAMESPACE
+    remappings: tuple[tuple[str, str], ...] = ()
+
+    axis: str = ""
+    """The axis of an axis node, which lives in a namespace of that name."""
+
+    @property
+    def executable(self) -> str:
+        """Name under ``lib/rths_nodes``, for `ros2 run` and launch."""
+        return self.role
+
+    @property
+    def peer(self) -> str:
+        """What the others call it."""
+        return names.axis_node(self.axis) if self.axis else self.role
+
+
+def describe(
+    scenario: str,
+    overrides: Sequence[str] = (),
+    pace: str = "lockstep",
+    run_id: str = "",
+    record: str = "",
+    namespace: str = names.NAMESPACE,
+    reliability: str = "reliable",
+    host: str = "processes",
+    console: bool = False,
+    axes: Sequence[str] = (),
+    faults: Sequence[str] = (),
+    case: str = "",
+) -> list[NodeDescription]:
+    """The nodes of a rig; without ``record`` there is no recorder.
+
+    ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
+    begin before the runner's console listens. ``faults`` are put in on purpose (``faults.py``).
+    """
+    roles = [role for role in names.NODES if role != RECORDER or record]
+    peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
+    common: dict[str, Any] = {
+        "scenario": scenario,
+        "case": case,
+        "overrides": list(overrides) or [""],
+        "pace": pace,
+        "run_id": run_id,
+        "peers": peers,
+        "reliability": reliability,
+        "faults": list(faults) or [""],
+    }
+    own = {RECORDER: {"record": record, "host": host}}
+    of_rig = [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]
+    of_axes = [NodeDescription(names.AXIS, dict(common), f"{namespace}/{axis}", axis=axis) for axis in axes]
+    return of_rig + of_axes
+
+
+def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
+    """The axes that have a node of their own: all or none.
+
+    Raises ConfigError for a layout that nobody knows, or that this rig cannot have.
+    """
+    if actuator_nodes not in ACTUATOR_NODES:
+        raise ConfigError(f"actuator_nodes = {actuator_nodes!r}: must be one of {', '.join(ACTUATOR_NODES)}")
+    if actuator_nodes == ACTUATOR_NODES[0]:
+        return ()
+    check_layout(scenario)
+    return tuple(scenario.axes)
+
+
+def death(name: str, code: int) -> str:
+    """How a node ended, in words."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the {name} node died ({how})"
+
+
+def die_with_parent() -> None:
+    """In a node started by our runner: be told to stop when the runner dies, however it dies."""
+    parent = os.environ.get(PARENT)
+    if not parent:
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit(1)
+
+
+@dataclass
+class Process:
+    """A node process under way."""
+
+    role: str
+    """Its name among the peers."""
+    popen: subprocess.Popen[bytes]
+
+    @property
+    def death(self) -> str:
+        """How it ended, in words."""
+        return death(self.role, self.popen.returncode)
+
+
+@dataclass
+class Processes:
+    """The processes of a test: started together, ended together."""
+
+    descriptions: Sequence[NodeDescription]
+    running: list[Process] = field(default_factory=list)
+
+    def __enter__(self) -> Processes:
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+        environment = os.environ | {PARENT: str(os.getpid()), TELLS: "1"}
+        root = str(Path(__file__).resolve().parents[3])
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+        for description in self.descriptions:
+            command = [
+                sys.executable,
+                "-m",
+                "rths_nodes.app.node",
+                description.role,
+                *self._arguments(description),
+            ]
+            # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+            popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
+            self.running.append(Process(description.peer, popen))
+        return self
+
+    def _arguments(self, description: NodeDescription) -> list[str]:
+        file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
+        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
+        remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
+        return [
+            "--ros-args",
+            "--params-file",
+            str(file),
+            "-r",
+            f"__ns:=/{description.namespace}",
+            *remappings,
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for process in self.running:
+            process.popen.wait()
+        self._folder.cleanup()
+
+    def kill(self, but: Sequence[str] = ()) -> list[Process]:
+        """End those that still run, but for some; which they were."""
+        killed = [process for process in self.alive() if process.role not in but]
+        for process in killed:
+            process.popen.kill()
+        return killed
+
+    def alive(self) -> list[Process]:
+        """Those that still run."""
+        return [process for process in self.running if process.popen.poll() is None]
+
+    def dead(self) -> list[Process]:
+        """Those that ended with an error."""
+        return [process for process in self.running if process.popen.poll() not in (None, 0)]
+
+    def send(self, number: signal.Signals, *roles: str) -> None:
+        """A signal to the nodes ``roles``, or to all."""
+        for process in self.alive():
+            if not roles or process.role in roles:
+                process.popen.send_signal(number)
+
+    def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
+        """Wait for all but some to end; False when the time was over first."""
+        end = time.monotonic() + seconds
+        while any(process.role not in but for process in self.alive()):
+            if time.monotonic() > end:
+                return False
+            idle() if idle else time.sleep(0.005)
+        return True

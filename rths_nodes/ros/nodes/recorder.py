@@ -1,0 +1,267 @@
+"""The recorder node: writes every message of the rig, as it came, into a recording."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.flat_names import flatten, unflatten
+from rths_nodes.core.version import __version__
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros import names
+from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
+from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.findings import doubts
+
+LAST_WORDS_NS = 4_500_000_000
+"""How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
+stalled stream. The actuator node, without which all leave, lingers a little longer."""
+HURRY_NS = 100_000_000
+"""The same when it was asked to end: enough for what is under way."""
+
+_HEAD = struct.Struct("<4x3I")
+
+
+class Writer(Protocol):
+    """What the recorder needs of a recording."""
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self, information: dict[str, str]) -> None: ...
+
+
+OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
+"""Directory, full names with their rows, information -> a recording. Raises ConfigError."""
+
+
+class RecorderNode(RthsNode):
+    """Hosts a recording; the writer is handed in, because ``ros/`` knows no file formats.
+
+    A recording proves that it is complete: the last words of each node (Summary) say how many messages of each
+    stream it has sent. They are waited for; what does not come is counted as a gap. Nodes that died without last
+    words are named as ``silent``.
+    """
+
+    role = RECORDER
+    sections = ("recording",)
+    closed = False
+
+    def __init__(self, open_writer: OpenWriter, *args: Any, **kwargs: Any) -> None:
+        self._open_writer = open_writer
+        super().__init__(*args, **kwargs)
+
+    def own_parameters(self) -> dict[str, tuple[Any, str]]:
+        return {
+            "record": ("", "directory of the recording; it must not exist"),
+            "host": ("processes", "host of this run, for the record"),
+        }
+
+    def build(self, scenario: Scenario) -> None:
+        if not self.value("record"):
+            raise ConfigError("record: missing; the directory of the recording")
+        rows = [topic for topic in names.heard_by(self.role) if topic.recorded]
+        self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
+        self.information = {
+            "scenario": dump(scenario.data()),
+            "scenario_hash": self.hash,
+            "run_id": self.value("run_id"),
+            "host": self.value("host"),
+            "pace": self.value("pace"),
+            "actuator_nodes": "per_axis" if any(map(names.axis_of, self.peers)) else "one",
+            "version": __version__,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        if faults := " ".join(filter(None, self.value("faults"))):
+            self.information["faults"] = faults
+        self._streams = [topic.name for topic in rows if topic.stream]
+        self._rare = [topic.name for topic in rows if not topic.stream]
+        self._next = {name: _first(name) for name in self._streams}
+        self._holes = dict.fromkeys(self._streams, 0)
+        self._lost = dict.fromkeys(self._streams, 0)
+        self._sent: dict[str, int] = {}
+        self._sections: dict[str, dict[str, Any]] = {}
+        self._heard_from: set[str] = set()
+        self._ended_at = 0
+        topics = [(self._full[topic.name], topic) for topic in rows]
+        self.writer = self._open_writer(self.value("record"), topics, self.information)
+        self.closed = False
+
+    def look(self) -> None:
+        """The rare topics are recorded when they are looked at."""
+        before = self._next_look
+        super().look()
+        if self._next_look != before:
+            self._record_rare()
+
+    def heard(self, topic: str) -> list[dict[str, Any]]:
+        """As in the shell, and recorded."""
+        found = []
+        while (data := self.inboxes[topic].take()) is not None:
+            try:
+                values = decode(names.TOPICS[topic].message, data)
+            except ValueError:
+                self.malformed += 1
+                continue
+            self.writer.write(self._full[topic], data, values["stamp"])
+            found.append(values)
+        return found
+
+    def _record_rare(self) -> None:
+        for topic in self._rare:
+            if topic != "test_state":
+                for values in self.heard(topic):
+                    if topic == "summary":
+                        self._hear_summary(values)
+                    elif topic == "node_status" and values["scenario_hash"] == self.hash:
+                        self._sections[values["node"]] = parameters.told(values)
+
+    def _hear_summary(self, values: dict[str, Any]) -> None:
+        self._heard_from.add(values["node"])
+        counts = unflatten(dict(zip(values["names"], values["values"], strict=False)), "sent")
+        self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}
+
+    def work(self, limit: int = 1_000_000) -> bool:
+        if self.closed:
+            self.done = True
+            return False
+        busy = False
+        for name in self._streams:
+            busy |= self._drain(name, limit)
+        self.writer.flush_if_due()
+        sample = self._next["measurement"] - 1
+        self.beat(sample)
+        if not busy:
+            self._finish(sample)
+        return busy
+
+    def _drain(self, name: str, limit: int) -> bool:
+        take, write, full = self.inboxes[name].take, self.writer.write, self._full[name]
+        expected, start = self._next[name], limit
+        while limit > 0 and (data := take()) is not None:
+            if len(data) < _HEAD.size:
+                self.malformed += 1
+                continue
+            sec, nanosec, number = _HEAD.unpack_from(data)
+            write(full, data, sec * 1_000_000_000 + nanosec)
+            if number != expected:
+                self._holes[name] += 1
+                self._lost[name] += max(0, number - expected)
+            expected = number + 1
+            limit -= 1
+        self._next[name] = expected
+        if limit < start:
+            self.be_patient()
+        return limit < start
+
+    def _finish(self, sample: int) -> None:
+        if not (self.ended or self.interrupted or self.left_alone):
+            return
+        self._record_rare()
+        if not (self._complete() or self._waited_enough()):
+            return
+        self.hear_state()  # what came before the last words: a finished test may have become a tripped one
+        self.writer.flush()
+        found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
+        self.note = doubts(found)
+        self.tell_summary(sample, flatten(found, "recording"))
+        self.tell("progress", {"node": self.role, "sample": max(sample, 0), "done": True})
+        self.done = True
+
+    def _complete(self) -> bool:
+        """True when everything is here that was sent in this test."""
+        if not self.ended:
+            return False
+        return not self._silent() and not any(map(self._tail_missing, self._streams))
+
+    def _silent(self) -> set[str]:
+        """The nodes whose last words are missing: what they have sent last is not known."""
+        known = self.ended and ACTUATOR in self._heard_from
+        if known and not self._sent.get("measurement", self.test["sample"]):
+            return set()  # stopped before it began: there are no samples, and nobody else has last words
+        return set(self.peers) - {self.role, CONSOLE} - self._heard_from
+
+    def _tail_missing(self, name: str) -> bool:
+        """True when more of a stream is known to be sent than has come."""
+        if name in self._sent:
+            return self._next[name] < _first(name) + self._sent[name]
+        # a foreign actuator node may not count
+        return name == "measurement" and self.ended and self._next[name] <= self.test["sample"] > 0
+
+    def _waited_enough(self) -> bool:
+        now = time.monotonic_ns()
+        if not self.ended:
+            return self.hurried or self.patience_over or self.abandoned
+        self._ended_at = self._ended_at or now
+        return now - self._ended_at > LAST_WORDS_NS or (self.hurried and now - self._hurried_at > HURRY_NS)
+
+    @property
+    def last_sample(self) -> int:
+        return self._next["measurement"] - 1
+
+    def counters(self) -> dict[str, int]:
+        return super().counters() | {"lost": sum(self._lost.values())}
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """How often messages are missing in each stream, at its end included."""
+        return {name: holes + self._tail_missing(name) for name, holes in self._holes.items()}
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many messages of each stream did not come; without last words, only those before the last."""
+        tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
+        return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
+
+    def close(self) -> None:
+        """Close the recording; after the last word, because indexing takes its time."""
+        if not hasattr(self, "writer") or self.closed:
+            return
+        self.closed = True
+        state = State(self.test["state"]).name.lower() if self.ended else "failed"
+        self.writer.close(
+            {
+                "scenario": self._effective_scenario(),
+                "outcome": state,
+                "reason": self.test.get("reason", "") or self.problem,
+                "samples": str(self._next["measurement"]),
+                "gaps": str(sum(self.gaps.values())),
+                "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
+                "silent": " ".join(sorted(self._silent())),
+            }
+        )
+
+    def _effective_scenario(self) -> str:
+        """The scenario with what the nodes were given as parameters of their own."""
+        data = self.scenario.data()
+        for sections in self._sections.values():
+            for path, section in sections.items():
+                *outer, name = path.split(".")
+                place = data
+                for key in outer:
+                    place = place.get(key, {})
+                if name in place:
+                    place[name] = section
+        with suppress(ConfigError):
+            return dump(from_text(dump(data), "node_status").data())
+        return self.information["scenario"]
+
+
+def _first(stream: str) -> int:
+    """The number of a stream's first message: the first Command is that of sample 1."""
+    return 1 if stream == "command" else 0

@@ -1,0 +1,1 @@
+"""Topics, inboxes, whose messages count, and the middleware."""

@@ -1,0 +1,66 @@
+"""The check, at start-up, that our bytes are those of the middleware for the messages as installed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+from rclpy.serialization import deserialize_message, serialize_message
+
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.wire.codec import Codec
+
+msg: Any = importlib.import_module("rths_nodes.msg")
+
+_SECOND = 1_000_000_000
+
+
+def check(codec: Codec) -> None:
+    """Raises RuntimeError when a message of ``codec`` means something else to the middleware, or back.
+
+    Compared are decoded values: the middleware leaves the padding between them undefined.
+    """
+    n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
+    count = 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
+    numbers = iter(np.linspace(0.1, 9.7, count).tolist())
+
+    def some(count: int) -> Any:
+        return np.array([next(numbers) for _ in range(count)])
+
+    stamp = 3 * _SECOND + 7
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc,call-arg]
+    command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
+    measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
+    state = some(n_state).tolist()
+    samples: Any = (
+        (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
+        (codec.pack_command(command, stamp), msg.Command, codec.unpack_command, codec.pack_command, command),
+        (
+            codec.pack_measurement(measured, stamp),
+            msg.Measurement,
+            codec.unpack_measurement,
+            codec.pack_measurement,
+            measured,
+        ),
+    )
+    for data, kind, unpack, pack, sent in samples:
+        typed: Any = deserialize_message(data, kind)
+        back, back_stamp = unpack(serialize_message(typed))
+        if pack(back, back_stamp) != data or not _same(typed, sent, stamp):
+            raise RuntimeError(
+                f"{kind.__name__}: the installed message and msg/{kind.__name__}.msg differ; build again"
+            )
+    typed = deserialize_message(codec.pack_state(8, state, 0, stamp), msg.CompensatorState)
+    if typed.sample != 8 or list(typed.values) != state:
+        raise RuntimeError("CompensatorState: the installed message and its .msg differ; build again")
+
+
+def _same(typed: Any, sent: Any, stamp: int) -> bool:
+    if typed.stamp.sec * _SECOND + typed.stamp.nanosec != stamp:
+        return False
+    for name in sent.__slots__:
+        value, got = getattr(sent, name), getattr(typed, name)
+        if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
+            return False
+    return True

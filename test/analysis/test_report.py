@@ -1,0 +1,568 @@
+"""The report: complete, self-contained, harmless; its running indices end where the test's indices are."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis import energy, figures, histories
+from rths_nodes.analysis.figures import thinning
+from rths_nodes.analysis.figures.sheet import RASTER
+from rths_nodes.analysis.report import document
+from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
+from rths_nodes.analysis.units import rounded
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Collector, Run
+
+INFORMATION = {
+    "host": "embedded",
+    "pace": "lockstep",
+    "started": "2030-01-02T03:04:05+00:00",
+    "version": "9.8.7",
+    "run_id": "r-77",
+}
+TITLES = (
+    "Displacement: measured follows target",
+    "Control error: largest",
+    "Tracking indicator: magnitude up to",
+    "Compensator: Δα ends at",
+    "Hysteresis: the specimen carried up to",
+    "Energy: the tracking error fed in",
+    "Synchronisation: measured over target",
+    "Response: ",
+)
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+def simulate(scenario: Scenario) -> Run:
+    loop = Loop(scenario)
+    collector = Collector(scenario, loop.commands.state_names)
+    outcome = loop.run([collector])
+    information = {"outcome": outcome.state.name.lower(), "reason": outcome.reason, **INFORMATION}
+    return collector.run(information, outcome.metrics)
+
+
+@cache
+def paper(*overrides: str) -> Run:
+    return simulate(load("chen_ricles_2010", ["duration=4", *overrides]))
+
+
+@cache
+def page() -> str:
+    return render(paper())
+
+
+@cache
+def sine(axes: int, noise: float = 0.0) -> Run:
+    """The predefined sine with several axes, the actuators of which differ."""
+    data = load("predefined_sine", ["duration=3"]).data()
+    axis = data["axes"].pop("axis_1")
+    axis["sensors"]["displacement_noise_rms"] = noise
+    for number in range(axes):
+        data["axes"][f"axis_{number + 1}"] = copy.deepcopy(axis)
+        data["axes"][f"axis_{number + 1}"]["actuator"]["alpha"] = 29.0 - 3.0 * number
+    return simulate(build(Scenario, data))
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of the words only: figures take most of the time."""
+    page()  # is kept with its figures
+    monkeypatch.setattr(figures, "FIGURES", ())
+
+
+def without(run: Run, samples: int, steps: int, **changes: Any) -> Run:
+    """The first ``samples`` and ``steps`` of a run."""
+    cut: dict[str, Any] = {}
+    for name, values in run.arrays().items():
+        if len(values) == len(run.time):
+            cut[name] = values[:samples]
+        else:
+            cut[name] = values[: max(0, steps - (len(run.step_time) - len(values)))]
+    return dataclasses.replace(run, **(cut | changes))
+
+
+def cell(html: str, title: str) -> list[str]:
+    """The values in the row ``title`` of the table of indices."""
+    row = re.search(rf"<tr><th>{re.escape(title)}</th>(.*?)</tr>", html)
+    assert row, title
+    return re.findall(r'<td class="n[^>]*>(.*?)</td>', row[1])
+
+
+class Balanced(HTMLParser):
+    """Checks that every element is closed, and remembers attributes and text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words = ""
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+# The page
+
+
+def assert_self_contained(html: str) -> None:
+    assert not re.search(r"https?:|file://|@import|<script|<link|<iframe", html)
+    for tag, name, value in Balanced(html).attributes:
+        if name in ("src", "href", "xlink:href"):
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:60])
+        assert not name.startswith("on"), (tag, name)
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", html))
+
+
+def test_page_is_self_contained_and_small() -> None:
+    assert_self_contained(page())
+    assert len(page()) < 1_000_000
+
+
+def test_a_noisy_run_stays_small_and_self_contained() -> None:
+    run = sine(3)
+    n, rng = 3 * RASTER, np.random.default_rng(1)
+    noise = rng.normal(0.0, 1e-3, (n, 3))
+    arrays = {
+        name: np.resize(values, (n, *values.shape[1:])) + (noise if values.shape[1:] == (3,) else 0)
+        for name, values in run.arrays().items()
+        if len(values) == len(run.time) and name not in ("time", "step_time", "flags")
+    }
+    long = dataclasses.replace(
+        without(run, 0, 1),
+        **(arrays | {"time": run.scenario.dt * np.arange(n), "flags": np.zeros(n, np.uint32)}),
+    )
+    html = render(long)
+    assert "data:image/png;base64," in html
+    assert len(html) < 3_000_000
+    assert_self_contained(html)
+
+
+def test_references_inside_the_page_are_not_ambiguous() -> None:
+    defined = re.findall(r' id="([^"]*)"', page())
+    assert len(defined) == len(set(defined))
+    used = re.findall(r'(?:href="|url\()#([^")]*)', page())
+    assert set(used) <= set(defined)
+
+
+def test_head_names_the_run() -> None:
+    words = Balanced(page()).words
+    for known in (
+        *INFORMATION.values(),
+        "2030-01-02 03:04:05 UTC",
+        "chen_ricles_2010",
+        "elcentro_1940_ns, scale 0.52",
+        "1024 Hz",
+    ):
+        assert known in words
+    assert '<span class="badge good">finished</span>' in page()
+    assert "Transport samples q</dt><dd>0</dd>" in page()
+    assert "Samples</dt><dd>4\u202f100</dd>" in page()  # 4 s are 410 whole steps of 10 samples
+    assert NO_SAFETY in words
+    assert NO_SAFETY == "The software stop is not a safety function."
+
+
+def test_summary_says_how_well_it_went() -> None:
+    index = paper().metrics["axes"]["story_1"]
+    millimetres, percent = rounded(index["max_error_m"], 1e3, 2), rounded(index["max_error_percent"], 1.0, 2)
+    assert f"within {millimetres}\u00a0mm ({percent}\u00a0% of the largest target)" in page()
+
+
+def test_figures_have_titles_and_units() -> None:
+    words = Balanced(page()).words
+    assert all(title in words for title in TITLES)
+    for label in (
+        "displacement (mm)",
+        "restoring force (kN)",
+        "tracking indicator (mm²)",
+        "HSEM, running (%)",
+        "energy (kJ)",
+    ):
+        assert label in words
+    assert page().count("<svg") == len(TITLES)
+
+
+def test_scenario_stands_in_the_page_as_yaml() -> None:
+    assert "k_p_per_mm2: 0.4" in page()
+    assert "<summary>Scenario" in page()
+
+
+# Indices
+
+
+@pytest.mark.parametrize(
+    ("value", "factor", "shown"),
+    [
+        (0.000944182, 1e3, "0.944"),
+        (3.2095, 1.0, "3.21"),
+        (-0.0294183, 1e3, "−29.4"),
+        (1234.56, 1.0, "1\u202f235"),
+        (0.00002, 1.0, "&lt; 0.001"),
+        (-0.00002, 1.0, "&gt; −0.001"),
+        (0.0, 1.0, "0"),
+        (math.nan, 1.0, "–"),
+        (math.inf, 1.0, "–"),
+        (None, 1.0, "–"),
+        (9.999, 1.0, "10.00"),
+    ],
+)
+def test_rounding(value: float | None, factor: float, shown: str) -> None:
+    assert rounded(value, factor) == shown
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_every_index_is_shown_with_its_unit_rounded() -> None:
+    made_up = {
+        "axes": {
+            "story_1": {
+                "max_error_m": 0.00123456,
+                "max_error_percent": 3.45678,
+                "error_norm_percent": 0.98765,
+                "delay_s": -0.000456,
+                "tracking_indicator_m2": 12.3456e-6,
+            }
+        },
+        "hsem_percent": math.nan,
+        "max_displacement_m": 0.0312345,
+        "min_displacement_m": -0.0298765,
+        "end_displacement_m": 0.0,
+    }
+    html = render(dataclasses.replace(paper(), metrics=made_up))
+    assert cell(html, "Largest control error") == ["1.23"]
+    assert cell(html, "Largest control error, relative (J3)") == ["3.46"]
+    assert cell(html, "Error norm (J2)") == ["0.988"]
+    assert cell(html, "Delay (J1)") == ["−0.456"]
+    assert cell(html, "Tracking indicator at the end") == ["12.3"]
+    assert cell(html, "Energy error HSEM") == ["–"]
+    assert cell(html, "Largest displacement") == ["31.2"]
+    assert cell(html, "Smallest displacement") == ["−29.9"]
+    assert cell(html, "Displacement at the end") == ["0"]
+    assert "0.46\u00a0ms early" in html
+    for unit in ("mm", "%", "ms", "mm²"):
+        assert f"<td>{unit}</td>" in html
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_recording_without_indices_shows_dashes() -> None:
+    html = render(dataclasses.replace(paper(), metrics={}, information={}))
+    assert cell(html, "Error norm (J2)") == ["–"]
+    assert '<span class="badge unknown">unknown</span>' in html
+    assert "No indices were recorded." in html
+
+
+def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -> None:
+    assert "story_1 true" not in page()
+    run = sine(2, noise=2e-5)
+    html = render(run)
+    assert re.findall(r"axis_\d (?:measured|true)", html) == [
+        f"axis_{n} {kind}" for n in (1, 2) for kind in ("measured", "true")
+    ]
+    samples = histories.counted(run)
+    shown = cell(html, "Largest control error")
+    for kind, displacement in enumerate((run.displacement, run.true_displacement)):
+        error = np.abs(run.target - displacement)[samples].max(axis=0)
+        assert shown[kind::2] == [rounded(float(value), 1e3) for value in error]
+
+
+def test_the_true_indices_come_from_the_same_objects_as_the_measured() -> None:
+    """Where the sensors are perfect they are those of the test."""
+    run = sine(2)
+    again = histories.indices(run, run.true_displacement)
+    for name, index in run.metrics["axes"].items():
+        assert {key: again[name][key] for key in index} == pytest.approx(index, rel=1e-9, abs=1e-15)
+
+
+def test_noise_hides_the_true_indices() -> None:
+    """Behind an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
+    words = ["compensator.type=inverse", "compensator.alpha=29", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
+    run = simulate(load("predefined_sine", ["duration=3", *words]))
+    measured = histories.indices(run, run.displacement)["axis_1"]
+    true = histories.indices(run, run.true_displacement)["axis_1"]
+    assert true["error_norm_percent"] < 1e-6
+    assert measured["error_norm_percent"] == pytest.approx(100.0 * 2e-5 / np.std(run.target), rel=0.05)
+
+
+def test_frequency_evaluation_of_the_predefined_sine() -> None:
+    """alpha = 29 of a plant without a compensator: 28 samples late on a slow motion, gain a little below 1."""
+    run = simulate(load("predefined_sine", ["duration=4", "compensator.type=none"]))
+    index = histories.indices(run, run.displacement)["axis_1"]
+    answer = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
+    assert index["fei_frequency_hz"] == pytest.approx(1.0, abs=0.05)
+    assert index["fei_amplitude"] == pytest.approx(abs(answer), rel=2e-3)
+    assert index["fei_delay_s"] == pytest.approx(-np.angle(answer) / (2.0 * math.pi), rel=0.03)
+    assert index["delay_s"] == pytest.approx(index["fei_delay_s"], rel=0.03)
+
+
+def test_samples_of_the_soft_start_do_not_count() -> None:
+    """All that stands in the report is that of the test alone, and ends where the indices of the test do."""
+    words = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
+    run = paper(*words)
+    first = histories.first_sample(run)
+    assert first == 1 + run.scenario.soft_start_steps * run.scenario.samples_per_step
+    assert histories.counted(run)[0] == first
+    running, index = histories.histories(run), run.metrics["axes"]["story_1"]
+    assert running.tracking_indicator[-1, 0] == index["tracking_indicator_m2"]
+    assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
+    again = histories.indices(run, run.displacement)["story_1"]
+    assert {key: again[key] for key in index} == pytest.approx(index, rel=1e-9)
+    energies = energy.energies(run, running)
+    assert all(not values[: run.scenario.soft_start_steps].any() for values in energies.values())
+    html = render(run)
+    assert f"Flagged samples: {first - 1} in the soft start." in html
+    assert f"soft start ({first - 1})" in html
+
+
+# What can go wrong with a test
+
+
+def test_tripped_run_shows_reason_and_safe_stop() -> None:
+    run = paper("axes.story_1.limits.force=2.0e5")
+    assert run.outcome == "tripped"
+    html = render(run)
+    assert '<span class="badge bad">tripped</span>' in html
+    assert "axes.story_1.limits.force: measured = " in html
+    assert "The test was stopped by a limit" in html
+    assert f"safe stop ({int(np.sum(run.flags & FLAG_TRIPPED > 0))})" in html
+    assert "safe stop (" not in page()
+
+
+def test_bridged_samples_are_shaded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])
+    flags = paper().flags.copy()
+    flags[100:117] |= FLAG_BRIDGED
+    html = render(dataclasses.replace(paper(), flags=flags))
+    assert "bridged (17)" in html
+    assert "Flagged samples: 17 bridged." in html
+
+
+def test_stop_without_a_single_driven_step() -> None:
+    html = render(paper("axes.story_1.limits.velocity=1e-9"))
+    assert "axes.story_1.limits.velocity" in html
+    assert "up to the stop" in html
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(0, 0), (0, 1), (1, 1), (2, 2), (12, 3)])
+def test_tiny_runs(samples: int, steps: int) -> None:
+    run = without(paper(), samples, steps, information={"outcome": "tripped", "reason": "too soon"}, metrics={})
+    html = render(run)
+    assert_self_contained(html)
+    assert "too soon" in html
+
+
+def test_gaps_in_a_recording_are_survived() -> None:
+    run = paper()
+    holes = {name: values.copy() for name, values in run.arrays().items() if values.dtype == float}
+    for name in (
+        "target",
+        "command",
+        "displacement",
+        "force",
+        "true_displacement",
+        "true_force",
+        "compensator",
+    ):
+        holes[name][2000:2100] = np.nan
+    html = render(dataclasses.replace(run, **holes))
+    assert all(title in html for title in TITLES)
+    assert "nan" not in Balanced(html).words
+
+
+def test_hostile_names_are_escaped() -> None:
+    evil = "<script>alert('&\"1')</script>{x}"
+    html = render(
+        dataclasses.replace(
+            paper(),
+            scenario=attrs.evolve(paper().scenario, name=evil, description=evil),  # past all checks
+            information={"outcome": evil, "reason": evil, "host": evil, evil: evil},
+            compensator_names=("axes.story_1.$" + evil, "axes.story_1.$\\frac", evil),
+        )
+    )
+    assert_self_contained(html)
+    assert Balanced(html).words.count(evil) >= 6
+
+
+def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "render", lambda run, reference: "page")
+    (tmp_path / "file").write_text("in the way")
+    for path in (tmp_path / "file" / "report.html", tmp_path):
+        with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+            write_report(paper(), path)
+
+
+def test_report_is_written_the_same_every_time(tmp_path: Path) -> None:
+    write_report(paper(), tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page()
+
+
+# Several axes, timing
+
+
+def test_several_axes_share_figures_and_legend() -> None:
+    html = render(sine(2))
+    assert len(cell(html, "Error norm (J2)")) == 2
+    assert cell(html, "Energy error HSEM") == ["–"]  # no structure: no input energy
+    words = Balanced(html).words
+    assert "measured axis_1" in words
+    assert "measured axis_2" in words
+    assert "All 2 actuators followed their targets" in words
+    assert "sine, amplitude 0.02 m, frequency 1 Hz" in words
+    assert "numerical substructure (computed)" not in words
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_timing_is_tabled_and_drawn() -> None:
+    clock = {"mean_s": 22.5e-6, "median_s": 21e-6, "p99_s": 43.21e-6, "p999_s": 0.0001, "max_s": None}
+    edges = np.geomspace(1e-6, 1.0, 61).tolist()
+    timing = {
+        "loop": clock,
+        "lateness": clock | {"max_s": 1.5e-3},
+        "missed": 3,
+        "bridged": 0,
+        "loop_histogram": {"edges_s": edges, "counts": [0.0] * 10 + [5.0, 100.0, 1.0] + [0.0] * 47},
+        "lateness_histogram": {"edges_s": edges, "counts": []},  # does not fit: not drawn
+    }
+    html = render(dataclasses.replace(paper(), timing=timing))
+    assert cell(html, "Computing time of one sample") == ["22.5", "21.0", "43.2", "100", "–"]
+    assert cell(html, "Lateness of a tick") == ["22.5", "21.0", "43.2", "100", "1\u202f500"]
+    assert "Missed ticks: 3." in html
+    assert html.count("<svg") == 1
+    assert "No timing was recorded." in page()
+
+
+# Analysis
+
+
+@pytest.mark.parametrize("overrides", [(), ("axes.story_1.limits.force=2.0e5",)])
+def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) -> None:
+    run = paper(*overrides)
+    running = histories.histories(run)
+    axis = run.metrics["axes"]["story_1"]
+    assert running.tracking_indicator[-1, 0] == axis["tracking_indicator_m2"]
+    assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
+    assert np.abs(running.control_error).max() == axis["max_error_m"]
+    scale = abs(running.input_energy[-1]) + running.elastic_energy
+    assert running.energy_error_percent[-1] == pytest.approx(100.0 * running.energy_error[-1] / scale, rel=1e-3)
+    assert running.elastic_energy == pytest.approx(0.5 * 11.76e6 * 0.010**2)
+
+
+def test_running_indices_of_several_axes() -> None:
+    run = sine(2)
+    running = histories.histories(run)
+    for axis, name in enumerate(run.axes):
+        assert running.tracking_indicator[-1, axis] == run.metrics["axes"][name]["tracking_indicator_m2"]
+    assert np.isnan(running.energy_error_percent).all()
+
+
+def test_input_energy_is_found_again_in_its_parts() -> None:
+    run = paper()
+    parts = energy.energies(run, histories.histories(run))
+    given = parts.pop("input")
+    balance = given - sum(parts.values())
+    assert np.abs(balance).max() < 0.03 * given.max()  # v of the explicit algorithm is half a step early
+    assert abs(balance[-1]) < 0.002 * given[-1]
+
+
+def test_ground_acceleration_is_that_of_the_record() -> None:
+    run = paper()
+    structure = run.scenario.build_structure()
+    force = run.scenario.external_force(structure)[: len(run.external_force)]
+    np.testing.assert_allclose(energy.ground_acceleration(run), -force[:, 0] / structure.mass[0, 0], rtol=1e-12)
+
+
+def test_states_are_grouped_by_quantity() -> None:
+    found = histories.states(sine(2))
+    assert set(found) == {"alpha", "delta_alpha", "tracking_indicator"}
+    assert set(found["alpha"]) == {"axis_1", "axis_2"}
+    lone = dataclasses.replace(sine(2), compensator_names=("gain", "axes.a.x", "b", "c", "d", "e"))
+    assert set(histories.states(lone)["gain"]) == {""}
+
+
+def test_envelope_keeps_every_peak() -> None:
+    values = np.random.default_rng(2).normal(size=100_003)
+    values[[12_345, 54_321]] = 50.0, -60.0
+    keep = thinning.envelope(len(values), values, 500)
+    assert len(keep) <= 4 * 500
+    assert {0, 12_345, 54_321, len(values) - 1} <= set(keep.tolist())
+    assert np.all(np.diff(keep) > 0)
+    np.testing.assert_array_equal(thinning.envelope(100, values[:100], 500), np.arange(100))
+
+
+def test_thinned_curve_stays_within_a_dot() -> None:
+    phase = np.linspace(0.0, 6.0, 50_000)
+    x, y = np.sin(phase), np.cos(3.0 * phase)
+    keep = thinning.thinned(x, y, 200)
+    assert len(keep) < 3000
+    assert {0, len(x) - 1} <= set(keep.tolist())
+    assert np.abs(np.interp(phase, phase[keep], x[keep]) - x).max() < 2.0 / 200
+    assert len(thinning.thinned(np.zeros(5), np.zeros(5), 200)) == 2
+
+
+def test_intervals() -> None:
+    marked = [True, False, True, True, False, True]
+    assert thinning.intervals(marked) == [(0, 0), (2, 3), (5, 5)]
+    assert thinning.intervals([]) == []
+
+
+def test_bars_of_a_histogram_have_no_empty_ends() -> None:
+    edges, counts = thinning.bars({"edges_s": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "counts": [0.0, 2.0, 0.0, 1.0, 0.0]})
+    assert edges.tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert counts.tolist() == [2.0, 0.0, 1.0]
+    for nothing in ({}, {"edges_s": [1.0, 2.0], "counts": [0.0]}, {"edges_s": [1.0], "counts": [1.0]}):
+        assert [len(values) for values in thinning.bars(nothing)] == [0, 0]
+
+
+def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
+    time = np.arange(0.0, 20.0, 0.01)
+    values = np.where(time > 12.0, 0.05, 0.0) + 0.04 * np.sin(20.0 * time) * (np.abs(time - 6.0) < 1.0)
+    start, end = thinning.strongest(time, values[:, None], 2.0)
+    assert start == pytest.approx(5.0, abs=0.1)
+    assert end - start == pytest.approx(2.0)
+
+
+def test_plots_are_loaded_only_by_the_report() -> None:
+    code = (
+        "import sys, rths_nodes.loop.embedded, rths_nodes.recording.run, rths_nodes.record.analysis;"
+        "assert 'matplotlib' not in sys.modules;"
+        "import rths_nodes.analysis.report.document;"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_the_folder_of_the_report_is_made(tmp_path):
+    page = tmp_path / "new" / "folder" / "page.html"
+    write_report(rths_nodes.run("chen_ricles_2010", ["duration=0.1"]), page)
+    assert page.read_text().startswith("<!DOCTYPE html>")

@@ -1,0 +1,35 @@
+"""A recording gives the report that the run itself has given: the same tables, the same curves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes.analysis.report.document import write_report
+from rths_nodes.app import hosts
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording.run import Run
+
+
+def sections(run: Run | None, file: Path) -> dict[str, str]:
+    """The sections of the report on ``run`` by their titles; not what only tells of the host."""
+    assert run is not None
+    write_report(run, file)
+    found = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", file.read_text(encoding="utf-8"), re.DOTALL)
+    return {title: text.partition("About the run")[0] for title, text in found if title != "Timing"}
+
+
+def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> None:
+    loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
+    live = hosts.run(loaded, record=tmp_path / "embedded")
+    expected = sections(live.run, tmp_path / "live.html")
+    assert len(expected) >= 4
+    assert any("svg" in text for text in expected.values())
+    hosts.run(loaded, host="composed", record=tmp_path / "composed", keep=False)
+    for host in ("embedded", "composed"):
+        assert sections(rths_nodes.read(tmp_path / host), tmp_path / f"{host}.html") == expected, host

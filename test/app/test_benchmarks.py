@@ -1,0 +1,100 @@
+"""The benchmark of real time: its scenarios fit, its figures are ratios to the floors, its drawing is drawn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def latency(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import latency
+
+    yield latency
+    for name in ("latency", "figure"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("axes", [1, 3, 8])
+@pytest.mark.parametrize("rate", [256.0, 4096.0])
+def test_the_frame_runs_at_every_rate_without_a_trip(latency: Any, rate: float, axes: int) -> None:
+    from rths_nodes.app import hosts
+
+    scenario = latency.frame(rate, axes, 0.2)
+    assert (scenario.servo_rate, len(scenario.axes)) == (rate, axes)
+    assert scenario.step == pytest.approx(latency.STEP_S, rel=0.25)
+    assert hosts.run(scenario, keep=False).outcome == "finished"
+
+
+@pytest.mark.parametrize(
+    ("observers", "roles"),
+    [
+        ("none", {"integrator", "compensator", "actuator"}),
+        ("monitor", {"integrator", "compensator", "actuator", "monitor"}),
+        ("recorder", {"integrator", "compensator", "actuator", "recorder"}),
+        ("both", {"integrator", "compensator", "actuator", "monitor", "recorder"}),
+    ],
+)
+def test_absent_nodes_are_not_waited_for(latency: Any, observers: str, roles: set[str], tmp_path: Path) -> None:
+    configuration = latency.Configuration("", "composed", 1024.0, 1, observers)
+    described = latency.nodes(configuration, tmp_path / "frame.yaml", "run", str(tmp_path / "run"))
+    assert {node.role for node in described} == roles
+    assert all(set(node.parameters["peers"]) == roles for node in described)
+
+
+def found(missed: int) -> dict[str, Any]:
+    times = {"median_s": 1e-4, "p99_s": 2e-4, "p999_s": 3e-4, "max_s": 4e-4}
+    return {
+        "samples": 1000 - missed,
+        "gaps": 0,
+        "computing_alone": times | {"p999_s": 1.5e-4},
+        "timing": {"missed": missed, "bridged": 0, "loop": times, "lateness": times},
+    }
+
+
+def bare(share: float) -> dict[str, Any]:
+    return {"paced": {"missed_share": share, "lateness": {"p99_s": 5e-5}}, "ping_pong": {"median_s": 1e-5}}
+
+
+def test_figures_are_ratios_to_the_floors_and_are_drawn(latency: Any, tmp_path: Path) -> None:
+    rows = [
+        latency.judged(
+            latency.Configuration("", "composed", rate, 1, "both"), found(missed), [bare(0.0), bare(floor)]
+        )
+        for rate, missed, floor in ((1024.0, 20, 0.02), (2048.0, 50, 0.02), (4096.0, 5, 0.0))
+    ]
+    assert [row["missed_share"] for row in rows] == [0.02, 0.05, 0.005]
+    assert [row["met"] for row in rows] == [True, False, True]  # allowed: 3 x 1 % + 1 %, 4 %, 1 %
+    assert rows[0]["ratios"] == pytest.approx(
+        {"missed": 2.0, "lateness_p99": 4.0, "loop_median_to_ping_pong": 10.0, "loop_p999_to_computing": 2.0}
+    )
+    assert (rows[0]["loop_p99_of_period"], rows[0]["loop_p999_of_period"]) == pytest.approx((0.2048, 0.3072))
+    assert latency.finite(rows[2]["ratios"])["missed"] is None  # the floor missed nothing
+    assert latency.line(rows[1]).endswith("NOT MET")
+    assert len(latency.line(rows[0])) == len(latency.HEAD)
+    latency.figure.draw(json.loads(json.dumps(latency.finite({"runs": rows}))), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_that_is_stopped_leaves_the_others_their_figures(
+    latency: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(configuration: Any, seconds: float) -> dict[str, Any]:
+        if configuration.host == "processes":
+            raise latency.Stopped("tripped: too slow")
+        return found(0)
+
+    monkeypatch.setattr(latency, "run", run)
+    monkeypatch.setattr(latency, "floors", lambda *_: bare(0.0))
+    wanted = [latency.Configuration("", host, 1024.0, 1, "both") for host in ("composed", "processes", "composed")]
+    rows, stopped = latency.measure(wanted, 1.0, 1.0)
+    assert [row["host"] for row in rows] == ["composed", "composed"]
+    assert [(row["host"], row["reason"]) for row in stopped] == [("processes", "tripped: too slow")]
+    assert "tripped: too slow" in capsys.readouterr().out

@@ -1,0 +1,561 @@
+"""The command line: what it prints, its exit codes; wrong input never runs and never shows a traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rths_nodes.app import cli
+from rths_nodes.app.cli import main
+from rths_nodes.app.commands import parameters
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPER = "chen_ricles_2010"
+SHORT = ["--set", "duration=0.2"]
+
+
+@pytest.fixture(autouse=True)
+def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Standard output of a command that succeeds and says nothing else."""
+
+    def output(*words: str, code: int = 0) -> str:
+        assert main(words) == code
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    return output
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """The one line that a refused command prints; nothing was run."""
+
+    def refusal(*words: str) -> str:
+        assert main(words) == cli.REFUSED
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("rths: ")
+        assert err.endswith("\n")
+        assert len(err.splitlines()) == 1
+        assert "Traceback" not in err
+        return err.rstrip("\n")
+
+    return refusal
+
+
+def settings(*words: str) -> list[str]:
+    return [part for word in words for part in ("--set", word)]
+
+
+# run
+
+
+def test_run_prints_one_json_object(output: Callable[..., str]) -> None:
+    report = json.loads(output("run", PAPER, *SHORT, "--json"))
+    assert {
+        "scenario",
+        "host",
+        "pace",
+        "outcome",
+        "samples",
+        "wall_s",
+        "metrics",
+        "compensator",
+        "timing",
+        "messages",
+        "recording",
+    } <= set(report)
+    assert (report["scenario"], report["host"], report["pace"]) == (PAPER, "embedded", "lockstep")
+    assert (report["outcome"], report["samples"], report["recording"]) == ("finished", 210, None)
+    metrics = report["metrics"]
+    assert set(metrics) == {
+        "axes",
+        "hsem_percent",
+        "max_displacement_m",
+        "min_displacement_m",
+        "end_displacement_m",
+    }
+    assert set(metrics["axes"]["story_1"]) == {
+        *("max_error_m", "max_error_percent", "error_norm_percent", "delay_s", "tracking_indicator_m2")
+    }
+    assert report["compensator"]["type"] == "adaptive_inverse"
+    assert set(report["compensator"]["axes"]["story_1"]) == {"alpha", "delta_alpha", "tracking_indicator"}
+    assert set(report["timing"]["loop"]) == {"mean_s", "median_s", "p99_s", "p999_s", "max_s"}
+    assert set(report["timing"]["lateness"]) == {"mean_s", "median_s", "p99_s", "p999_s", "max_s"}
+    assert {"missed", "bridged"} <= set(report["timing"])
+    bins = report["timing"]["loop_histogram"]
+    assert sum(bins["counts"]) == report["samples"]
+    assert bins["counts"][0] > 0 < bins["counts"][-1]
+    assert len(bins["edges_s"]) == len(bins["counts"]) + 1
+
+
+def test_json_has_null_for_what_is_not_a_number(output: Callable[..., str]) -> None:
+    def refuse(name: str) -> None:
+        pytest.fail(f"{name} is not JSON")
+
+    text = output("run", PAPER, *settings("duration=0.05", "ground_motion.type=none"), "--json")
+    report = json.loads(text, parse_constant=refuse)
+    assert report["metrics"]["hsem_percent"] is None
+    assert report["metrics"]["axes"]["story_1"]["delay_s"] is None
+
+
+def test_run_prints_a_table(output: Callable[..., str]) -> None:
+    text = output("run", PAPER, *SHORT)
+    assert f"{PAPER}: finished after 210 samples" in text
+    assert "story_1" in text
+
+
+def test_run_takes_a_path_and_records(output: Callable[..., str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(yaml_text.dump(files.load(PAPER).data() | {"name": "mine"}))
+    report = json.loads(output("run", str(mine), *SHORT, "--record", "rec", "--json"))
+    assert (report["scenario"], report["recording"]) == ("mine", str(tmp_path / "rec"))
+    assert (tmp_path / "rec" / "metadata.yaml").is_file()
+
+
+def test_a_trip_has_its_exit_code_and_reason(output: Callable[..., str]) -> None:
+    words = settings("duration=8", "axes.story_1.limits.force=1e5")
+    report = json.loads(output("run", PAPER, *words, "--json", code=3))
+    assert report["outcome"] == "tripped"
+    assert "axes.story_1.limits.force: measured = " in report["reason"]
+
+
+def test_the_record_of_the_paper(output: Callable[..., str], shared_data: Callable[[str], Path]) -> None:
+    """As in the notes: set-up CR-1 on Canoga Park, in one command."""
+    path = shared_data("ground_motions/northridge_1994_canoga_park_196_dt0.01_g.txt")
+    motion = ("step=0.01", "unit=g", "scale=0.322", f"file={path}")
+    words = settings(*(f"ground_motion.{word}" for word in motion), "compensator.alpha_es=15")
+    report = json.loads(output("run", PAPER, *words, "--json"))
+    assert 1e3 * report["metrics"]["axes"]["story_1"]["max_error_m"] == pytest.approx(0.901, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        (["axes.story_1.actuator.type=servo_hydraulic"], "gain", 1024.0 / 28.0),
+        (["axes.story_1.specimen.type=softening_elastomeric"], "friction_force", 60e3),
+        (["axes.story_1.actuator.alpha=31"], "alpha", 31.0),
+    ],
+)
+def test_set_changes_the_scenario(output: Callable[..., str], words: list[str], key: str, value: float) -> None:
+    text = output("run", PAPER, *SHORT, *settings(*words), "--record", "rec", "--json")
+    information = _scenario_in(Path(json.loads(text)["recording"]))
+    axis = information.axes["story_1"]
+    assert getattr(axis.actuator, key, getattr(axis.specimen, key, None)) == value
+
+
+def _scenario_in(recording: Path) -> Scenario:
+    from rths_nodes.recording.reading import read_run
+
+    return read_run(recording).scenario
+
+
+# list, params, check
+
+
+def test_list(output: Callable[..., str]) -> None:
+    assert output("list", "compensator").split() == registry.names("compensator")
+    assert output("list", "scenario").split() == list(files.shipped())
+    everything = output("list")
+    assert all(f"{family}: " in everything for family in ("scenario", *registry.FAMILIES))
+
+
+@pytest.mark.parametrize("name", sorted({name for family in registry.FAMILIES for name in registry.names(family)}))
+def test_params_of_every_component(output: Callable[..., str], name: str) -> None:
+    assert output("params", name).startswith(f"{name} (")
+
+
+def test_params_shows_names_units_bounds_defaults_and_meaning(output: Callable[..., str]) -> None:
+    text = " ".join(output("params", "first_order").split())
+    assert "alpha samples >= 1 29.0 delay constant alpha" in text
+
+
+def test_the_parameter_page_is_up_to_date(output: Callable[..., str]) -> None:
+    written = (ROOT / "doc" / "parameters.md").read_text().strip()
+    assert written == parameters.page().strip(), "rths params > doc/parameters.md"
+    assert output("params").strip() == written
+
+
+@pytest.mark.parametrize("name", files.shipped())
+def test_check_says_what_a_scenario_is(output: Callable[..., str], name: str) -> None:
+    assert output("check", name).startswith(f"{name}: fits together\n")
+
+
+def test_check_refuses_what_does_not_fit_together(refusal: Callable[..., str]) -> None:
+    message = refusal("check", "predefined_sine", *settings("integrator.type=cr"))
+    assert "structure: missing" in message
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert f"<version>{capsys.readouterr().out.split()[1]}</version>" in (ROOT / "package.xml").read_text()
+
+
+# Wrong input
+
+
+WRONG: list[tuple[str, str]] = [
+    # unknown component, misspelt and unknown keys, missing keys
+    (
+        "compensator.type=adaptive_invers",
+        "compensator.type: unknown compensator 'adaptive_invers'.*known: adaptive, adaptive_inverse, ",
+    ),
+    ("axes.story_1.actuator.type=hydraulic", "axes.story_1.actuator.type: unknown actuator 'hydraulic'.*known: "),
+    ("structure.mas=1", r"structure.mas: unknown key 'mas' \(did you mean 'mass'\?\); known: .*mass"),
+    ("nonsense=1", "nonsense: unknown key 'nonsense'.*known: axes, "),
+    ("axes.story_2.actuator.alpha=29", r"axes.story_2: unknown section 'story_2' .*known: story_1"),
+    ("structure.type=sdof_2", "structure.type: unknown structure 'sdof_2'.*known: matrices, sdof"),
+    ("structure.restoring_force.type=linear", r"structure.restoring_force.stiffness: missing .*\[N/m\]"),
+    ("axes.story_1.limits=null", r"axes.story_1.limits.stroke: missing .*\[m\]"),
+    # wrong type
+    ("structure.mass=heavy", "structure.mass = 'heavy': must be a number in kg"),
+    ("structure.mass=true", "structure.mass = True: must be a number in kg"),
+    ("structure.mass=[1.0]", r"structure.mass = \[1.0\]: must be a number in kg"),
+    ("structure.mass=2024-01-01", "structure.mass = .*must be a number in kg"),
+    ("name=3", "name = 3: must be text"),
+    ("axes=3", "axes = 3: must be a mapping of names to sections"),
+    # out of bounds, not finite
+    ("structure.mass=0", "structure.mass = 0 kg: must be > 0 kg"),
+    ("structure.mass=-1", "structure.mass = -1 kg: must be > 0 kg"),
+    ("structure.damping_ratio=-0.02", "structure.damping_ratio = -0.02: must be >= 0 and < 1"),
+    ("axes.story_1.specimen.damping=-1", "axes.story_1.specimen.damping = -1 N s/m: must be >= 0 N s/m"),
+    ("axes.story_1.actuator.alpha=0.5", "axes.story_1.actuator.alpha = 0.5 samples: must be >= 1 samples"),
+    ("servo_rate=1e9", r"servo_rate = 1e\+09 Hz: must be > 0 and <= 100000 Hz"),
+    ("servo_rate=.nan", "servo_rate = nan: must be finite, a number in Hz"),
+    ("duration=.inf", "duration = inf: must be finite, a number in s"),
+    ("duration=-.inf", "duration = -inf: must be finite, a number in s"),
+    ("structure.frequency=1e400", "structure.frequency = inf: must be finite, a number in Hz"),
+    ("substeps=2.5", "substeps = 2.5: must be a whole number"),
+    ("substeps=.nan", "substeps = nan: must be a whole number"),
+    ("substeps=.inf", "substeps = inf: must be a whole number"),
+    ("substeps=0", "substeps = 0: must be >= 1 and <= 100000"),
+    ("seed=text", "seed = 'text': must be a whole number"),
+    # not an assignment, not YAML
+    ("substeps", "--set substeps: must be section.key=value"),
+    ("substeps=[", "--set substeps: line 1: not YAML"),
+    ("axes.story_1.limits={stroke: 1, stroke: 2}", "line 1: the key 'stroke' stands twice"),
+    # what does not fit together
+    ("integrator.type=central_difference substeps=1000", "must be < .* s .stability limit 2/omega_max"),
+    ("structure=null", "structure: missing; only the integrator 'prescribed' does without"),
+    ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be within alpha_min and alpha_max"),
+    (
+        "ground_motion.record=elcentro",
+        "ground_motion.record: unknown value 'elcentro'.*known: elcentro_1940_180, ",
+    ),
+    (
+        "axes.story_1.actuator.type=pure_delay axes.story_1.actuator.delay=28000",
+        "delay = 28000 s: must be <= .* s",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
+def test_wrong_values_are_refused(refusal: Callable[..., str], words: str, message: str) -> None:
+    parts = words.split(" ") if " axes" in words or " substeps" in words else [words]
+    assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*parts)))
+
+
+def change(data: dict[str, Any], **changes: Any) -> str:
+    return yaml_text.dump(data | changes)
+
+
+FILES: list[tuple[str, Callable[[dict[str, Any]], str], str]] = [
+    ("empty", lambda data: "", "must be a mapping of sections, and not empty"),
+    ("text", lambda data: "hello", "must be a mapping of sections"),
+    ("not yaml", lambda data: "a: [1", "line 1: not YAML: "),
+    ("binary", lambda data: "a\0b", "not YAML: "),
+    ("duplicate", lambda data: yaml_text.dump(data) + "seed: 3\n", r"line \d+: the key 'seed' stands twice"),
+    (
+        "missing",
+        lambda data: change({k: v for k, v in data.items() if k != "servo_rate"}),
+        r"servo_rate: missing .*\[Hz\]",
+    ),
+    ("misspelt", lambda data: change(data, sevro_rate=1.0), r"sevro_rate: unknown key.*did you mean 'servo_rate'"),
+    (
+        "no axes",
+        lambda data: change(data, axes={}),
+        "axes = {}: must be a mapping of names to sections, at least one",
+    ),
+    (
+        "two axes",
+        lambda data: change(data, axes=data["axes"] | {"b": data["axes"]["story_1"]}),
+        "2 axes for 1 degrees",
+    ),
+    ("version", lambda data: change(data, version=2), "version = 2: must be >= 1 and <= 1"),
+    ("number as text", lambda data: change(data, duration="30"), "duration = '30': must be a number in s"),
+]
+
+
+@pytest.mark.parametrize(("make_text", "message"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
+def test_a_wrong_file_is_refused_by_name(
+    refusal: Callable[..., str], make_text: Callable[[dict[str, Any]], str], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(make_text(files.load(PAPER).data()))
+    for command in ("run", "check"):
+        found = refusal(command, str(path))
+        assert str(path) in found or "identity" in found
+        assert re.search(message, found)
+
+
+MOTIONS: list[tuple[str, str | None, list[str], str]] = [
+    ("missing", None, ["step=0.01", "unit=g"], "no such file"),
+    ("empty", "", ["step=0.01", "unit=g"], "motion.txt"),
+    ("text", "0.1\n0.2\nhello\n", ["step=0.01", "unit=g"], "hello"),
+    ("not a number", "0.1\nnan\n0.2\n", ["step=0.01", "unit=g"], "nan"),
+    ("no unit", "0.1\n0.2\n", ["step=0.01"], "ground_motion.unit: missing"),
+    ("no step", "0.1\n0.2\n", ["unit=g"], "ground_motion.step: missing, in s"),
+    ("wrong unit", "100\n-320\n", ["step=0.01", "unit=g"], "must be 0.001 to 50 m/s.2: is the unit right"),
+    (
+        "unknown unit",
+        "0.1\n0.2\n",
+        ["step=0.01", "unit=furlong"],
+        "ground_motion.unit: unknown value 'furlong'.*known",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"), [row[1:] for row in MOTIONS], ids=[row[0] for row in MOTIONS]
+)
+def test_a_wrong_record_is_refused(
+    refusal: Callable[..., str], content: str | None, words: list[str], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "motion.txt"
+    if content is not None:
+        path.write_text(content)
+    parts = [f"ground_motion.{word}" for word in (f"file={path}", *words)]
+    assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*parts)))
+
+
+def test_a_directory_is_no_record(refusal: Callable[..., str], tmp_path: Path) -> None:
+    parts = [f"ground_motion.file={tmp_path}", "ground_motion.step=0.01", "ground_motion.unit=g"]
+    assert "is a directory, must be a file" in refusal("run", PAPER, *settings(*parts))
+
+
+def test_an_unknown_scenario_lists_the_known(refusal: Callable[..., str]) -> None:
+    message = refusal("run", "chen_riclse_2010")
+    assert (
+        "unknown scenario 'chen_riclse_2010' (did you mean 'chen_ricles_2010'?); known: chen_ricles_2010"
+        in message
+    )
+    assert "no such file" in refusal("run", "nowhere.yaml")
+
+
+def test_where_nobody_can_record(refusal: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    message = refusal("run", PAPER, *SHORT, "--record", "file/run")
+    assert f"{tmp_path / 'file' / 'run'}: cannot record there" in message
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_recording_is_not_written_over(
+    output: Callable[..., str], refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    output("run", PAPER, *SHORT, "--record", "rec")
+    before = {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()}
+    assert "there is a recording already" in refusal("run", PAPER, *SHORT, "--record", "rec")
+    assert {path: path.read_bytes() for path in (tmp_path / "rec").iterdir()} == before
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(
+    refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for place in ("file/page.html", "."):
+        assert f"{place}: cannot be written there" in refusal("run", PAPER, "--report", place)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", PAPER, "--report"), "finished after"),
+        (("compare", PAPER, "--set", "", "--with", "duration=2", "--figure"), "indices of the true displacement"),
+        (("stability", PAPER, "--figure"), "stable"),
+        (("identify", PAPER, "--duration", "10", "--rms", "0.001", "--orders", "1", "--out"), "story_1"),
+    ],
+)
+def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
+    words: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / "full.png"
+    full.symlink_to("/dev/full")
+    duration = SHORT if words[0] == "run" else ()
+    assert main([*words, str(full), *duration]) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert told in out
+    assert str(full) not in out
+    assert err == f"rths: {full}: No space left on device\n"
+
+
+def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_run(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    monkeypatch.setattr("rths_nodes.recording.reading.read_run", read_run)
+    assert main(["report", "rec", "--out", "page.html"]) == cli.FAILED
+    assert capsys.readouterr().err == "rths: rec: Input/output error\n"
+
+
+def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:
+    assert "the host embedded has no clock" in refusal("run", PAPER, "--pace", "realtime")
+
+
+@pytest.mark.parametrize("command", ["report", "replay"])
+def test_a_recording_that_is_not_there(refusal: Callable[..., str], command: str) -> None:
+    if command == "replay":
+        pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    assert "nowhere" in refusal(command, "nowhere")
+
+
+def test_an_unknown_component_lists_the_known(refusal: Callable[..., str]) -> None:
+    message = refusal("params", "first_ordr")
+    assert re.search("unknown component 'first_ordr' .did you mean 'first_order'.*known: adaptive, ", message)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run"], ["run", PAPER, "--host", "mars"], ["list", "families"], ["walk"], [], ["run", PAPER, "--record"]],
+)
+def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == cli.REFUSED
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# compare, estimate
+
+
+COMPARED = ["compare", PAPER, "--with", "duration=0.2"]
+
+
+def test_compare_prints_one_table(output: Callable[..., str]) -> None:
+    text = output(*COMPARED, "--set", "compensator.type=inverse, compensator.alpha=25", "--set", "")
+    assert text.startswith(f"{PAPER}: 2 variants, indices of the true displacement\n")
+    rows = {line.split("finished")[0].strip(): line for line in text.splitlines() if "finished" in line}
+    assert set(rows) == {"inverse, alpha=25", "as it is"}
+    assert "alpha 15" in rows["as it is"]
+    for head in ("J1 (ms)", "J2 (%)", "J3 (%)", "max (mm)"):
+        assert head in text
+    assert "published" not in text
+
+
+def test_compare_shows_what_was_published(output: Callable[..., str], tmp_path: Path) -> None:
+    data = files.load(PAPER).data()
+    data["cases"] = {"poor": {"published": {"J2": 0.43, "alpha_range": 14.0}}, "none": {}}
+    (tmp_path / "mine.yaml").write_text(yaml_text.dump(data))
+    text = output("compare", "mine.yaml", "--with", "duration=0.2", "--cases", "poor")
+    assert text.count("published") == 2
+    assert "0.43" in text
+    assert re.search(r"poor: alpha_range \S+, published 14", text)
+
+
+def test_compare_prints_one_json_object(output: Callable[..., str]) -> None:
+    found = json.loads(output(*COMPARED, "--cases", "alpha_15_k_p_0,alpha_15_k_p_04", "--json"))
+    assert found["scenario"] == PAPER
+    first, second = found["variants"]
+    assert (first["name"], second["name"]) == ("alpha_15_k_p_0", "alpha_15_k_p_04")
+    assert first["set"] == ["compensator.alpha_es=15.0", "compensator.k_p_per_mm2=0.0"]
+    assert set(first["published"]) <= set(first["values"])
+    assert set(first["parameters"]["alpha"]["story_1"]) == {"lowest", "highest"}
+    assert first["axes"]["story_1"]["max_error_m"] * 1e3 == first["values"]["max_error_mm"]
+
+
+def test_compare_draws(output: Callable[..., str], tmp_path: Path) -> None:
+    text = output(*COMPARED, "--set", "", "--figure", "new/all.png")
+    assert "figure: new/all.png" in text
+    assert (tmp_path / "new" / "all.png").is_file()
+
+
+def test_compare_has_the_exit_code_of_a_trip(output: Callable[..., str]) -> None:
+    words = ["compare", PAPER, "--with", "duration=4", "--set", "axes.story_1.limits.force=1e4"]
+    assert "limits.force" in output(*words, code=3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "compensator.type=nonee"], "unknown compensator 'nonee'"),
+        (["--set", "compensator"], "--set compensator: must be section.key=value"),
+        (["--cases", "alpha_15"], "case: unknown case 'alpha_15'.*known: "),
+        (["--with", "duraton=1"], "duraton: unknown key 'duraton'"),
+        (["--set", "", "--figure", "all.bmp"], "all.bmp: a figure must be one of .png, .svg, .pdf"),
+        (["--set", "", "--figure", "file/all.png"], "file/all.png: cannot be written there"),
+    ],
+)
+def test_compare_refuses_before_anything_runs(
+    refusal: Callable[..., str], words: list[str], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert re.search(message, refusal("compare", PAPER, *words))
+
+
+def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> None:
+    output("run", "predefined_sine", *settings("duration=3", "compensator.type=none"), "--record", "rec")
+    found = json.loads(output("estimate", "rec", "--from", "1", "--json"))["axis_1"]
+    assert found["sine"] == pytest.approx(1.0, rel=1e-3)
+    assert found["suggested"]["inverse"]["alpha"] == pytest.approx(29.0, rel=0.02)
+    text = output("estimate", "rec", "--axis", "axis_1", "--from", "1", "--to", "2.9")
+    assert re.match(r"axis_1: 1.000 to 2.899 s, 1946 samples, a sine of 1(\.00\d)? Hz\n", text)
+    assert "suggested: compensator.type=inverse compensator.alpha=2" in text
+
+
+def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
+    """Word for word: the delay that is left is a tenth of what it was."""
+    words = settings("duration=6", "compensator.type=none")
+    output("run", PAPER, *words, "--record", "rec")
+    text = output("estimate", "rec")
+    for name in ("polynomial", "inverse", "adaptive_inverse", "discrete_model"):
+        if name in registry.names("compensator"):
+            (line,) = re.findall(rf"suggested: (compensator.type={name} .*)", text)
+            found = json.loads(output("compare", PAPER, "--with", "duration=6", "--set", line, "--json"))
+            assert abs(found["variants"][0]["values"]["J1"]) < 3.0
+
+
+def test_estimate_refuses(output: Callable[..., str], refusal: Callable[..., str]) -> None:
+    output("run", "predefined_sine", *SHORT, "--record", "rec")
+    assert "--axis: unknown axis 'axis_2'" in refusal("estimate", "rec", "--axis", "axis_2")
+    assert "--from 5 s --to 0.200195 s: 0 samples" in refusal("estimate", "rec", "--from", "5")
+    assert "nowhere" in refusal("estimate", "nowhere")
+
+
+DELAY_COMPENSATION = [
+    ("compensator.second.order=5", "compensator.second.order = 5: must be >= 0 and <= 4"),
+    ("compensator.second.spacing=0", "compensator.second.spacing = 0 samples: must be >= 1"),
+    ("compensator.first.forgetting=0", "compensator.first.forgetting = 0: must be > 0 and <= 1$"),
+    ("compensator.first.forgetting=1.1", "compensator.first.forgetting = 1.1: must be > 0 and <= 1$"),
+    ("compensator.second.delay=0.5", "compensator.*delay = 0.5 s: must be <= 0.0273"),
+    (
+        "compensator={type: adaptive_time_series, delay: 0.01, window: 60}",
+        "compensator.window = 60 s: must be <= duration = 31 s",
+    ),
+    ("integrator.type=central_difference substeps=100", r"central_difference: .* must be < .* \(stability limit"),
+    ("setup.matrix=[[1.0, 0.0]]", r"setup.matrix: 1 rows of 2 numbers; must be 1 rows \(axes\) of 3"),
+    ("structure.masses=[2e4, 2e4]", "structure.stiffnesses = .*: must be 2 numbers"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), DELAY_COMPENSATION, ids=[words for words, _ in DELAY_COMPENSATION])
+def test_wrong_delay_compensation_is_refused(refusal: Callable[..., str], words: str, message: str) -> None:
+    parts = words.split(" ") if " substeps" in words else [words]
+    assert re.search(message, refusal("check", "tadc_el_centro", *settings(*parts)))

@@ -1,0 +1,159 @@
+"""``rths identify``: the model comes out of the rig, tests or recordings alike; what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.app.cli import main
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
+from rths_nodes.core.models.file import load
+from rths_nodes.loop.scenario import files
+
+SPECIMEN: dict[str, Any] = {
+    "mass": [[98.3, 0.0], [0.0, 98.3]],
+    "damping": [[125.0, -50.0], [-50.0, 50.0]],
+    "stiffness": [[12.0e5, -6.84e5], [-6.84e5, 6.84e5]],
+}
+LIMITS = {"stroke": 0.1, "velocity": 2.0, "force": 1e5}
+RIG: dict[str, Any] = {
+    "version": 1,
+    "name": "two_actuators",
+    "servo_rate": 1000.0,
+    "substeps": 1,
+    "duration": 1.0,
+    "integrator": {"type": "prescribed", "displacement": {"type": "sine", "amplitude": 0.001, "frequency": 1.0}},
+    "compensator": {"type": "none"},
+    "rig": {"type": "coupled_servo_hydraulic"} | SPECIMEN,
+    "port": {"type": "simulator", "transport_samples": 2},
+    "axes": {name: {"limits": LIMITS} for name in ("story_1", "story_2")},
+}
+OPTIONS = ["--rms", "1e-3", "--duration", "6", "--band", "1", "40", "--resolution", "1"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scenario, model, report and recordings of one identification."""
+    folder = tmp_path_factory.mktemp("identify")
+    (folder / "rig.yaml").write_text(yaml_text.dump(RIG))
+    words = ["--out", str(folder / "model.yaml"), "--report", str(folder / "page.svg")]
+    assert main(["identify", str(folder / "rig.yaml"), *words, *OPTIONS, "--record", str(folder / "rec")]) == 0
+    return folder
+
+
+def test_the_model_is_that_of_the_rig_without_its_transport(place: Path) -> None:
+    """Feedforward of the known rig, but for the ramp within samples, (omega dt)^2 / 12, and its derivative."""
+    model = load(place / "model.yaml", ("story_1", "story_2"))
+    known = feedforward(coupled_model(*SPECIMEN.values(), [1e-3], [0.1], [-200.0], [1.26e11]))
+    found = model.feedforward
+    np.testing.assert_allclose(found[0], known[0], atol=2e-3)
+    np.testing.assert_allclose(found[1].diagonal(), known[1].diagonal(), rtol=5e-3)
+    np.testing.assert_allclose(found[2].diagonal(), known[2].diagonal(), atol=1.5e-7)
+    assert model.servo_rate == 1000.0
+    assert model.provenance.startswith(
+        "rths identify two_actuators: 6 s of noise, 0.001 m rms, on each axis; 1 to 40"
+    )
+    assert "story_1" in (place / "page.svg").read_text()
+
+
+def test_recordings_give_the_same_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recordings = ["--from", str(place / "rec" / "story_2"), "--from", str(place / "rec" / "story_1")]
+    words = ["identify", str(place / "rig.yaml"), "--out", str(tmp_path / "again.yaml"), *recordings, *OPTIONS]
+    assert main([*words, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    first, again = load(place / "model.yaml"), load(tmp_path / "again.yaml")
+    np.testing.assert_array_equal(again.feedforward, first.feedforward)
+    assert said["orders"][0][0] == said["orders"][1][1] == 3
+    assert np.array(said["lowest_coherence"]).min() > 0.9
+    assert np.max(said["fit_error_percent"]) < 0.5
+    assert len(said["poles_rad_s"]) == 6
+
+
+def test_a_transport_that_nobody_declared_is_measured_and_becomes_lead(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a rig declares, or a model brings as its lead, comes to the same compensator."""
+    recordings = ["--from", str(place / "rec" / "story_1"), "--from", str(place / "rec" / "story_2")]
+    undeclared = ["--set", "port.transport_samples=0"]
+    words = ["identify", str(place / "rig.yaml"), *undeclared, *recordings, *OPTIONS]
+    assert main([*words, "--out", str(tmp_path / "as_declared.yaml")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "transport: 2 samples by the responses, 0 declared" in said
+    assert "to make up for 2 ms: --transport measured" in said
+    assert load(tmp_path / "as_declared.yaml").lead == 0.0
+    assert main([*words, "--out", str(tmp_path / "model.yaml"), "--transport", "measured"]) == 0
+    assert "the model has 2 ms of lead" in capsys.readouterr().out
+    assert load(tmp_path / "model.yaml").lead == 0.002
+    omega = 2.0 * np.pi * np.array([1.0, 10.0, 40.0])
+    responses = []
+    for declared, model in ((2, place / "model.yaml"), (0, tmp_path / "model.yaml")):
+        sets = [f"port.transport_samples={declared}", f"compensator={{type: model_based, model: {model}}}"]
+        responses.append(files.load(place / "rig.yaml", sets).build_compensator().frequency_response(omega))
+    np.testing.assert_allclose(responses[1], responses[0], rtol=1e-12)
+    sets = [f"compensator={{type: model_based, model: {place / 'early.yaml'}}}"]
+    early = (tmp_path / "model.yaml").read_text().replace("lead: 0.002", "lead: -0.003")
+    (place / "early.yaml").write_text(early)
+    with pytest.raises(
+        ConfigError, match=r"lead = -0.003 s: with 0.002 s of lead and transport the sum must be >= 0"
+    ):
+        files.load(place / "rig.yaml", sets).build_compensator()
+
+
+def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = f"compensator={{type: model_based, model: {place / 'model.yaml'}, feedback: {{}}}}"
+    words = ["run", str(place / "rig.yaml"), "--set", model, "--set", "duration=2", "--set", "ramp.type=hermite"]
+    assert main([*words, "--json"]) == 0
+    errors = [
+        axis["error_norm_percent"] for axis in json.loads(capsys.readouterr().out)["metrics"]["axes"].values()
+    ]
+    assert max(errors) < 1.0
+    assert main(["run", *words[1:2], "--set", "duration=2", "--json"]) == 0
+    without = json.loads(capsys.readouterr().out)["metrics"]["axes"]["story_1"]["error_norm_percent"]
+    assert without > 5.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rms", "0"], "rms = 0 m: must be > 0"),
+        (["--band", "30", "10"], "lower_frequency = 30 Hz: must be < upper_frequency"),
+        (["--resolution", "-1", "--duration", "0.5"], "resolution = -1 Hz: must be > 0"),
+        (["--orders", "3,1"], "--orders 3,1: must be 2 rows of 2 out of -, 0, 1, 2, 3"),
+        (["--orders=-,1;1,3"], "every axis must answer to its own command"),
+        (["--report", "page.html"], "page.html: a figure must be one of"),
+        (["--out", "{rec}"], "rec: cannot be written there"),
+        (["--out", "{rec}/../rig.yaml/model.yaml"], "rig.yaml/model.yaml: cannot be written there"),
+        (
+            ["--from", "{rec}/story_1", "--from", "{rec}/story_1"],
+            "in which story_1, story_1 is driven; must be one",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [word.format(rec=place / "rec") for word in words]
+    out = [] if "--out" in given else ["--out", "model.yaml"]
+    assert main(["identify", str(place / "rig.yaml"), *out, *given]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("model.yaml").exists()
+
+
+def test_a_rig_that_trips_gives_no_model(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--out", str(tmp_path / "model.yaml"), "--set", "axes.story_2.limits.stroke=1e-3", *OPTIONS]
+    assert main(["identify", str(place / "rig.yaml"), *words]) == 3
+    captured = capsys.readouterr()
+    assert "two_actuators.identify_story_2: tripped" in captured.out + captured.err
+    assert not (tmp_path / "model.yaml").exists()

@@ -1,0 +1,217 @@
+"""Comparisons: how variants are named and refused, that they are ordinary runs, what is drawn of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis import histories
+from rths_nodes.app.studies import comparison
+from rths_nodes.app.studies.comparison import Result, Variant, compare, variants
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario.files import load, shipped
+from rths_nodes.loop.scenario.schema import Scenario
+
+PAPER = "chen_ricles_2010"
+SHORT = ["duration=1.0"]
+INVERSE = "compensator.type=inverse compensator.alpha=25"
+
+
+def with_cases(**cases: Any) -> Scenario:
+    data = load(PAPER, SHORT).data()
+    return build(Scenario, data | {"cases": cases})
+
+
+# Variants
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "name"),
+    [
+        (INVERSE, ("compensator.type=inverse", "compensator.alpha=25"), "inverse, alpha=25"),
+        ("compensator.type=inverse,compensator.alpha=25", INVERSE.split(), "inverse, alpha=25"),
+        (" compensator.type=inverse ,  compensator.alpha=25 ", INVERSE.split(), "inverse, alpha=25"),
+        ("compensator.type=none", ("compensator.type=none",), "none"),
+        ("structure.mass=5e5", ("structure.mass=5e5",), "structure.mass=5e5"),
+        ("", (), "as it is"),
+        (
+            "setup={type: matrix, matrix: [[1.0]]}, compensator.type=none",
+            ("setup={type: matrix, matrix: [[1.0]]}", "compensator.type=none"),
+            "setup={type: matrix, matrix: [[1.0]]}, none",
+        ),
+    ],
+)
+def test_one_setting_is_one_variant(text: str, changes: Any, name: str) -> None:
+    """Spaces or commas stand between assignments, and inside of a value."""
+    (variant,) = variants(load(PAPER, SHORT), [text])
+    assert variant.changes == tuple(changes)
+    assert variant.name == name
+
+
+def test_what_is_common_is_changed_in_all() -> None:
+    scenario = with_cases(quick={"set": {"compensator.k_p_per_mm2": 0.2}, "published": {"J2": 0.54}})
+    found = variants(scenario, [INVERSE], ["quick"], ["duration=0.5"])
+    assert [variant.name for variant in found] == ["quick", "inverse, alpha=25"]
+    assert [variant.scenario.duration for variant in found] == [0.5, 0.5]
+    assert found[0].scenario.compensator.k_p_per_mm2 == 0.2
+    assert (found[0].published, found[0].changes) == ({"J2": 0.54}, ("compensator.k_p_per_mm2=0.2",))
+
+
+def test_all_cases_are_compared_by_default() -> None:
+    scenario = with_cases(a={}, b={"set": {"compensator.type": "none"}})
+    assert [variant.name for variant in variants(scenario)] == ["a", "b"]
+    assert [variant.name for variant in variants(scenario, cases=["b"])] == ["b"]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_cases_of_the_shipped_scenarios_can_be_compared(name: str) -> None:
+    """They build, and what was published of them has a name here."""
+    scenario = load(name)
+    found = variants(scenario) if scenario.cases else []
+    assert [variant.name for variant in found] == list(scenario.cases)
+
+
+def test_equal_labels_are_told_apart() -> None:
+    texts = ["compensator.type=none", "compensator.type=none structure.mass=5e5", "compensator.type=none"]
+    names = [variant.name for variant in variants(load(PAPER, SHORT), texts)]
+    assert names == ["compensator.type=none", "none, structure.mass=5e5", "compensator.type=none"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "cases", "message"),
+    [
+        (["compensator.tpe=none"], [], "compensator.tpe: unknown key 'tpe'"),
+        (["compensator.type=nonee"], [], "unknown compensator 'nonee' .did you mean 'none'"),
+        (["compensator.alpha_es=15 nonsense"], [], "nonsense"),
+        ([], ["quik"], "case: unknown case 'quik' .did you mean 'quick'.*known: quick, wrong"),
+        ([], ["wrong"], "cases.wrong: compensator.k_p: unknown key"),
+        ([], ["misprint"], "unknown case 'misprint'"),
+    ],
+)
+def test_a_typo_is_refused_before_anything_runs(settings: list[str], cases: list[str], message: str) -> None:
+    scenario = with_cases(quick={}, wrong={"set": {"compensator.k_p": 1.0}})
+    with pytest.raises(ConfigError, match=message):
+        variants(scenario, settings, cases)
+
+
+def test_a_published_value_that_nothing_is_called_is_refused() -> None:
+    scenario = with_cases(quick={"published": {"alpha_range": 14.0, "max_error_mm": 0.5, "J4": 3.0}})
+    with pytest.raises(ConfigError, match=r"cases.quick.published.J4: unknown index 'J4'.*known: .*J1"):
+        variants(scenario)
+
+
+def test_what_does_not_fit_together_is_named_by_its_variant() -> None:
+    with pytest.raises(ConfigError, match=r"substeps=1000: .*stability limit"):
+        variants(load(PAPER), ["integrator.type=central_difference substeps=1000"])
+
+
+def test_without_cases_there_is_nothing_to_compare() -> None:
+    with pytest.raises(ConfigError, match="has no cases to compare; give variants with --set"):
+        variants(load("predefined_sine"))
+
+
+# Runs
+
+
+def test_a_variant_is_an_ordinary_run() -> None:
+    """With perfect sensors the true indices are those of the monitor."""
+    (variant,) = variants(load(PAPER, SHORT), [""])
+    (result,) = compare([variant])
+    run = rths_nodes.run(PAPER, SHORT)
+    expected = run.metrics["axes"]["story_1"]
+    assert {key: result.axes["story_1"][key] for key in expected} == pytest.approx(expected, rel=1e-9)
+    values = result.values
+    assert values["J1"] == pytest.approx(1e3 * expected["delay_s"])
+    assert values["J2"] == pytest.approx(expected["error_norm_percent"])
+    assert values["J3"] == pytest.approx(expected["max_error_percent"])
+    assert values["max_error_mm"] == pytest.approx(1e3 * expected["max_error_m"])
+    assert values["hsem_percent"] == pytest.approx(run.metrics["hsem_percent"])
+    low, high = result.parameters["alpha"]["story_1"]
+    alpha = run.compensator[:, run.compensator_names.index("axes.story_1.alpha")]
+    assert (low, high) == (alpha.min(), alpha.max())
+    assert values["alpha_range"] == high - low
+    assert set(result.parameters) == {"alpha"}  # neither the indicator nor what alpha contains
+
+
+def test_side_by_side_is_one_after_the_other() -> None:
+    """To the bit, in the order asked for, histories as well."""
+    chosen = variants(load(PAPER, ["duration=0.3"]), ["", INVERSE])
+    told: list[tuple[int, int]] = []
+    alone = compare(chosen, keep=True, workers=1)
+    both = compare(chosen, keep=True, workers=2, progress=lambda done, of: told.append((done, of)))
+    assert told == [(1, 2), (2, 2)]
+    for one, other in zip(alone, both, strict=True):
+        assert one.variant is other.variant
+        assert (one.outcome, one.axes, one.parameters) == (other.outcome, other.axes, other.parameters)
+        assert one.run is not None
+        assert other.run is not None
+        assert (one.run.displacement == other.run.displacement).all()
+        assert other.run.scenario is other.variant.scenario
+
+
+def test_noise_does_not_hide_the_true_indices() -> None:
+    """Behind an exact inverse, whatever the sensor sees."""
+    text = "compensator.type=inverse compensator.alpha=29 axes.story_1.sensors.displacement_noise_rms=1e-4"
+    (result,) = compare(variants(load(PAPER, SHORT), [text]))
+    assert result.values["J2"] < 1e-6
+    assert result.values["max_error_mm"] < 1e-6
+
+
+def test_a_trip_is_a_result() -> None:
+    (result,) = compare(variants(load(PAPER, ["duration=4"]), ["axes.story_1.limits.force=1e4"]))
+    assert result.outcome == "tripped"
+    assert "limits.force" in result.reason
+    assert math.isfinite(result.values["J2"])
+
+
+def test_of_several_axes_the_worst_counts() -> None:
+    axes = {
+        "a": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), 0.001)
+        | {"fei_amplitude": 0.9, "fei_delay_s": 0.001},
+        "b": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), -0.002)
+        | {"fei_amplitude": 1.05, "fei_delay_s": math.nan},
+    }
+    metrics = {key: 1.0 for key, _ in comparison.TEST_INDICES.values()}
+    parameters = {"alpha": {"a": (1.0, 4.0), "b": (5.0, 6.0)}}
+    result = Result(Variant("v", load(PAPER)), "finished", "", axes, metrics, parameters, 0.0)
+    values = result.values
+    assert (values["J1"], values["fei_amplitude"], values["fei_delay_ms"]) == (-2.0, 0.9, 1.0)
+    assert values["alpha_range"] == 3.0
+    nothing = dataclasses.replace(result, axes={}, parameters={}).values
+    assert math.isnan(nothing["J1"])
+
+
+# The figure
+
+
+@pytest.mark.parametrize("name", ["new/compared.svg", "compared.png"])
+def test_one_figure_shows_them_all(name: str, tmp_path: Path) -> None:
+    chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
+    results = compare(chosen, keep=True, workers=1)
+    comparison.write_figure(results, tmp_path / name)
+    data = (tmp_path / name).read_bytes()
+    if name.endswith("svg"):
+        words = data.decode()
+        names = ("target of as it is", "inverse, alpha=25", "none")
+        assert all(known in words for known in (*names, "displacement (mm)", "true (mm)", "α (samples)"))
+    assert len(data) > 10_000
+
+
+def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
+    (result,) = compare(variants(load(PAPER, ["duration=0.1"]), [""]), keep=True)
+    assert result.run is not None
+    flags = result.run.flags | 8
+    still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
+    assert histories.indices(still.run, result.run.displacement) == {}
+    comparison.write_figure([still], tmp_path / "empty.png")
+
+
+def test_a_figure_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"x.jpeg: a figure must be one of .png, .svg, .pdf"):
+        comparison.check_figure(Path("x.jpeg"))

@@ -1,0 +1,348 @@
+"""The hosts: the same stages in one process, over topics, and in processes give the same bits."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.app import hosts
+from rths_nodes.core import registry
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import override, replace
+from rths_nodes.recording import bag
+
+rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+SHORT = "duration=1.5"
+BRIEF = "duration=0.6"
+HARD = (  # everything that could tell hosts apart: noise, transport delay, stiff plant, memory, sawtooth-free ramp
+    BRIEF,
+    "seed=7",
+    "port.transport_samples=2",
+    "ramp.type=quadratic",
+    "axes.story_1.actuator.type=servo_hydraulic",
+    "axes.story_1.specimen.type=softening_elastomeric",
+    "axes.story_1.sensors.displacement_noise_rms=1e-5",
+    "axes.story_1.sensors.force_noise_rms=100.0",
+)
+CASES = {
+    "hard": ("chen_ricles_2010", HARD),
+    "sine": ("predefined_sine", (BRIEF,)),
+    "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
+    "coupler": ("two_actuator_coupler", (BRIEF,)),
+}
+
+
+def same(a: rths_nodes.recording.run.Run, b: rths_nodes.recording.run.Run) -> list[str]:
+    """Names of the histories that differ in any bit."""
+    others = b.arrays()
+    return [
+        name
+        for name, values in a.arrays().items()
+        if values.shape != others[name].shape or values.tobytes() != others[name].tobytes()
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
+    name, overrides = CASES[case]
+    reference = rths_nodes.run(name, overrides)
+    assert reference.outcome == "finished"
+    for host in hosts.HOSTS:
+        for again in range(2 if case == "hard" else 1):
+            report = hosts.run(name, overrides, host=host, record=tmp_path / f"{host}{again}", keep=False)
+            assert report.exit_code == 0, report.reason
+            assert same(reference, rths_nodes.read(report.recording)) == [], f"{host}, run {again}"
+            assert report.metrics == reference.metrics or np.isnan(report.metrics["hsem_percent"])
+            assert report.metrics["axes"] == reference.metrics["axes"]
+
+
+DELAY = {"delay": 0.0137}
+SECTIONS = {  # what a compensator needs beside its defaults
+    "adaptive": {"compensator": {"type": "inverse", "alpha": 15.0}, "indicator": "energy", "k_p_per_joule": 0.01},
+    "adaptive_time_series": DELAY | {"window": 0.5, "trigger_amplitude": 1e-4},
+    "chain": {"first": {"type": "discrete_model"}, "second": {"type": "polynomial"} | DELAY},
+    "derivative_feedforward": DELAY,
+    "linear_acceleration": DELAY,
+    "polynomial": DELAY,
+    "model_based": {"known": {"mass": [[100.0]], "damping": [[50.0]], "stiffness": [[1e6]]}},
+}
+LEARNING = (  # soft start, noise and transport, all samples different
+    "duration=0.6",
+    "soft_start={amplitude: 0.001, rise_time: 0.1, duration: 0.4, fall_time: 0.1, rest_time: 0.1}",
+    "axes.damper.limits.force=1e6",
+    "axes.damper.limits.velocity=100",
+)
+
+
+def with_compensator(data):
+    """The sweep with a compensator given as data."""
+    loaded = files.load("tadc_sweep")
+    return override(replace(loaded, [(["compensator"], data)]), LEARNING)
+
+
+def one_after_another(names):
+    """All of them in one chain."""
+    first, *rest = [{"type": name} | SECTIONS.get(name, {}) for name in names]
+    return {"type": "chain", "first": first, "second": one_after_another(names[1:])} if rest else first
+
+
+@pytest.mark.parametrize("name", registry.names("compensator"))
+def test_every_compensator_gives_the_same_bits_over_topics(name, tmp_path):
+    loaded = with_compensator({"type": name} | SECTIONS.get(name, {}))
+    reference = hosts.run(loaded)
+    assert reference.outcome == "finished", reference.reason
+    report = hosts.run(loaded, host="composed", record=tmp_path / "run", keep=False)
+    assert report.exit_code == 0, report.reason
+    assert same(reference.read(), rths_nodes.read(report.recording)) == []
+
+
+def test_all_compensators_in_one_chain_give_the_same_bits_in_processes(tmp_path):
+    mild = ("none", "discrete_model", "adaptive_time_series", "linear_acceleration", "adaptive", "polynomial")
+    loaded = with_compensator(one_after_another(mild))
+    reference = hosts.run(loaded)
+    report = hosts.run(loaded, host="processes", record=tmp_path / "run", keep=False)
+    assert report.outcome == reference.outcome, report.reason
+    assert same(reference.read(), rths_nodes.read(report.recording)) == []
+
+
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_a_real_time_run_gives_the_same_bits(host, patience):
+    # in one process nothing is bridged: there the motion may be as large as in a test
+    overrides = [SHORT, *patience, *(["ground_motion.scale=0.52"] if host == "composed" else [])]
+    reference = rths_nodes.run("chen_ricles_2010", overrides)
+    run = rths_nodes.run("chen_ricles_2010", overrides, host=host, pace="realtime")
+    assert run.information["gaps"] == "0"
+    bridged = run.flags & np.uint32(FLAG_BRIDGED) != 0
+    assert run.timing["bridged"] == np.count_nonzero(bridged)
+    if host == "composed" or not bridged.any():
+        flags, run.flags = run.flags, reference.flags  # a tick may slip; what was computed must not show it
+        assert same(reference, run) == []
+        assert set(flags.tolist()) <= {0, FLAG_SLIPPED}
+    else:  # a busy machine keeps processes waiting for each other; until then they have the same bits
+        first = int(np.argmax(bridged))
+        assert run.command[:first].tobytes() == reference.command[:first].tobytes()
+        assert run.displacement[:first].tobytes() == reference.displacement[:first].tobytes()
+
+
+BREACHES = (
+    "axes.story_1.limits.force=1.0e5",
+    "axes.story_1.limits.velocity=0.05",
+    "monitor.tracking_indicator_rate=1e-6",
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "override"),
+    [
+        *itertools.product(("embedded", "composed"), BREACHES),
+        ("processes", BREACHES[0]),
+        pytest.param("processes", BREACHES[1], marks=pytest.mark.soak),
+        ("processes", BREACHES[2]),
+    ],
+)
+def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, tmp_path):
+    overrides = ["duration=6", override]
+    reference = rths_nodes.run("chen_ricles_2010", overrides)
+    report = hosts.run("chen_ricles_2010", overrides, host=host, record=tmp_path / "run", keep=False)
+    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert override.partition("=")[0] in report.reason
+    run = rths_nodes.read(report.recording)
+    assert same(reference, run) == []
+    assert run.information["reason"] == report.reason
+    assert np.flatnonzero(run.flags & 8)[0] == np.flatnonzero(reference.flags & 8)[0]
+
+
+def test_foreign_readers_decode_every_message_of_a_node_recording(tmp_path):
+    rosbags = pytest.importorskip("rosbags.highlevel")
+    from mcap_ros2.reader import read_ros2_messages
+
+    hosts.run("chen_ricles_2010", [SHORT], host="composed", record=tmp_path / "run")
+    recording = bag.read(tmp_path / "run")
+    count = sum(recording.counts.values())
+    assert recording.counts["/rths/measurement"] == 1541
+    with rosbags.AnyReader([tmp_path / "run"]) as reader:
+        samples = [
+            reader.deserialize(data, connection.msgtype).sample
+            for connection, _, data in reader.messages()
+            if connection.topic == "/rths/measurement"
+        ]
+        assert samples == list(range(1541))
+        assert sum(1 for _ in reader.messages()) == count
+    decoded = list(read_ros2_messages(str(recording.path)))
+    assert len(decoded) == count
+    forces = [m.ros_msg.force[0] for m in decoded if m.channel.topic == "/rths/measurement"]
+    assert forces == rths_nodes.read(tmp_path / "run").force[:, 0].tolist()
+
+
+def test_ordinary_typed_subscribers_hear_the_loop(patience):
+    from rclpy.context import Context
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.node import Node
+
+    from rths_nodes.msg import Measurement
+
+    context = Context()
+    rclpy.init(context=context)
+    node = Node("listener", context=context)
+    heard: list[float] = []
+    node.create_subscription(Measurement, "/rths/measurement", lambda m: heard.append(m.displacement[0]), 4000)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    report: list[hosts.RunResult] = []
+    thread = threading.Thread(
+        target=lambda: report.append(
+            hosts.run("chen_ricles_2010", ["duration=3", *patience], host="composed", pace="realtime")
+        )
+    )
+    thread.start()
+    end = time.monotonic() + 30.0
+    while thread.is_alive() and time.monotonic() < end:
+        executor.spin_once(timeout_sec=0.02)
+    for _ in range(4000):
+        executor.spin_once(timeout_sec=0.0)
+    thread.join()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+    assert report[0].outcome == "finished", report[0].reason
+    expected = rths_nodes.run("chen_ricles_2010", ["duration=3", *patience]).displacement[:, 0].tolist()
+    assert len(heard) > 900  # before it was found, it heard nothing
+    assert heard == expected[-len(heard) :]
+
+
+def start_node(role, tmp_path, *parameters):
+    words = [part for text in parameters for part in ("-p", text)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ("compensator.alhpa_es:=20.0", "did you mean 'alpha_es'"),
+        ("compensator.alpha_es:=0.5", "compensator.alpha_es = 0.5 samples: must be >= 1"),
+        ("compensator.alpha_es:=fast", "must be a number"),
+        ("scenario:=chen_ricles_2011", "did you mean 'chen_ricles_2010'"),
+        ("pace:=hasty", "must be one of lockstep, realtime"),
+    ],
+)
+def test_a_node_refuses_wrong_parameters(parameter, message, tmp_path):
+    given = () if parameter.startswith("scenario") else ("scenario:=chen_ricles_2010",)
+    node = start_node("compensator", tmp_path, *given, parameter)
+    _, errors = node.communicate(timeout=60)
+    assert node.returncode == 2
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_nodes_with_different_scenarios_do_not_start(tmp_path):
+    peers = "peers:=['actuator', 'compensator']"
+    actuator = start_node("actuator", tmp_path, "scenario:=chen_ricles_2010", peers)
+    compensator = start_node("compensator", tmp_path, "scenario:=predefined_sine", peers)
+    _, errors = actuator.communicate(timeout=60)
+    compensator.communicate(timeout=60)
+    assert (actuator.returncode, compensator.returncode) == (2, 2)
+    assert "compensator runs another scenario" in errors
+    assert "Traceback" not in errors
+
+
+def test_parameters_of_a_node_override_its_section_and_are_recorded(tmp_path):
+    from rths_nodes.ros.hosting import composed
+    from rths_nodes.ros.hosting import descriptions as launching
+
+    descriptions = launching.describe("chen_ricles_2010", [SHORT], record=str(tmp_path / "run"))
+    for description in descriptions:
+        if description.role == "compensator":
+            description.parameters["compensator.alpha_es"] = 29  # an integer for a number is fine
+    result = composed.run(descriptions, hosts.open_writer)
+    assert result.exit_code == 0
+    run = rths_nodes.read(tmp_path / "run")
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=29"])
+    assert same(reference, run) == []
+    statuses = [
+        decode("NodeStatus", data)
+        for topic, data, _ in bag.read(tmp_path / "run").messages()
+        if topic == "/rths/node_status"
+    ]
+    told = {status["node"]: status["parameters"] for status in statuses}
+    assert set(told) == {"integrator", "compensator", "actuator", "monitor", "recorder"}
+    assert "alpha_es: 29.0" in told["compensator"]
+
+
+def test_an_operator_may_stop_before_the_test_begins(tmp_path):
+    report = hosts.run("chen_ricles_2010", host="composed", record=tmp_path / "run", interrupted=lambda: True)
+    assert (report.outcome, report.exit_code, report.samples) == ("held", 130, 0)
+    assert report.reason == "interrupted before the test began"
+    assert rths_nodes.read(tmp_path / "run").outcome == "held"
+
+
+def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
+    from rths_nodes.ros.hosting import composed
+    from rths_nodes.ros.hosting import descriptions as launching
+    from rths_nodes.ros.nodes.actuator import ActuatorNode
+
+    descriptions = launching.describe("chen_ricles_2010", pace="realtime", record=str(tmp_path / "run"))
+    with composed.ros_context() as context:
+        nodes = [composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions]
+        for node in nodes:
+            node.start()
+        rig = next(node for node in nodes if isinstance(node, ActuatorNode))
+        called = []
+
+        def deactivate() -> None:
+            if rig.rig.sample > 100 and not called:
+                called.append(rig.trigger_deactivate())
+
+        executor = composed.LoopExecutor(nodes, context, deactivate)
+        executor.run()
+        assert rig.rig.machine.state.name == "HELD"
+        assert "deactivated" in rig.rig.machine.reason
+        for node in nodes:
+            node.destroy_node()
+
+
+def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):
+    run = subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--host", "processes"]
+        + ["--pace", "realtime", "--record", str(tmp_path / "run")]
+        + [f"--set={words}" for words in patience],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    journal = tmp_path / "run" / "run_0.mcap"
+    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in errors
+    read = rths_nodes.read(tmp_path / "run")
+    assert read.outcome == "held"
+    assert read.information["gaps"] == "0"
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=10", *patience])
+    driven = int(np.argmax(read.flags & (FLAG_BRIDGED | FLAG_TRIPPED) != 0))
+    assert driven > 0
+    assert np.array_equal(read.displacement[:driven], reference.displacement[:driven])
+
+
+def test_without_a_structure_scenario_names_come_from_the_axes():
+    assert files.load("predefined_sine").dof_names() == ("axis_1",)

@@ -1,0 +1,337 @@
+"""Adaptive time series: finds the inverse of a plant, keeps its limits, rests where it should."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from rths_nodes.control.compensators.adaptive_time_series import WindowFit
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
+
+DT = 1.0 / 1024.0
+FREQUENCY, DAMPING_RATIO = 15.571359045, 0.6415455449
+"""Of a servo-hydraulic actuator with 13.7 ms of delay at 2 Hz."""
+W = 2.0 * math.pi * FREQUENCY
+INVERSE = (1.0, 2.0 * DAMPING_RATIO / W, 1.0 / W**2)
+DELAY = 0.008
+"""A bad guess: the delay of the plant is 13.1 ms."""
+
+
+class SecondOrder:
+    """w^2 (u - x) = x'' + 2 zeta w x', the command running straight from sample to sample: solved exactly."""
+
+    def __init__(self, frequency: float = FREQUENCY, damping_ratio: float = DAMPING_RATIO) -> None:
+        w = 2.0 * math.pi * frequency
+        system = np.zeros((4, 4))
+        system[:2] = [[0.0, 1.0, 0.0, 0.0], [-(w**2), -2.0 * damping_ratio * w, w**2, 0.0]]
+        system[2, 3] = 1.0 / DT
+        self._rows = expm(system * DT)[:2].tolist()
+        self.state = (0.0, 0.0)
+        self._before = 0.0
+
+    def step(self, command: float) -> float:
+        inputs = (*self.state, self._before, command - self._before)
+        x, v = (sum(map(float.__mul__, row, inputs)) for row in self._rows)
+        self.state, self._before = (x, v), command
+        return x
+
+
+class Late:
+    """The command some samples ago."""
+
+    def __init__(self, samples: int) -> None:
+        self._commands = [0.0] * samples
+
+    def step(self, command: float) -> float:
+        self._commands.append(command)
+        return self._commands.pop(0)
+
+
+def parts(x: np.ndarray) -> np.ndarray:
+    """Displacement, velocity, acceleration ``(3, n)``."""
+    v = np.gradient(x, DT)
+    return np.array([x, v, np.gradient(v, DT)])
+
+
+def growing(seconds: float) -> tuple[np.ndarray, np.ndarray]:
+    """Times, and a factor that grows from 0 to 1 in the first second, smoothly."""
+    times = DT * np.arange(1, round(seconds / DT) + 1)
+    share = np.clip(times, 0.0, 1.0)
+    return times, share**3 * (10.0 - 15.0 * share + 6.0 * share**2)
+
+
+def rich(seconds: float, amplitude: float = 0.01) -> np.ndarray:
+    """Six sines between 0.4 and 4.5 Hz: a motion that tells all three coefficients."""
+    times, factor = growing(seconds)
+    sines = [np.sin(2.0 * math.pi * f * times + f) for f in (0.4, 0.9, 1.7, 2.6, 3.5, 4.5)]
+    return parts(amplitude * factor * np.sum(sines, axis=0) / 2.0)
+
+
+def sine(seconds: float, frequency: float = 1.0, amplitude: float = 0.01) -> np.ndarray:
+    times, factor = growing(seconds)
+    return parts(amplitude * factor * np.sin(2.0 * math.pi * frequency * times))
+
+
+def follow(
+    compensator: Any, plant: Any, target: np.ndarray, noise_rms: float = 0.0, flagged: slice = slice(0)
+) -> tuple[np.ndarray, np.ndarray]:
+    """Displacements behind the plant ``(n,)`` and coefficients ``(n, 3)``."""
+    noise = noise_rms * np.random.default_rng(7).normal(size=target.shape[1])
+    bridged = np.zeros(target.shape[1], dtype=bool)
+    bridged[flagged] = True
+    measured, found, coefficients = 0.0, [], []
+    for k, (x, v, a) in enumerate(target.T):
+        motion = Motion(np.array([x]), np.array([v]), np.array([a]), bool(bridged[k]))
+        measured = plant.step(float(compensator.step(motion, np.array([measured + noise[k]]))[0]))
+        found.append(measured)
+        coefficients.append(tuple(compensator.state()))
+    return np.array(found), np.array(coefficients)
+
+
+def gain(series: Callable[..., Any], plant: Callable[[], Any], noise_rms: float = 0.0) -> tuple[np.ndarray, float]:
+    """Last coefficients, and how many times the guess alone errs more in the last second."""
+    target = rich(8.0)
+    adapted, coefficients = follow(series(), plant(), target, noise_rms)
+    guessed, _ = follow(series(rate=[0.0, 0.0, 0.0]), plant(), target, noise_rms)
+    worst = [float(np.abs(found - target[0])[-1024:].max()) for found in (guessed, adapted)]
+    return coefficients[-1], worst[0] / worst[1]
+
+
+@pytest.fixture
+def series(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **data: make("compensator", "adaptive_time_series", DT, 1, **({"delay": DELAY} | data))
+
+
+# What it finds
+
+
+def test_it_finds_the_inverse_of_a_second_order_plant(series: Callable[..., Any]) -> None:
+    """The error falls by a factor above 1000."""
+    coefficients, factor = gain(series, SecondOrder)
+    np.testing.assert_allclose(coefficients, INVERSE, rtol=2e-3)
+    assert factor > 1000.0
+
+
+def test_with_noise_it_comes_close(series: Callable[..., Any]) -> None:
+    coefficients, factor = gain(series, SecondOrder, noise_rms=5e-6)
+    np.testing.assert_allclose(coefficients, INVERSE, rtol=0.02)
+    assert factor > 500.0
+
+
+def test_it_finds_a_pure_delay(series: Callable[..., Any]) -> None:
+    """The series of exp(s delay); what is left over is its third term."""
+    coefficients, factor = gain(series, lambda: Late(14))
+    delay = 14 * DT
+    np.testing.assert_allclose(coefficients, (1.0, delay, delay**2 / 2.0), rtol=0.1)
+    np.testing.assert_allclose(coefficients[1], delay, rtol=0.02)
+    assert factor > 30.0
+
+
+def test_in_the_loop_it_finds_a_first_order_actuator(simulate: Callable[..., Any]) -> None:
+    """alpha = 29 by backward difference: the inverse is x + 28 dt x' - 14 dt^2 x''; a sine tells a0 - w^2 a2."""
+    data = {"type": "adaptive_time_series", "delay": 0.02}
+    overrides = [f"compensator.{key}={value}" for key, value in data.items()]
+    outcome, _ = simulate("predefined_sine", "duration=5.0", "ramp.type=quadratic", *overrides)
+    a0, a1, a2 = outcome.compensator.values()
+    assert a1 == pytest.approx(28.0 * DT, rel=1e-4)
+    assert a0 - (2.0 * math.pi) ** 2 * a2 == pytest.approx(1.0 + 14.0 * (2.0 * math.pi * DT) ** 2, abs=1e-6)
+
+
+def test_it_forgets_a_plant_that_has_changed(series: Callable[..., Any]) -> None:
+    """Behind two windows nothing of the first plant is left."""
+    law = series(delay=0.0137)
+    follow(law, SecondOrder(), rich(4.0))
+    slower = SecondOrder(frequency=14.0, damping_ratio=0.7)
+    _, coefficients = follow(law, slower, rich(6.0))
+    w = 2.0 * math.pi * 14.0
+    np.testing.assert_allclose(coefficients[-1], (1.0, 1.4 / w, 1.0 / w**2), rtol=5e-3)
+
+
+def test_an_amplitude_error_is_undone(series: Callable[..., Any]) -> None:
+    class Small(SecondOrder):
+        def step(self, command: float) -> float:
+            return 0.9 * super().step(command)
+
+    _, coefficients = follow(series(), Small(), rich(8.0))
+    np.testing.assert_allclose(coefficients[-1], np.array(INVERSE) / 0.9, rtol=5e-3)
+
+
+def test_a_coefficient_without_a_range_stays(series: Callable[..., Any]) -> None:
+    """With a2 = 0 it is the adaptive law of first order."""
+    law = series(initial=[1.0, DELAY, 0.0], lower=[0.7, 0.0, 0.0], upper=[1.3, 0.02, 0.0])
+    _, coefficients = follow(law, SecondOrder(), sine(6.0))
+    np.testing.assert_array_equal(coefficients[:, 2], 0.0)
+    np.testing.assert_allclose(coefficients[-1, 1], INVERSE[1], rtol=1e-3)
+    w = 2.0 * math.pi
+    np.testing.assert_allclose(coefficients[-1, 0], 1.0 - (w / W) ** 2, rtol=1e-4)
+
+
+def test_one_frequency_does_not_make_the_coefficients_wander(series: Callable[..., Any]) -> None:
+    """A sine tells a0 - w^2 a2 only; noise settles the rest, unless what is not told stays as it is."""
+
+    def wander(ratio: float) -> np.ndarray:
+        _, coefficients = follow(series(regularization_ratio=ratio), SecondOrder(), sine(5.0), noise_rms=5e-6)
+        return np.ptp(coefficients[-2 * 1024 :], axis=0)
+
+    calm, published = wander(1e-3), wander(1e-12)
+    assert published[2] > 10.0 * calm[2]
+    assert published[0] > 5.0 * calm[0]
+
+
+# What it keeps
+
+
+def test_the_coefficients_stay_within_their_limits(series: Callable[..., Any]) -> None:
+    lower, upper = [0.95, 0.007, 1e-5], [0.999, 0.011, 5e-5]
+    law = series(initial=[0.97, 0.008, 2e-5], lower=lower, upper=upper)
+    _, coefficients = follow(law, SecondOrder(), rich(6.0))
+    assert np.all(coefficients >= lower)
+    assert np.all(coefficients <= upper)
+    assert coefficients[-1, 1] == 0.011
+    assert coefficients[-1, 2] == 5e-5
+
+
+def test_the_coefficients_move_no_faster_than_their_rates(series: Callable[..., Any]) -> None:
+    rate = np.array([0.002, 0.001, 1e-5])
+    _, coefficients = follow(series(rate=rate.tolist()), SecondOrder(), rich(5.0))
+    moved = np.abs(np.diff(coefficients, axis=0)).max(axis=0)
+    np.testing.assert_allclose(moved, rate * DT, rtol=1e-6)
+
+
+def test_left_out_limits_and_rates_follow_from_the_delay(series: Callable[..., Any]) -> None:
+    _, coefficients = follow(series(), SecondOrder(frequency=3.0), rich(5.0))
+    assert coefficients[0].tolist() == [1.0, DELAY, DELAY**2 / 2.0]
+    assert coefficients[:, 1].max() == 2.5 * DELAY
+    rates = np.abs(np.diff(coefficients, axis=0)).max(axis=0)
+    assert np.all(rates <= np.array([0.6, 2.5 * DELAY, 2.5 * DELAY**2]) / 2.0 * DT * (1.0 + 1e-9))
+
+
+def test_below_the_trigger_nothing_adapts(series: Callable[..., Any]) -> None:
+    target = rich(3.0, amplitude=1e-3)
+    peak = float(np.abs(target[0]).max())
+    _, coefficients = follow(series(trigger_amplitude=1.05 * peak), SecondOrder(), target)
+    np.testing.assert_array_equal(coefficients, np.tile([1.0, DELAY, DELAY**2 / 2.0], (len(coefficients), 1)))
+    _, coefficients = follow(series(trigger_amplitude=0.5 * peak), SecondOrder(), target)
+    assert coefficients[-1, 1] != DELAY
+
+
+def test_after_the_motion_the_coefficients_rest(series: Callable[..., Any]) -> None:
+    """No drift in the quiet tail: the window empties below the trigger."""
+    motion = rich(4.0) * np.clip(4.0 - DT * np.arange(1, 4 * 1024 + 1), 0.0, 1.0)
+    target = np.concatenate((motion, np.zeros((3, 6 * 1024))), axis=1)
+    _, coefficients = follow(series(), SecondOrder(), target, noise_rms=5e-6)
+    tail = coefficients[-4 * 1024 :]
+    assert np.ptp(tail, axis=0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_adaptation_rests_on_flagged_samples(series: Callable[..., Any]) -> None:
+    flagged = slice(1500, 3000)
+    _, coefficients = follow(series(), SecondOrder(), rich(5.0), flagged=flagged)
+    assert np.ptp(coefficients[flagged], axis=0).tolist() == [0.0, 0.0, 0.0]
+    assert np.ptp(coefficients[3000 : 3000 + 40], axis=0).tolist() == [0.0, 0.0, 0.0]  # the filter settles
+    assert np.ptp(coefficients[:1500, 1]) > 0.0
+    np.testing.assert_allclose(coefficients[-1], INVERSE, rtol=5e-3)
+
+
+@pytest.mark.parametrize("decimation", [1, 2, 16])
+def test_axes_adapt_on_their_own(make: Callable[..., Any], decimation: int) -> None:
+    """An axis in a rig of three gives what the same axis gives alone, but for the sample at which it is fitted."""
+    data = {"delay": DELAY, "decimation": decimation, "window": 0.5}
+    target = rich(1.5)
+    plants = [SecondOrder(), Late(9), SecondOrder(damping_ratio=0.5)]
+    together = make("compensator", "adaptive_time_series", DT, 3, **data)
+    measured = np.zeros(3)
+    for x, v, a in target.T:
+        command = together.step(Motion(*(np.full(3, value) for value in (x, v, a))), measured)
+        measured = np.array([plant.step(float(u)) for plant, u in zip(plants, command, strict=True)])
+    states = np.reshape(together.state(), (3, 3))
+    for axis, plant in enumerate((SecondOrder(), Late(9), SecondOrder(damping_ratio=0.5))):
+        alone = make("compensator", "adaptive_time_series", DT, 1, **data)
+        coefficients = follow(alone, plant, target)[1][-1]
+        np.testing.assert_allclose(states[axis], coefficients, rtol=1e-12 if axis % decimation == 0 else 0.02)
+
+
+# Its parts
+
+
+def test_the_filter_gives_its_output_and_the_derivatives() -> None:
+    """Butterworth: |H| = 1 / sqrt(1 + (f / fc)^8), and a derivative is a factor of j f / fc."""
+    cutoff, f = 20.0, 13.0
+    low_pass = DerivativeFilter(cutoff, DT, 2)
+    phases = 2.0 * math.pi * f * DT * np.arange(1024)
+    for phase in phases:
+        found = low_pass.step(np.array([math.cos(phase), math.sin(phase)])).copy()
+    z = found[:, 0] + 1j * found[:, 1]
+    assert abs(z[0]) == pytest.approx((1.0 + (f / cutoff) ** 8) ** -0.5, rel=2e-3)  # runs straight, not in an arc
+    np.testing.assert_allclose(z[1:] / z[:-1], 1j * f / cutoff, rtol=2e-3, atol=2e-3)
+
+
+def test_the_filter_is_exact_on_a_straight_line() -> None:
+    """It lags by 2.6131 / w, and its slope is the line's."""
+    low_pass = DerivativeFilter(20.0, DT, 1)
+    w = low_pass.frequency
+    for k in range(2048):
+        found = low_pass.step(np.array([0.3 * k * DT]))
+    lag = 2.0 * (math.cos(math.pi / 8.0) + math.cos(3.0 * math.pi / 8.0)) / w
+    expected = [0.3 * (2047 * DT - lag), 0.3 / w, 0.0, 0.0]
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_fit_is_that_of_least_squares_over_the_window() -> None:
+    """Against numpy.linalg.lstsq over the last rows; older rows count no more."""
+    cls = registry.load("compensator", "adaptive_time_series")
+    bounds = {"lower": [-9.0, -9.0, -9.0], "upper": [9.0, 9.0, 9.0]}
+    data = {
+        "delay": 0.1,
+        "window": 20 * 16 * DT,
+        "regularization_ratio": 1e-12,
+        "trigger_amplitude": 1e-9,
+    } | bounds
+    w = 3.0
+    fit = WindowFit(build(cls.Params, data, "x"), w, DT, 2)
+    fit.reset()
+    rng = np.random.default_rng(8)
+    rows, sent = rng.normal(size=(50, 3, 2)), rng.normal(size=(50, 2))
+    for command, measured in zip(sent, rows, strict=True):
+        fit.add(command, measured)
+    for axis in range(2):
+        fit.fit(axis)
+        regressors = rows[-20:, :, axis] * w ** np.arange(3)
+        expected = np.linalg.lstsq(regressors, sent[-20:, axis], rcond=None)[0]
+        np.testing.assert_allclose(fit.wanted[:, axis], expected, rtol=1e-6)
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"delay": 0.0}, r"compensator\.delay = 0 s: must be > 0 s"),
+        ({"window": 0.05}, r"compensator\.window = 0\.05 s: must be >= 0\.09375 s"),
+        ({"cutoff_frequency": 512.0}, r"compensator\.cutoff_frequency = 512 Hz: must be < 512 Hz"),
+        ({"initial": [1.0, 0.01]}, r"compensator\.initial: 2 numbers; must be 3"),
+        ({"initial": [1.5, 0.01, 1e-5]}, r"compensator\.initial\[0\] = 1\.5: must be within lower = 0\.7 and"),
+        ({"upper": [1.3, 0.001, 1e-4]}, r"compensator\.initial\[1\] = 0\.008: must be within"),
+        ({"rate": [-1.0, 0.1, 0.1]}, r"compensator\.rate"),
+    ],
+)
+def test_what_cannot_work_is_refused(series: Callable[..., Any], data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        series(**data)
+
+
+def test_it_names_the_history_and_the_units(series: Callable[..., Any]) -> None:
+    law = series(window=2.0)
+    assert law.state_names == ("a0[0]", "a1[0]", "a2[0]")
+    assert law.state_units == {"a0": "1", "a1": "s", "a2": "s^2"}
+    assert law.Params(delay=DELAY, window=2.0).spans() == {"window": 2.0, "delay": DELAY}

@@ -1,0 +1,182 @@
+"""Compensators in series: what each of the two sees, names of the inner numbers, chains in chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from rths_nodes.control.compensators.chain import Chain
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.flat_names import flatten, unflatten
+from rths_nodes.core.params import params
+from rths_nodes.core.samples import Motion
+from rths_nodes.loop.scenario import files
+
+DT, DELAY = 1.0 / 1024.0, 0.01
+NONE = {"type": "none"}
+INVERSE = {"type": "inverse", "alpha": 9.0}
+POLYNOMIAL = {"type": "polynomial", "delay": DELAY, "order": 2}
+ADAPTIVE = {"type": "adaptive_inverse", "alpha_es": 15.0}
+SERIES = {"type": "adaptive_time_series", "delay": DELAY}
+EVERY = pytest.mark.parametrize("own", [INVERSE, POLYNOMIAL, ADAPTIVE], ids=lambda own: own["type"])
+
+
+def motions(count: int = 200, n_axes: int = 2) -> list[tuple[Motion, np.ndarray]]:
+    """Targets with derivatives, and measurements."""
+    rng = np.random.default_rng(5)
+    x, m = 1e-3 * rng.normal(size=(2, count, n_axes)).cumsum(axis=1)
+    v = np.gradient(x, DT, axis=0)
+    a = np.gradient(v, DT, axis=0)
+    return [(Motion(x[k], v[k], a[k]), m[k]) for k in range(count)]
+
+
+def commands(compensator: Any, count: int = 200) -> np.ndarray:
+    return np.array([compensator.step(target, measured).copy() for target, measured in motions(count)])
+
+
+@EVERY
+def test_with_nothing_before_or_behind_it_is_that_compensator(
+    make: Callable[..., Any], own: dict[str, Any]
+) -> None:
+    data = {key: value for key, value in own.items() if key != "type"}
+    alone = commands(make("compensator", own["type"], DT, 2, **data))
+    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=NONE, second=own)), alone)
+    np.testing.assert_array_equal(commands(make("compensator", "chain", DT, 2, first=own, second=NONE)), alone)
+
+
+def test_the_second_sees_the_output_of_the_first(make: Callable[..., Any]) -> None:
+    """Two linear filters: the commands are the target through both of them."""
+    inverse, polynomial = np.array([9.0, -8.0]), np.zeros(21)
+    a = make("compensator", "chain", DT, 2, first=INVERSE, second=POLYNOMIAL)
+    eta = DELAY / (10 * DT)
+    polynomial[[0, 10, 20]] = [1 + 1.5 * eta + 0.5 * eta**2, -(2 * eta + eta**2), 0.5 * (eta + eta**2)]
+    both = np.convolve(inverse, polynomial)
+    x = np.array([target.displacement for target, _ in motions()])
+    expected = np.column_stack([np.convolve(both, column)[: len(x)] for column in x.T])
+    np.testing.assert_allclose(commands(a), expected, atol=1e-15)
+    swapped = make("compensator", "chain", DT, 2, first=POLYNOMIAL, second=INVERSE)
+    np.testing.assert_allclose(commands(swapped), expected, atol=1e-15)
+
+
+class Spy:
+    """A compensator that keeps what it is given, and doubles it."""
+
+    @params
+    class Params:
+        pass
+
+    state_names = ("seen[0]", "all")
+    made: ClassVar[list[Spy]] = []
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+        self.made.append(self)
+
+    def step(self, target: Motion, measured: np.ndarray) -> np.ndarray:
+        arrays = (target.displacement, target.velocity, target.acceleration, target.force, measured)
+        self.seen.append((*(array.copy() for array in arrays), target.flagged, target.preparing))
+        return 2.0 * target.displacement
+
+    def state(self) -> tuple[float, float]:
+        return float(len(self.seen)), -1.0
+
+    def reset(self) -> None:
+        self.seen.clear()
+
+
+@pytest.fixture
+def spies(monkeypatch: pytest.MonkeyPatch) -> tuple[Chain, Spy, Spy]:
+    monkeypatch.setattr(registry, "class_of", lambda family, own: Spy)
+    monkeypatch.setattr(Spy, "made", [])
+    chain = Chain(Chain.Params(first=Spy.Params(), second=Spy.Params()), DT, 1)
+    return chain, *Spy.made
+
+
+def test_velocity_and_acceleration_are_backward_differences(spies: tuple[Chain, Spy, Spy]) -> None:
+    chain, _, second = spies
+    targets = np.random.default_rng(6).normal(size=20)
+    for x in targets:
+        chain.step(Motion(np.array([x]), np.array([7.0]), np.array([9.0])), np.zeros(1))
+    output = 2.0 * targets
+    velocity = np.diff(output, prepend=0.0) / DT
+    acceleration = np.diff(velocity, prepend=0.0) / DT
+    for column, expected in enumerate((output, velocity, acceleration)):
+        np.testing.assert_allclose([row[column][0] for row in second.seen], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_both_see_the_measurement_its_force_and_the_flags(spies: tuple[Chain, Spy, Spy]) -> None:
+    chain, first, second = spies
+    x, force, measured = np.array([0.1]), np.array([5.0]), np.array([0.09])
+    chain.step(Motion(x, x, x, flagged=True, preparing=False, force=force), measured)
+    chain.step(Motion(x, x, x, flagged=False, preparing=True, force=2.0 * force), 2.0 * measured)
+    for spy in (first, second):
+        assert [tuple(float(array[0]) for array in row[3:5]) + row[5:] for row in spy.seen] == [
+            (5.0, 0.09, True, False),
+            (10.0, 0.18, False, True),
+        ]
+
+
+def test_adaptation_rests_behind_another_compensator_too(make: Callable[..., Any]) -> None:
+    chain = make("compensator", "chain", DT, 2, first=INVERSE, second=ADAPTIVE)
+    for target, measured in motions():
+        target.flagged = True
+        chain.step(target, measured)
+    assert set(chain.state()[0::3]) == {15.0}
+
+
+def test_the_names_say_which_of_the_two(spies: tuple[Chain, Spy, Spy], make: Callable[..., Any]) -> None:
+    chain, _, _ = spies
+    assert chain.state_names == ("first.seen[0]", "first.all", "second.seen[0]", "second.all")
+    assert chain.state() == [0.0, -1.0, 0.0, -1.0]
+    assert chain.state_units == {}  # these two state none
+
+
+def test_a_chain_stands_in_a_chain(make: Callable[..., Any]) -> None:
+    inner = {"type": "chain", "first": ADAPTIVE, "second": SERIES}
+    chain = make("compensator", "chain", DT, 2, first=inner, second=POLYNOMIAL)
+    assert len(set(chain.state_names)) == len(chain.state_names) == len(chain.state())
+    assert chain.state_names[0] == "first.first.alpha[0]"
+    assert chain.state_units["first.second.a1"] == "s"
+    by_hand = make("compensator", "chain", DT, 2, first=ADAPTIVE, second=SERIES)
+    behind = make("compensator", "chain", DT, 2, first=NONE, second=POLYNOMIAL)
+    expected = [behind.step(Motion(by_hand.step(t, m), m, m), m).copy() for t, m in motions()]
+    np.testing.assert_array_equal(commands(chain), expected)
+
+
+def test_the_names_keep_their_place_in_a_recording() -> None:
+    """Names of a test's inner numbers, through the wire and back to a tree."""
+    inner = {"type": "chain", "first": ADAPTIVE, "second": SERIES}
+    overrides = [
+        "compensator.type=chain",
+        f"compensator.first={yaml_text.dump(inner)}",
+        f"compensator.second={yaml_text.dump(POLYNOMIAL)}",
+    ]
+    names = files.load("predefined_sine", overrides).state_names()
+    axis = names[0].split(".")[1]
+    assert names[0] == f"axes.{axis}.first.first.alpha"
+    numbers = flatten(dict.fromkeys(names, 1.0), "compensator")
+    tree = unflatten(numbers, "compensator")
+    assert set(tree["axes"][axis]["first"]) == {"first", "second"}
+    assert tree["axes"][axis]["first"]["second"] == {"a0": 1.0, "a1": 1.0, "a2": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"first": NONE}, r"compensator\.second: missing"),
+        (
+            {"first": NONE, "second": {"type": "nobody"}},
+            r"compensator\.second\.type: unknown compensator 'nobody'",
+        ),
+        ({"first": {"type": "inverse", "alpha": 0.0}, "second": NONE}, r"compensator\.first\.alpha = 0 samples"),
+    ],
+)
+def test_what_is_wrong_inside_is_named_with_its_path(
+    make: Callable[..., Any], data: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make("compensator", "chain", DT, 1, **data)

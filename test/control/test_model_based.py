@@ -1,0 +1,255 @@
+"""Model-based compensation: what it tracks on the rig that it knows, alone and in the loop of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.app import hosts
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.coupled_rig import coupled_model, feedforward, state_space, transfer_matrix
+from rths_nodes.core.models.file import LoadingModel, save
+from rths_nodes.core.samples import Motion
+from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.scenario.overrides import override
+
+Make = Callable[..., Any]
+DT = 1.0 / 2000.0
+SPECIMEN = {
+    "mass": (98.3 * np.eye(3)).tolist(),
+    "damping": [[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]],
+    "stiffness": [[12.0e5, -6.84e5, 0.0], [-6.84e5, 13.7e5, -6.84e5], [0.0, -6.84e5, 6.84e5]],
+}
+EQUAL = SPECIMEN | {"area": [1e-3], "servo_gain": [0.1], "actuator_pole": [-200.0], "actuator_gain": [1.26e11]}
+UNEQUAL = SPECIMEN | {
+    "area": [1e-3, 2e-3, 0.7e-3],
+    "servo_gain": [0.1, 0.15, 0.06],
+    "actuator_pole": [-200.0, -150.0, -260.0],
+    "actuator_gain": [1.26e11, 0.8e11, 2e11],
+}
+MODES = 2.0 * np.pi * np.array([1.726, 5.0, 7.475])
+AMPLITUDES = 1e-3 * np.array([[8.0, 1.0, 0.3], [13.0, 0.5, -0.4], [16.0, -1.0, 0.2]])
+
+
+def target(time: float) -> Motion:
+    """Three modes at once, with their derivatives, rising from rest."""
+    phase = np.exp(1j * MODES * time)
+    rise = 1.0 - np.exp(-((time / 0.3) ** 4))
+    motion = [(AMPLITUDES @ ((1j * MODES) ** order * phase).imag) for order in range(3)]
+    x, v, a = motion
+    h = 1e-5
+    rate = (np.exp(-(((time - h) / 0.3) ** 4)) - np.exp(-(((time + h) / 0.3) ** 4))) / (2 * h)
+    turn = (2 * np.exp(-((time / 0.3) ** 4)) - np.exp(-(((time - h) / 0.3) ** 4))) / h**2
+    turn -= np.exp(-(((time + h) / 0.3) ** 4)) / h**2
+    return Motion(rise * x, rise * v + rate * x, rise * a + 2 * rate * v + turn * x)
+
+
+def tracked(compensator: Any, rig: dict[str, Any], seconds: float = 1.5, late: int = 0) -> np.ndarray:
+    """Tracking errors in % (RMS) of each axis after a second, on the exactly solved ``rig``."""
+    system, inputs, _ = state_space(coupled_model(**rig))
+    phi, before, now = transition(system, inputs, DT)
+    state, line = np.zeros(9), [np.zeros(3)] * (late + 1)
+    wanted, found = [], []
+    for sample in range(1, round(seconds / DT)):
+        motion = target(sample * DT)
+        line.append(compensator.step(motion, state[:3].copy()).copy())
+        state = phi @ state + before @ line[-2 - late] + now @ line[-1 - late]
+        wanted.append(motion.displacement)
+        found.append(state[:3])
+    w, f = np.array(wanted)[2000:], np.array(found)[2000:]
+    return 100.0 * np.sqrt(((f - w) ** 2).sum(0) / (w**2).sum(0))
+
+
+@pytest.mark.parametrize("rig", [EQUAL, UNEQUAL], ids=["equal", "unequal"])
+def test_the_coupled_feedforward_of_the_known_rig_tracks(make: Make, rig: dict[str, Any]) -> None:
+    compensator = make("compensator", "model_based", DT, 3, known=rig)
+    assert tracked(compensator, rig).max() < 0.005
+
+
+def test_with_unequal_actuators_the_printed_columns_do_not(make: Make, tmp_path: Path) -> None:
+    """Eq. (2.8) as printed scales columns with (s - p_aj) / (k_aj k_sj)."""
+    model = coupled_model(**UNEQUAL)
+    right = feedforward(model)
+    column = right.transpose(0, 2, 1)  # symmetric specimen: scaling of columns is the transpose
+    save(LoadingModel(("a", "b", "c"), column, None, 2000.0), tmp_path / "printed.yaml")
+    printed = make("compensator", "model_based", DT, 3, model=str(tmp_path / "printed.yaml"))
+    assert tracked(printed, UNEQUAL).max() > 0.2
+
+
+def test_without_coupling_the_error_is_that_of_the_transfer_matrix(make: Make) -> None:
+    """Of a single sine: x / x_target = G_xu diag(G_FF)."""
+    compensator = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
+    model = coupled_model(**EQUAL)
+    omega = 2.0 * np.pi * 4.0
+    response = compensator.frequency_response(np.array([omega]))[0]
+    np.testing.assert_array_equal(response, np.diag(np.diag(response)))
+    shape = np.array([1e-3, -2e-3, 1.5e-3])
+    wanted = transfer_matrix(model, 1j * omega) @ response @ shape
+    system, inputs, _ = state_space(model)
+    phi, before, now = transition(system, inputs, DT)
+    state, command, found = np.zeros(9), np.zeros(3), []
+    for sample in range(1, 3001):
+        phase = np.exp(1j * omega * sample * DT)
+        motion = Motion(*[((1j * omega) ** order * phase).imag * shape for order in range(3)])
+        last, command = command, compensator.step(motion, state[:3]).copy()
+        state = phi @ state + before @ last + now @ command
+        found.append(state[:3])
+    times = DT * np.arange(2001, 3001)
+    fitted = 2.0 * np.mean(np.array(found)[2000:] * (1j * np.exp(-1j * omega * times))[:, None], axis=0)
+    np.testing.assert_allclose(fitted, wanted, rtol=2e-4)
+    assert np.abs(wanted / shape - 1.0).max() > 0.02
+
+
+def test_feedback_brings_the_deviation_down(make: Make) -> None:
+    """At low frequencies by 1 + k = sqrt(1 + q / r): 3.9 times for the default weights."""
+    alone = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False)
+    with_feedback = make("compensator", "model_based", DT, 3, known=EQUAL, coupled=False, feedback={})
+    ratio = tracked(alone, EQUAL) / tracked(with_feedback, EQUAL)
+    np.testing.assert_allclose(ratio, 3.5, rtol=0.15)
+
+
+def test_feedback_on_the_known_rig_has_nothing_to_do(make: Make) -> None:
+    compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
+    assert tracked(compensator, EQUAL).max() < 0.005
+    u_ff, u_fb = np.array(compensator.state()).reshape(3, 2).T
+    assert np.abs(u_fb).max() < 1e-3 * np.abs(u_ff).max()
+
+
+@pytest.mark.parametrize("feedback", [None, {}], ids=["without", "with"])
+def test_the_lead_makes_up_for_the_transport(make: Make, feedback: dict[str, Any] | None) -> None:
+    def build(lead: float) -> Any:
+        return make("compensator", "model_based", DT, 3, known=EQUAL, lead=lead, feedback=feedback)
+
+    assert tracked(build(2 * DT), EQUAL, late=2).max() < 0.02
+    assert tracked(build(0.0), EQUAL, late=2).max() > 0.2
+
+
+def test_reset_and_state(make: Make) -> None:
+    compensator = make("compensator", "model_based", DT, 3, known=EQUAL, feedback={})
+    assert compensator.state_names == ("u_ff[0]", "u_fb[0]", "u_ff[1]", "u_fb[1]", "u_ff[2]", "u_fb[2]")
+    assert compensator.state_units == {"u_ff": "m", "u_fb": "m"}
+
+    def drive() -> np.ndarray:
+        compensator.reset()
+        return np.array([compensator.step(target(k * DT), np.full(3, 1e-4 * k)).copy() for k in range(50)])
+
+    first = drive()
+    np.testing.assert_array_equal(drive(), first)
+    state = np.array(compensator.state()).reshape(3, 2)
+    np.testing.assert_array_equal(state.sum(axis=1), first[-1])
+    assert state[:, 1].all()
+
+
+# In the loop
+
+
+LOOP = f"""
+version: 1
+name: three_actuators
+servo_rate: 2000.0
+substeps: 1
+duration: 2.0
+ground_motion: {{type: record, record: elcentro_1940_ns, scale: 0.5}}
+structure:
+  type: matrices
+  mass: {(983.0 * np.eye(3)).tolist()}
+  stiffness: {SPECIMEN["stiffness"]}
+  damping: {{type: modal, ratios: [0.01, 0.01, 0.0157]}}
+  experimental_mass: {SPECIMEN["mass"]}
+  experimental_damping: {SPECIMEN["damping"]}
+  experimental_stiffness: {SPECIMEN["stiffness"]}
+integrator: {{type: runge_kutta}}
+ramp: {{type: hermite}}
+compensator: {{type: model_based, known: {SPECIMEN}}}
+rig: {{type: coupled_servo_hydraulic, mass: {SPECIMEN["mass"]}, damping: {SPECIMEN["damping"]},
+       stiffness: {SPECIMEN["stiffness"]}}}
+axes:
+  floor_1: &axis {{limits: {{stroke: 0.1, velocity: 2.0, force: 1.0e+5}}}}
+  floor_2: *axis
+  floor_3: *axis
+"""
+UNCOUPLED = "compensator.coupled=false"
+FEEDBACK = "compensator.feedback.displacement_weight=14"
+
+
+def in_the_loop(*overrides: str) -> tuple[str, np.ndarray]:
+    """Outcome and tracking errors in % of the true displacements."""
+    report = hosts.run(override(from_text(LOOP, "this test"), overrides))
+    run = report.read()
+    error = run.true_displacement - run.target
+    return report.outcome, 100.0 * np.sqrt((error**2).sum(0) / (run.target**2).sum(0))
+
+
+def test_without_compensation_the_loop_is_not_stable() -> None:
+    """Case (b) of Table 3.1."""
+    outcome, _ = in_the_loop("compensator.type=none")
+    assert outcome == "tripped"
+
+
+def test_feedforward_without_coupling_in_the_loop() -> None:
+    """Case (c), 1.71, 1.99, 0.910 % with the damper."""
+    outcome, errors = in_the_loop(UNCOUPLED)
+    assert outcome == "finished"
+    np.testing.assert_allclose(errors, [1.7, 2.0, 0.9], rtol=0.15)
+
+
+def test_feedforward_with_coupling_in_the_loop() -> None:
+    """Case (d) without the damper, which the model does not know: 0.133, 0.009, 0.009 % with it."""
+    outcome, errors = in_the_loop()
+    assert outcome == "finished"
+    assert errors.max() < 0.002
+
+
+def test_feedback_without_coupling_in_the_loop() -> None:
+    """Case (e), 0.470, 0.547, 0.248 % with the damper."""
+    outcome, errors = in_the_loop(UNCOUPLED, FEEDBACK)
+    assert outcome == "finished"
+    np.testing.assert_allclose(errors, [0.49, 0.57, 0.26], rtol=0.15)
+
+
+# What is refused
+
+
+def test_exactly_one_source_of_the_model(make: Make) -> None:
+    with pytest.raises(ConfigError, match=r"exactly one of .*model and .*known is needed, none is given"):
+        make("compensator", "model_based", DT, 3)
+    with pytest.raises(ConfigError, match="both are given"):
+        make("compensator", "model_based", DT, 3, model="x.yaml", known=EQUAL)
+
+
+def test_a_model_of_another_rig_is_refused(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"compensator\.known: 3 axes .*; the test has 2"):
+        make("compensator", "model_based", DT, 2, known=EQUAL)
+    path = tmp_path / "model.yaml"
+    save(LoadingModel(("a", "b", "c"), feedforward(coupled_model(**EQUAL)), None, 2000.0), path)
+    with pytest.raises(ConfigError, match=r"model '.*': 3 axes \(a, b, c\); the test has 2"):
+        make("compensator", "model_based", DT, 2, model=str(path))
+    loaded = override(from_text(LOOP, "test"), [f"compensator={{type: model_based, model: {path}}}"])
+    with pytest.raises(ConfigError, match=r"axes = a, b, c: must be those of the rig: floor_1, floor_2, floor_3"):
+        loaded.compensator.fits(loaded)
+    (caution,) = loaded.compensator.cautions(loaded)
+    assert "is of the axes a, b, c" in caution
+
+
+def test_a_straight_ramp_is_told() -> None:
+    loaded = override(from_text(LOOP, "test"), ["ramp.type=linear"])
+    (caution,) = loaded.compensator.cautions(loaded)
+    assert "no acceleration" in caution
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mass": np.diag([1.0, 1.0, 0.0]).tolist()}, r"known\.mass: must be positive definite"),
+        ({"area": [1e-3, 1e-3]}, r"known\.area = .*: must be 1 or 3 numbers"),
+        ({"servo_gain": [1e4]}, r"known: the model is not stable: it has the pole"),
+    ],
+)
+def test_constants_that_do_not_fit_are_refused(make: Make, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make("compensator", "model_based", DT, 3, known=EQUAL | change)

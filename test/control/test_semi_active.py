@@ -1,0 +1,207 @@
+"""Semi-active control: optimal gains by a second route, the estimate, the voltage rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.partition import whole
+from rths_nodes.core.samples import Measurement
+
+Make = Callable[..., Any]
+DT = 1.0 / 2000.0
+NAMES = measured_names(3)
+NOTHING = np.zeros(3)
+
+SPECIMEN = {
+    "experimental_mass": (98.3 * np.eye(3)).tolist(),
+    "experimental_damping": [[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]],
+    "experimental_stiffness": [[12.0e5, -6.84e5, 0.0], [-6.84e5, 13.7e5, -6.84e5], [0.0, -6.84e5, 6.84e5]],
+}
+
+
+@pytest.fixture(scope="module")
+def frame(make: Make) -> Any:
+    """The whole of Phillips & Spencer (2012): ten times the mass of the specimen, its stiffness, modal damping."""
+    return make(
+        "structure",
+        "matrices",
+        mass=(983.0 * np.eye(3)).tolist(),
+        stiffness=SPECIMEN["experimental_stiffness"],
+        damping={"type": "modal", "ratios": [0.01, 0.01, 0.0157]},
+        **SPECIMEN,
+    )
+
+
+def plant(frame: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B (force of the damper) and rows of the absolute accelerations, z = (x, x')."""
+    mass, damping, stiffness = whole(frame)
+    lower = -np.linalg.solve(mass, np.hstack([stiffness, damping]))
+    system = np.vstack([np.hstack([np.zeros((3, 3)), np.eye(3)]), lower])
+    return system, np.array([0.0, 0.0, 0.0, -1.0 / 983.0, 0.0, 0.0]), lower
+
+
+def measurement(displacement: float = 0.0, force: float = 0.0, acceleration: np.ndarray = NOTHING) -> Measurement:
+    return Measurement(0, NOTHING, NOTHING, NOTHING, np.array([*acceleration, displacement, force]))
+
+
+# Gains
+
+
+def hamiltonian(a: np.ndarray, s: np.ndarray, q: np.ndarray) -> np.ndarray:
+    return np.block([[a, -s], [-q, -a.T]])
+
+
+def stable(values: np.ndarray) -> np.ndarray:
+    return np.sort_complex(values[values.real < 0.0])
+
+
+def test_the_regulator_has_the_stable_half_of_the_hamiltonian(make: Make, frame: Any) -> None:
+    """Of the problem of least integral a_3^2 + r f^2; the third floor does not feel the damper directly."""
+    weight = 1e-8  # of which the eigenvalues are still well conditioned
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, force_weight=weight)
+    a, b, rows = plant(frame)
+    wanted = stable(np.linalg.eigvals(hamiltonian(a, np.outer(b, b) / weight, np.outer(rows[2], rows[2]))))
+    found = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_weights_on_a_floor_that_feels_the_damper_directly(make: Make, frame: Any) -> None:
+    """a_1 = c z + d f: with v = f + d c z / (d^2 + r) the cross term goes away."""
+    weight = 1e-8
+    data = {"force_weight": weight, "weights": [1.0, 0.0, 0.0]}
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, **data)
+    a, b, rows = plant(frame)
+    c, d = rows[0], -1.0 / 983.0
+    effort = d * d + weight
+    shifted = a - np.outer(b, d * c) / effort
+    q = np.outer(c, c) * (1.0 - d * d / effort)
+    wanted = stable(np.linalg.eigvals(hamiltonian(shifted, np.outer(b, b) / effort, q)))
+    found = stable(np.linalg.eigvals(a - np.outer(b, controller.gain)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mass", [2.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("weight", [1e-17, 1e-14, 1e-8])
+def test_one_floor_by_its_spectral_factor(mass: float, weight: float, make: Make) -> None:
+    """q a(s) a(-s) + r = p(s) p(-s) of the acceleration a, however little the force costs.
+
+    With rho = r / (r + 1 / m^2): p = s^2 + alpha s + beta,
+    beta = sqrt(rho) w^2, alpha^2 = 2 beta - rho (2 - 4 z^2) w^2.
+    """
+    w, ratio = 2.0 * np.pi * 1.5, 0.02
+    one = make("structure", "sdof", mass=mass, frequency=1.5, damping_ratio=ratio)
+    found = make("semi_active", "clipped_optimal", one, DT, measured_names(1), force_weight=weight).gain
+    rho = weight / (weight + mass**-2.0)
+    beta = np.sqrt(rho) * w**2
+    alpha = np.sqrt(2.0 * beta - rho * (2.0 - 4.0 * ratio**2) * w**2)
+    np.testing.assert_allclose(found, mass * np.array([w**2 - beta, 2.0 * ratio * w - alpha]), rtol=1e-6)
+
+
+def test_the_published_weight_gives_a_stable_controller(make: Make, frame: Any) -> None:
+    """r = 1e-17: force next to free, which clips to a controller that only asks for the sign."""
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    a, b, rows = plant(frame)
+    assert (np.linalg.eigvals(a - np.outer(b, controller.gain)).real < 0.0).all()
+    outputs = np.vstack([rows, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    assert (np.linalg.eigvals(a - controller.observer @ outputs).real < 0.0).all()
+
+
+def test_the_filter_has_the_stable_half_of_its_hamiltonian(make: Make, frame: Any) -> None:
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    a, _, rows = plant(frame)
+    outputs = np.vstack([rows, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    ground = np.array([0.0, 0.0, 0.0, -1.0, -1.0, -1.0])
+    wanted = stable(np.linalg.eigvals(hamiltonian(a.T, outputs.T @ outputs, 50.0 * np.outer(ground, ground))))
+    found = stable(np.linalg.eigvals(a - controller.observer @ outputs))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_the_estimate_follows_the_structure(make: Make, frame: Any) -> None:
+    """Exact measurements, known force, no ground motion: the error of the start dies out."""
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    a, b, rows = plant(frame)
+    times = np.arange(3001) * DT
+
+    def force(t: float) -> float:
+        return 500.0 * np.sin(9.0 * t)
+
+    start = np.array([0.002, 0.004, 0.005, 0.0, 0.0, 0.0])
+    moved = solve_ivp(lambda t, z: a @ z + b * force(t), (0.0, times[-1]), start, "DOP853", times, rtol=1e-9)
+    for t, z in zip(times, moved.y.T, strict=True):
+        absolute = rows @ z + b[3:] * force(t)
+        controller.step(measurement(z[0], force(t), absolute), 0.0)
+    np.testing.assert_allclose(controller.estimate, moved.y[:, -1], atol=2e-3 * np.abs(moved.y).max())
+
+
+def test_what_moves_with_the_ground_has_no_absolute_acceleration(make: Make, frame: Any) -> None:
+    """Channels are relative to the laboratory floor; the ground is added."""
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    for _ in range(5):
+        controller.step(measurement(acceleration=np.full(3, -2.5)), 2.5)
+    assert not controller.estimate.any()
+
+
+# The voltage
+
+
+def test_voltage_only_where_more_force_is_wanted(make: Make, frame: Any) -> None:
+    """V = V_max H((f_c - f) f)."""
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES, voltage=2.0)
+    seen = set()
+    for k in range(400):
+        t = k * DT
+        force = 300.0 * np.sin(200.0 * t)
+        measured = measurement(1e-3 * np.sin(90.0 * t), force, np.sin(30.0 * t + np.arange(3.0)))
+        voltage = float(controller.step(measured, 0.0)[0])
+        desired = controller.desired_force
+        more = (force > 0.0 and desired > force) or (force < 0.0 and desired < force)
+        assert voltage == (2.0 if more else 0.0)
+        seen.add((force > 0.0, desired > force))
+    assert len(seen) == 4
+
+
+def test_no_voltage_without_force(make: Make, frame: Any) -> None:
+    controller = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    assert controller.step(measurement(displacement=0.01), 0.0)[0] == 0.0
+
+
+def test_channels_are_found_by_name(make: Make, frame: Any) -> None:
+    usual = make("semi_active", "clipped_optimal", frame, DT, NAMES)
+    turned = make("semi_active", "clipped_optimal", frame, DT, ("oil [N/m^2]", *reversed(NAMES)))
+    for k in range(50):
+        values = np.array([np.sin(k), 2.0, -1.0, 1e-3 * np.cos(k), 100.0])
+        one = Measurement(k, NOTHING, NOTHING, NOTHING, values)
+        other = Measurement(k, NOTHING, NOTHING, NOTHING, np.array([7.0, *reversed(values)]))
+        assert usual.step(one, 0.3)[0] == turned.step(other, 0.3)[0]
+    np.testing.assert_array_equal(usual.estimate, turned.estimate)
+
+
+def test_passive_is_the_same_voltage_all_the_time(make: Make) -> None:
+    controller = make("semi_active", "passive", None, DT, NAMES, voltage=1.5)
+    assert [controller.step(measurement(force=f), 1.0)[0] for f in (-1.0, 0.0, 5.0)] == [1.5, 1.5, 1.5]
+
+
+# Refusals
+
+
+def test_what_does_not_fit_is_refused(make: Make, frame: Any) -> None:
+    def build(structure: Any = frame, names: Any = NAMES, **data: Any) -> None:
+        make("semi_active", "clipped_optimal", structure, DT, names, **data)
+
+    with pytest.raises(ConfigError, match="needs a structure"):
+        build(None)
+    with pytest.raises(ConfigError, match=r"needs the channel 'damper_force \[N\]'; the rig measures: accel"):
+        build(names=NAMES[:-1])
+    with pytest.raises(ConfigError, match="the rig measures: no auxiliary channel"):
+        build(names=())
+    with pytest.raises(ConfigError, match=r"semi_active\.weights = \(1\.0,\): must be 3 numbers"):
+        build(weights=[1.0])
+    with pytest.raises(ConfigError, match=r"damper_location = \(0\.0, 0\.0, 0\.0\): must not be all zero"):
+        build(damper_location=[0.0, 0.0, 0.0])

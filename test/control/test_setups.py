@@ -1,0 +1,450 @@
+"""Setups: motions and forces by virtual work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.energy import energies, experimental_force
+from rths_nodes.analysis.histories import histories
+from rths_nodes.analysis.reference.unsplit import unsplit
+from rths_nodes.analysis.stability.linear_loop import linear_loop
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector, Run
+
+Make = Callable[..., Any]
+
+
+def test_identity_hands_through(make: Make) -> None:
+    setup = make("setup", "identity", 2, 2)
+    motion = Motion(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]))
+    moved = setup.axes(motion)
+    np.testing.assert_array_equal(moved.displacement, motion.displacement)
+    np.testing.assert_array_equal(setup.forces(np.array([7.0, 8.0]), motion.displacement), [7.0, 8.0])
+
+
+def test_identity_is_refused_when_the_numbers_differ(make: Make) -> None:
+    with pytest.raises(ConfigError, match="2 axes for 1 degrees of freedom: the numbers must be equal"):
+        make("setup", "identity", 1, 2)
+
+
+def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
+    setup = make("setup", "matrix", 3, 2, matrix=[[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
+    x = np.array([1.0, 3.0, 7.0])
+    motion = setup.axes(Motion(x, 2.0 * x, 3.0 * x))
+    np.testing.assert_array_equal(motion.displacement, [1.0, 4.0])
+    np.testing.assert_array_equal(motion.velocity, [2.0, 8.0])
+    np.testing.assert_array_equal(motion.acceleration, [3.0, 12.0])
+    np.testing.assert_array_equal(setup.forces(np.array([10.0, 5.0]), x), [10.0, -5.0, 5.0])
+    back = setup.degrees_of_freedom(np.array([0.1, 0.2]))
+    np.testing.assert_allclose(setup.axes(Motion(back, back, back)).displacement, [0.1, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        ([[1.0, 0.0]], r"setup.matrix: 1 rows of 2 numbers; must be 2 rows \(axes\) of 3"),
+        ([[1.0, 0.0], [0.0, 1.0]], r"setup.matrix: 2 rows of 2 numbers; must be 2 rows \(axes\) of 3"),
+        ([[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], "depend on each other"),
+    ],
+)
+def test_a_matrix_that_does_not_fit_is_refused(make: Make, matrix: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make("setup", "matrix", 3, 2, matrix=matrix)
+
+
+# The rigid coupler
+
+
+TWO = {"anchors": [[-1.5, 0.9], [-1.2, -0.6]], "attachments": [[-0.3, 1.0], [0.2, -0.8]]}
+"""Two actuators of unequal length, not parallel, with pins off the line through the reference point."""
+THREE = {
+    "anchors": [[-1.5, 0.9], [-1.2, -0.6], [0.3, -1.8]],
+    "attachments": [[-0.3, 1.0], [0.2, -0.8], [0.5, -0.4]],
+    "reference": [0.1, 0.2],
+}
+COUPLERS = [(2, TWO), (3, THREE)]
+POSES = [(0.0, 0.0, 0.0), (0.03, -0.02, 0.05), (-0.2, 0.1, -0.19), (0.15, 0.15, 0.12), (0.0, 0.0, 0.199)]
+both = pytest.mark.parametrize(("n", "geometry"), COUPLERS, ids=["two", "three"])
+poses = pytest.mark.parametrize("pose", POSES)
+
+STENCIL = ((1, 4 / 5), (2, -1 / 5), (3, 4 / 105), (4, -1 / 280))
+"""Weights of the central difference of eighth order."""
+
+
+def of(n: int, pose: tuple[float, float, float]) -> np.ndarray:
+    """A pose as degrees of freedom; y is left out where it is guided."""
+    return np.array(pose if n == 3 else (pose[0], pose[2]))
+
+
+def displacement(setup: Any, pose: np.ndarray) -> np.ndarray:
+    still = np.zeros_like(pose)
+    moved: np.ndarray = setup.axes(Motion(pose, still, still)).displacement
+    return moved
+
+
+def slope(of_time: Callable[[float], np.ndarray], h: float) -> np.ndarray:
+    """Derivative at zero, with an error of h^8."""
+    return np.asarray(sum(w * (of_time(i * h) - of_time(-i * h)) for i, w in STENCIL) / h)
+
+
+@both
+@poses
+def test_exact_forces_do_the_work_that_the_axes_do(make: Make, n: int, geometry: Any, pose: Any) -> None:
+    """J from differences of the exact displacements, no formula of its own; within 1e-12."""
+    setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
+    q = of(n, pose)
+    jacobian = np.column_stack(
+        [slope(lambda h, unit=unit: displacement(setup, q + h * unit), 0.01) for unit in np.eye(n)]
+    )
+    for force in np.eye(n):
+        np.testing.assert_allclose(setup.forces(force, q), force @ jacobian, atol=1e-12)
+
+
+@both
+@poses
+def test_velocity_and_acceleration_are_derivatives_of_the_displacement(
+    make: Make, n: int, geometry: Any, pose: Any
+) -> None:
+    """Along a curved path q + v t + a t^2 / 2, so that the derivative of the Jacobian counts."""
+    setup = make("setup", "rigid_coupler", n, n, **geometry, largest_rotation=0.5)
+    q, v, a = of(n, pose), of(n, (0.4, -0.3, 0.7)), of(n, (-2.0, 1.0, 3.0))
+
+    def at(t: float) -> Motion:
+        moved: Motion = setup.axes(Motion(q + v * t + 0.5 * a * t**2, v + a * t, a))
+        return moved
+
+    np.testing.assert_allclose(at(0.0).velocity, slope(lambda t: at(t).displacement, 0.01), atol=1e-11)
+    np.testing.assert_allclose(at(0.0).acceleration, slope(lambda t: at(t).velocity, 0.01), atol=1e-10)
+
+
+@both
+@poses
+@pytest.mark.parametrize("kinematics", ["exact", "linear"])
+def test_the_way_back_gives_the_pose(make: Make, n: int, geometry: Any, pose: Any, kinematics: str) -> None:
+    setup = make("setup", "rigid_coupler", n, n, **geometry, kinematics=kinematics)
+    q = of(n, pose)
+    np.testing.assert_allclose(setup.degrees_of_freedom(displacement(setup, q)), q, atol=1e-12)
+
+
+@both
+def test_linear_is_the_derivative_of_exact_at_rest(make: Make, n: int, geometry: Any) -> None:
+    exact = make("setup", "rigid_coupler", n, n, **geometry)
+    linear = make("setup", "rigid_coupler", n, n, **geometry, kinematics="linear")
+    rest = np.zeros(n)
+    for unit in np.eye(n):
+        derivative = slope(lambda h, unit=unit: displacement(exact, h * unit), 0.01)
+        np.testing.assert_allclose(linear.axes(Motion(0.1 * unit, unit, unit)).velocity, derivative, atol=1e-12)
+        np.testing.assert_allclose(exact.axes(Motion(rest, unit, rest)).velocity, derivative, atol=1e-12)
+        np.testing.assert_allclose(linear.forces(unit, 0.1 * unit), exact.forces(unit, rest), atol=1e-15)
+    direction = of(n, (1.0, 1.0, 1.0))
+    gaps = [np.abs(displacement(exact, h * direction) - displacement(linear, h * direction)) for h in (2e-3, 1e-3)]
+    np.testing.assert_allclose(gaps[0] / gaps[1], 4.0, rtol=0.02)  # what it leaves out is of second order
+
+
+def test_parallel_actuators_in_closed_form(make: Make) -> None:
+    """Actuators of length L at levers +- b, pins on the line through the reference point."""
+    length, b, x, theta = 2.0, 1.5, 0.1, 0.08
+    geometry = {"anchors": [[-length, b], [-length, -b]], "attachments": [[0.0, b], [0.0, -b]]}
+    exact = make("setup", "rigid_coupler", 2, 2, **geometry)
+    wide, rise = length + x, b * (1.0 - math.cos(theta))
+    expected = [math.hypot(wide - sign * b * math.sin(theta), rise) - length for sign in (1.0, -1.0)]
+    np.testing.assert_allclose(displacement(exact, np.array([x, theta])), expected, atol=1e-15)
+    linear = make("setup", "rigid_coupler", 2, 2, **geometry, kinematics="linear")
+    np.testing.assert_allclose(displacement(linear, np.array([x, theta])), [x - b * theta, x + b * theta])
+    np.testing.assert_allclose(linear.forces(np.array([3.0, 5.0]), np.zeros(2)), [8.0, 2.0 * b])
+
+
+def test_a_turn_of_the_plane_changes_nothing(make: Make) -> None:
+    """Three actuators and their degrees of freedom, all turned by 0.7 rad: the axes feel nothing of it."""
+    turn = np.array([[math.cos(0.7), -math.sin(0.7)], [math.sin(0.7), math.cos(0.7)]])
+    turned = {name: (np.array(points) @ turn.T).tolist() for name, points in THREE.items()}
+    one, other = (make("setup", "rigid_coupler", 3, 3, **geometry) for geometry in (THREE, turned))
+    q, f = np.array([0.1, -0.05, 0.15]), np.array([1.0, -2.0, 3.0])
+    there = np.append(turn @ q[:2], q[2])
+    np.testing.assert_allclose(displacement(other, there), displacement(one, q), atol=1e-14)
+    expected = one.forces(f, q)
+    np.testing.assert_allclose(other.forces(f, there), np.append(turn @ expected[:2], expected[2]), atol=1e-14)
+
+
+@pytest.mark.parametrize("kinematics", ["exact", "linear"])
+@pytest.mark.parametrize(
+    "pose",
+    [(0.0, 0.21), (0.0, -0.21), (-1.3, 0.0), (math.nan, 0.0), (0.0, math.inf)],
+    ids=["turned", "turned back", "too short", "nan", "inf"],
+)
+def test_beyond_the_reach_nothing_is_a_number(make: Make, kinematics: str, pose: Any) -> None:
+    setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics, shortest_length=0.3)
+    q = np.array(pose)
+    moved = setup.axes(Motion(q, np.ones(2), np.ones(2)))
+    for values in (moved.displacement, moved.velocity, moved.acceleration, setup.forces(np.ones(2), q)):
+        assert np.isnan(values).all()
+    assert np.isfinite(displacement(setup, np.zeros(2))).all()  # and nothing of it stays
+
+
+@pytest.mark.parametrize("kinematics", ["exact", "linear"])
+def test_there_is_no_pose_for_axes_beyond_the_reach(make: Make, kinematics: str) -> None:
+    setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics=kinematics)
+    for wanted in ([-0.9, 0.9], [-1.19, -1.19], [math.nan, 0.0]):
+        assert np.isnan(setup.degrees_of_freedom(np.array(wanted))).all()
+
+
+def test_actuators_that_come_to_jam_are_beyond_the_reach(make: Make) -> None:
+    """At x = 0.5 the first one stands across and points at the reference point: it drives nothing.
+
+    Beyond, it would have to pull where it has pushed: another branch, which no path without a jam leads to.
+    """
+    geometry = {"anchors": [[0.5, 1.0], [-1.0, 0.5]], "attachments": [[0.0, -0.2], [0.0, 0.5]]}
+    setup = make("setup", "rigid_coupler", 2, 2, **geometry)
+    assert np.isfinite(displacement(setup, np.array([0.49, 0.0]))).all()
+    for x in (0.5, 0.51, 0.8):
+        assert np.isnan(displacement(setup, np.array([x, 0.0]))).all()
+        assert np.isnan(setup.forces(np.ones(2), np.array([x, 0.0]))).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"anchors": [[0.0, 1.0]]}, r"setup.anchors: 1 rows; must be 2, as many as setup.attachments"),
+        ({"anchors": [[0.0, 1.0, 2.0]] * 2}, r"setup.anchors: rows of 3 numbers; must be 2, x and y in m"),
+        ({"reference": [0.0]}, r"setup.reference = \(0.0,\): must be 2 numbers, x and y in m"),
+        ({"kinematics": "about"}, r"setup.kinematics: unknown value 'about'.*known: exact, linear"),
+        ({"largest_rotation": 1.6}, r"setup.largest_rotation = 1.6 rad: must be > 0 and <= 1.5 rad"),
+        (
+            {"shortest_length": 1.25},
+            r"setup.anchors\[0\]: its actuator is 1.20416 m long at rest: must be >= .*shortest_length = 1.25 m",
+        ),
+        ({"anchors": TWO["attachments"]}, r"setup.anchors\[0\]: its actuator is 0 m long at rest"),
+        ({"attachments": [[-0.3, 0.9], [0.2, 0.9]], "anchors": [[-1.5, 0.9], [-1.2, 0.9]]}, "the actuators jam"),
+        ({"attachments": [[0.0, 0.0], [0.0, 0.0]]}, "the actuators jam"),
+    ],
+)
+def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Loop(scene(setup={"type": "rigid_coupler", **TWO, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("n_dof", "n_axes", "words"),
+    [
+        (1, 1, "1 axes for 1 degrees of freedom: must be 2 for x, theta or 3 for x, y, theta"),
+        (2, 3, "3 axes for 2 degrees of freedom"),
+        (3, 3, r"setup.anchors: 2 rows; must be 3, one for each axis"),
+    ],
+)
+def test_the_numbers_of_axes_must_fit(make: Make, n_dof: int, n_axes: int, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make("setup", "rigid_coupler", n_dof, n_axes, **TWO)
+
+
+# In the loop
+
+
+MASS = 2e4
+INERTIA = 1.5e4
+STIFFNESSES = (4.0e6, 1.5e6)
+
+
+def scene(**changes: Any) -> Scenario:
+    """A floor that two unequal specimens hold, by actuators that do what they are told."""
+    data = {
+        "version": 1,
+        "name": "coupler",
+        "servo_rate": 250.0,
+        "substeps": 1,
+        "duration": 1.5,
+        "ground_motion": {"type": "sine", "amplitude": 12.0, "frequency": 1.7},
+        "structure": {
+            "type": "matrices",
+            "mass": [[MASS, 0.0], [0.0, INERTIA]],
+            "stiffness": [[0.0, 0.0], [0.0, 0.0]],
+            "influence": [1.0, 0.0],
+            "damping": {"type": "matrix", "matrix": [[0.0, 0.0], [0.0, 0.0]]},
+        },
+        "integrator": {"type": "central_difference"},
+        "setup": {"type": "rigid_coupler", **TWO},
+        "compensator": {"type": "none"},
+        "axes": {
+            name: {
+                "actuator": {"type": "pure_delay"},
+                "specimen": {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping},
+                "limits": {"stroke": 1.0, "velocity": 20.0, "force": 1e9},
+            }
+            for name, stiffness, damping in zip(("north", "south"), STIFFNESSES, (3e4, 8e4), strict=True)
+        },
+    }
+    return build(Scenario, data | changes)
+
+
+def run(changed: Scenario) -> tuple[Outcome, Run]:
+    loop = Loop(changed)
+    collector = Collector(loop.scenario, loop.commands.state_names)
+    outcome = loop.run([collector])
+    return outcome, collector.run(metrics=outcome.metrics)
+
+
+def test_the_loop_with_a_perfect_actuator_tends_to_the_response_of_the_whole() -> None:
+    errors = []
+    for rate in (250.0, 500.0, 1000.0):
+        changed = scene(servo_rate=rate)
+        outcome, found = run(changed)
+        assert outcome.state is State.FINISHED
+        exact = unsplit(changed).displacement
+        assert (np.abs(exact).max(axis=0) > (0.05, 0.02)).all()  # it moves far enough to tell exact from linear
+        errors.append(np.abs(found.dof_displacement[: len(exact)] - exact).max() / np.abs(exact).max())
+    assert errors[2] < 0.006
+    assert errors[0] > 1.7 * errors[1] > 2.9 * errors[2]
+
+
+def test_exact_and_linear_kinematics_are_told_apart() -> None:
+    """By more than the loop of the test above is off at its finest."""
+    exact, linear = (
+        unsplit(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics})).displacement
+        for kinematics in ("exact", "linear")
+    )
+    assert np.abs(exact - linear).max() > 0.03 * np.abs(exact).max()
+
+
+def test_linear_kinematics_are_a_matrix(make: Make) -> None:
+    """Two routes to one test, by the geometry and by the numbers of its Jacobian."""
+    setup = make("setup", "rigid_coupler", 2, 2, **TWO, kinematics="linear")
+    rows = np.array([setup.forces(unit, np.zeros(2)) for unit in np.eye(2)]).tolist()
+    _, one = run(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": "linear"}))
+    _, other = run(scene(setup={"type": "matrix", "matrix": rows}))
+    assert np.abs(one.dof_displacement).max() > 0.05
+    np.testing.assert_allclose(one.dof_displacement, other.dof_displacement, atol=1e-12)
+
+
+def test_springs_on_an_exact_coupler_keep_the_energy() -> None:
+    """After the push of one sine the kinetic energy and that of the springs sum up to the same number."""
+    axes = scene().data()["axes"]
+    for row in axes.values():
+        row["specimen"]["damping"] = 0.0
+    push = {"type": "harmonic", "amplitude": 12.0, "frequency": 2.5, "periods": 1}
+    found = unsplit(scene(axes=axes, ground_motion=push, duration=1.0), 1e-8)
+    kinetic = 0.5 * (found.velocity**2 @ [MASS, INERTIA])
+    elastic = 0.5 * (found.force**2 / STIFFNESSES).sum(axis=1)
+    free = (kinetic + elastic)[found.times > 0.41]
+    assert elastic[found.times > 0.41].max() > 0.9 * free[0]
+    assert np.ptp(found.displacement[:, 1]) > 0.02
+    np.testing.assert_allclose(free, free[0], rtol=1e-6)
+
+
+def test_a_response_beyond_the_reach_trips_with_a_reason() -> None:
+    outcome, found = run(scene(setup={"type": "rigid_coupler", **TWO, "largest_rotation": 0.01}))
+    assert outcome.state is State.TRIPPED
+    assert "axes.north: target = nan: must be finite: the response has run away, or lies beyond" in outcome.reason
+    assert np.isfinite(found.displacement[: outcome.samples]).all()
+
+
+def test_a_soft_start_moves_the_axes_alike() -> None:
+    soft = {"amplitude": 0.05, "frequency": 3.0, "rise_time": 0.3, "duration": 1.0, "fall_time": 0.3}
+    changed = scene(duration=0.1, soft_start=soft)
+    _, found = run(changed)
+    steps = changed.soft_start_steps
+    assert found.target[:steps].max() == pytest.approx(0.05, rel=0.02)
+    np.testing.assert_allclose(found.target[:steps, 0], found.target[:steps, 1], atol=0.002)
+
+
+def test_a_soft_start_beyond_the_reach_is_refused() -> None:
+    narrow = {"type": "rigid_coupler", **TWO, "largest_rotation": 1e-4}
+    with pytest.raises(ConfigError, match=r"soft_start.amplitude = 0.05 m: lies beyond the reach of the setup"):
+        Loop(scene(setup=narrow, soft_start={"amplitude": 0.05}))
+
+
+def test_a_recording_knows_the_force_in_every_pose() -> None:
+    """What the integrator was given comes back from the recording: the equation of motion holds at every step."""
+    _, found = run(scene(integrator={"type": "explicit_newmark"}))
+    force = experimental_force(found)
+    inertia = found.exact_acceleration[: len(force)] * [MASS, INERTIA]
+    load = found.external_force[: len(force)]
+    np.testing.assert_allclose(inertia + force, load, atol=1e-9 * np.abs(load).max())
+    parts = energies(found, histories(found))
+    absorbed = np.asarray(parts["experimental substructure"])
+    work = np.asarray(parts["input"]) - parts["kinetic"]
+    assert absorbed.max() > 1e3
+    np.testing.assert_allclose(work, absorbed, atol=0.01 * absorbed.max())
+
+
+def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
+    """A unit of displacement would lie beyond the reach."""
+    responses = [
+        linear_loop(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics}))
+        for kinematics in ("exact", "linear")
+    ]
+    np.testing.assert_allclose(responses[0].axes_of, responses[1].axes_of, atol=1e-15)
+    np.testing.assert_array_equal(responses[0].forces_of, responses[0].axes_of.T)
+
+
+# The scenarios
+
+
+def test_the_shipped_coupler_in_both_kinematics() -> None:
+    motions = {}
+    for case in ("exact", "linear"):
+        changed = files.load("two_actuator_coupler", ["duration=4"], case)
+        outcome, found = run(changed)
+        assert outcome.state is State.FINISHED
+        assert all(row["error_norm_percent"] < 0.5 for row in outcome.metrics["axes"].values())
+        exact = unsplit(changed, 1e-3).displacement
+        motions[case] = found.dof_displacement[: len(exact)]
+        sizes = np.abs(exact).max(axis=0)
+        assert (sizes > (0.03, 0.01)).all()
+        assert (np.abs(motions[case] - exact).max(axis=0) < 0.005 * sizes).all()
+    apart = np.abs(motions["exact"] - motions["linear"]).max(axis=0) / np.abs(motions["exact"]).max(axis=0)
+    assert ((apart > 0.01) & (apart < 0.05)).all()  # several times the error of either
+
+
+def test_three_unequal_actuators_each_follow_their_story() -> None:
+    """The model in front learns for every axis; the polynomial alone has one delay for all."""
+    loaded = files.load("three_independent_axes", ["duration=5"])
+    alone = loaded.data()["compensator"]["second"]
+    assert alone["type"] == "polynomial"
+    (learned, found), (plain, _) = (
+        run(build(Scenario, loaded.data() | change)) for change in ({}, {"compensator": alone})
+    )
+    assert learned.state is plain.state is State.FINISHED
+    delays = [row["delay_s"] for row in plain.metrics["axes"].values()]
+    assert delays[0] > 2e-3 > abs(delays[1])
+    assert delays[2] < -2e-3
+    errors = [
+        [row["error_norm_percent"] for row in outcome.metrics["axes"].values()] for outcome in (learned, plain)
+    ]
+    assert max(errors[0]) < 1.0
+    assert errors[1][0] > 4.0 * errors[0][0]
+    assert errors[1][2] > 4.0 * errors[0][2]
+    drifts = found.target[:: loaded.substeps]
+    np.testing.assert_allclose(np.cumsum(drifts, axis=1), found.dof_displacement, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "words"),
+    [
+        (
+            "three_independent_axes",
+            "setup.matrix=[[1.0, 0.0], [-1.0, 1.0], [0.0, -1.0]]",
+            "must be 3 rows .* of 3",
+        ),
+        (
+            "three_independent_axes",
+            "setup.type=rigid_coupler",
+            r"setup.anchors: missing \(pins on the reaction wall",
+        ),
+        ("two_actuator_coupler", "setup.shortest_length=1.3", r"is 1.2 m long at rest: must be >= .* = 1.3 m"),
+        ("two_actuator_coupler", "setup.attachments=[[-2.1, 1.0], [-2.1, -1.0]]", "jam"),
+        ("two_actuator_coupler", "setup.attachments=[[-3.0, 2.0]]", "2 rows; must be 1, as many as"),
+    ],
+)
+def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Loop(files.load(name, [override]))

@@ -1,0 +1,127 @@
+"""Model files: the same bits after reading, and what is refused with file, key and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
+from rths_nodes.core.models.file import LoadingModel, load, save
+from rths_nodes.core.yaml_text import dump, parse
+
+AXES = ("story_1", "story_2")
+INVERSE = feedforward(
+    coupled_model(
+        *([[98.3, 0.0], [0.0, 98.3]], [[125.0, -50.0], [-50.0, 50.0]], [[12e5, -6.84e5], [-6.84e5, 6.84e5]]),
+        *([1e-3], [0.1], [-200.0], [1.26e11]),
+    )
+)
+MODEL = LoadingModel(AXES, INVERSE, None, 2000.0, "for this test")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    save(MODEL, tmp_path / "model.yaml")
+    return tmp_path / "model.yaml"
+
+
+def test_reading_gives_the_same_bits(file: Path) -> None:
+    found = load(file, AXES)
+    np.testing.assert_array_equal(found.feedforward, INVERSE)
+    assert (found.axes, found.servo_rate, found.provenance) == (AXES, 2000.0, "for this test")
+    for one, other in zip(found.plant(), MODEL.plant(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_state_space_follows_from_the_inverse_when_it_is_left_out(file: Path) -> None:
+    data = parse(file.read_text(), "")
+    del data["plant"]
+    file.write_text(dump(data))
+    np.testing.assert_array_equal(load(file).plant().system, MODEL.plant().system)
+
+
+def test_axes_without_dynamics_have_no_state_space(tmp_path: Path) -> None:
+    ideal = LoadingModel(AXES, np.array([np.eye(2), *np.zeros((3, 2, 2))]), None, 2000.0)
+    save(ideal, tmp_path / "ideal.yaml")
+    found = load(tmp_path / "ideal.yaml")
+    assert len(found.poles()) == 0
+    with pytest.raises(ConfigError, match="an axis without dynamics has no state space"):
+        found.plant()
+
+
+def test_other_conditions_are_told() -> None:
+    assert MODEL.cautions(AXES, 2000.0) == []
+    (rate,) = MODEL.cautions(AXES, 1000.0)
+    assert rate == "model: identified at 2000 Hz; the test runs at 1000 Hz"
+    (names,) = MODEL.cautions(("a", "b"), 2000.0)
+    assert names == "model: is of the axes story_1, story_2; the test has a, b"
+
+
+def with_a_copied_state(data: dict[str, Any]) -> None:
+    """A state that nobody sees, copying another."""
+    plant = data["plant"]
+    system = np.array(plant["system"])
+    larger = np.zeros((len(system) + 1, len(system) + 1))
+    larger[:-1, :-1] = system
+    larger[-1, :-1], larger[-1, -1] = system[0], -3.0
+    plant["system"] = larger.tolist()
+    plant["inputs"].append(plant["inputs"][0])
+    plant["outputs"] = [[*row, 0.0] for row in plant["outputs"]]
+
+
+def with_an_unstable_plant(data: dict[str, Any]) -> None:
+    data["plant"]["system"] = (-np.array(data["plant"]["system"])).tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.update(version=2), r"version = 2: must be >= 1 and <= 1"),
+        (
+            lambda data: data.update(axes=["a", "a"]),
+            r"axes = \['a', 'a'\]: must be a list of the names of the axes",
+        ),
+        (
+            lambda data: data["feedforward"].update(displacement=[[1.0]]),
+            r"feedforward\.displacement: 1 rows of 1 numbers; must be 2 rows of 2",
+        ),
+        (lambda data: data.update(axes=["b", "a"]), r"axes = b, a: must be those of the rig: story_1, story_2"),
+        (lambda data: data.pop("axes"), r"axes = None: must be a list"),
+        (lambda data: data.pop("feedforward"), r"feedforward: missing"),
+        (lambda data: data["feedforward"].update(snap=1), r"feedforward\.snap: unknown key 'snap'"),
+        (
+            lambda data: data["feedforward"].update(jerk=[[1.0, 1.0], [1.0, 1.0]]),
+            r"feedforward\.jerk: is singular",
+        ),
+        (
+            lambda data: data["feedforward"].update(velocity=[[-0.01, 0.0], [0.0, -0.01]]),
+            r"feedforward: the model is not stable",
+        ),
+        (
+            lambda data: data["plant"].update(inputs=[[1.0]]),
+            r"plant\.inputs: 1 rows of 1 numbers; must be 6 rows of 2",
+        ),
+        (with_an_unstable_plant, r"plant: the model is not stable: it has the pole"),
+        (with_a_copied_state, r"plant: is not minimal: the pole -3.* is seen in no displacement"),
+    ],
+)
+def test_what_does_not_fit_is_refused(file: Path, change: Callable[[Any], object], message: str) -> None:
+    data = parse(file.read_text(), "")
+    change(data)
+    file.write_text(dump(data))
+    with pytest.raises(ConfigError, match=f"model '.*model.yaml': {message}"):
+        load(file, AXES)
+
+
+@pytest.mark.parametrize("source", [None, "", "- 1\n", "axes: [a\n"])
+def test_what_is_no_model_is_refused(tmp_path: Path, source: str | None) -> None:
+    path = tmp_path / "model.yaml"
+    if source is not None:
+        path.write_text(source)
+    with pytest.raises(ConfigError, match=r"model '.*model\.yaml'"):
+        load(path)

@@ -1,0 +1,160 @@
+"""The strict builder: every kind of wrong value is refused with path, value, unit and bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameter_table import table
+from rths_nodes.core.params import (
+    component,
+    flag,
+    integer,
+    matrix,
+    number,
+    params,
+    section,
+    sections,
+    text,
+    vector,
+)
+from rths_nodes.core.strict import as_data, build
+
+
+@params
+class Inner:
+    """A section that can be left out."""
+
+    gain: float = number("gain", default=2.0, at_least=0.0, at_most=5.0)
+
+
+@params
+class Everything:
+    """One field of each kind."""
+
+    length: float = number("length", "m", more_than=0.0)
+    count: int = integer("how many", "samples", 3, at_least=1, at_most=10)
+    kind: str = text("which", "a", ("a", "b"))
+    on: bool = flag("whether", False)
+    masses: tuple[float, ...] = vector("of the floors", "kg", (1.0,), more_than=0.0)
+    rows: Any = matrix("rows", "N/m", None)
+    limit: float | None = number("limit", "N", None, more_than=0.0)
+    ramp: Any = component("ramp", "a ramp", {"type": "linear"})
+    inner: Inner = section(Inner, "a section")
+    many: dict[str, Inner] = sections(Inner, "sections")
+
+
+GOOD: dict[str, Any] = {"length": 1.5, "many": {"x": {}}}
+
+
+def test_defaults_fill_in_what_is_left_out() -> None:
+    built = build(Everything, GOOD)
+    assert (built.length, built.count, built.kind, built.on, built.limit) == (1.5, 3, "a", False, None)
+    assert (built.inner.gain, built.many["x"].gain) == (2.0, 2.0)
+    assert type(built.ramp).type_name == "linear"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "seen"),
+    [
+        ("length", 2, 2.0),
+        ("count", 4.0, 4),
+        ("masses", [1, 2.5], (1.0, 2.5)),
+        ("rows", [[1, 2], [3, 4]], ((1.0, 2.0), (3.0, 4.0))),
+        ("limit", None, None),
+        ("inner", None, Inner()),
+    ],
+)
+def test_values_are_widened(key: str, value: Any, seen: Any) -> None:
+    found = getattr(build(Everything, GOOD | {key: value}), key)
+    assert found == seen
+    assert type(found) is type(seen)
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("length", -1, "top.length = -1 m: must be > 0 m"),
+    ("length", 0.0, "top.length = 0 m: must be > 0 m"),
+    ("length", float("nan"), "top.length = nan: must be finite, a number in m"),
+    ("length", float("inf"), "top.length = inf: must be finite, a number in m"),
+    ("length", 10**400, "must be finite, a number in m"),
+    ("length", 1e-60, "top.length = 1e-60: must be 0 or of a magnitude of 1e-50 to 1e+50"),
+    ("length", "1.5", "top.length = '1.5': must be a number in m"),
+    ("length", True, "top.length = True: must be a number in m"),
+    ("length", None, "top.length = None: must be a number in m"),
+    ("length", [1.0], "top.length = [1.0]: must be a number in m"),
+    ("count", 1.5, "top.count = 1.5: must be a whole number of samples"),
+    ("count", float("nan"), "top.count = nan: must be a whole number of samples"),
+    ("count", float("inf"), "top.count = inf: must be a whole number of samples"),
+    ("count", "3", "top.count = '3': must be a whole number of samples"),
+    ("count", False, "top.count = False: must be a whole number of samples"),
+    ("count", 0, "top.count = 0 samples: must be >= 1 and <= 10 samples"),
+    ("count", 11, "top.count = 11 samples: must be >= 1 and <= 10 samples"),
+    ("kind", "c", "top.kind: unknown value 'c'; known: a, b"),
+    ("kind", 1, "top.kind = 1: must be text"),
+    ("on", "yes", "top.on = 'yes': must be true or false"),
+    ("on", 1, "top.on = 1: must be true or false"),
+    ("masses", [], "top.masses = []: must be a list of numbers in kg"),
+    ("masses", 3.0, "top.masses = 3: must be a list of numbers in kg"),
+    ("masses", [1.0, -2.0], "top.masses[1] = -2 kg: must be > 0 kg"),
+    ("masses", [1.0, "x"], "top.masses[1] = 'x': must be a number in kg"),
+    ("rows", 1.0, "top.rows = 1: must be a list of rows"),
+    ("rows", [[1.0, 2.0], [3.0]], "top.rows: rows of different length (2, 1)"),
+    ("rows", [[1.0], ["x"]], "top.rows[1][0] = 'x': must be a number in N/m"),
+    ("ramp", 3, "top.ramp = 3: must be a section with a type out of: hermite, linear, predictor_corrector, "),
+    ("ramp", {}, "top.ramp.type: missing; known: hermite, linear, predictor_corrector, quadratic"),
+    ("ramp", {"type": "cubic"}, "top.ramp.type: unknown ramp 'cubic'"),
+    ("ramp", {"type": ["linear"]}, "top.ramp.type: unknown ramp ['linear']"),
+    ("ramp", {"type": "linear", "x": 1}, "top.ramp.x: unknown key 'x'; known: none"),
+    ("inner", 3, "top.inner = 3: must be a section (key: value)"),
+    ("inner", {"gian": 1.0}, "top.inner.gian: unknown key 'gian' (did you mean 'gain'?); known: gain"),
+    ("inner", {"gain": 9.0}, "top.inner.gain = 9: must be >= 0 and <= 5"),
+    ("many", {}, "top.many = {}: must be a mapping of names to sections, at least one"),
+    ("many", [1], "top.many = [1]: must be a mapping"),
+    ("many", {"a b": {}}, "top.many: the name 'a b' must be letters, digits and underscores"),
+    ("many", {"a": {"gain": -1}}, "top.many.a.gain = -1: must be >= 0 and <= 5"),
+    (
+        "lenght",
+        1.0,
+        "top.lenght: unknown key 'lenght' (did you mean 'length'?); known: count, inner, kind, length",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"), WRONG, ids=[f"{key}-{i}" for i, (key, _, _) in enumerate(WRONG)]
+)
+def test_a_wrong_value_is_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(Everything, GOOD | {key: value}, "top")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_value_is_named_with_its_meaning_and_unit() -> None:
+    with pytest.raises(ConfigError, match=r"^top\.length: missing \(length \[m\]\)$"):
+        build(Everything, {"many": {"x": {}}}, "top")
+
+
+def test_built_parameters_are_frozen() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        build(Everything, GOOD).length = 2.0
+
+
+def test_data_and_back() -> None:
+    built = build(Everything, GOOD | {"rows": [[1.0, 2.0]], "limit": 0.1 + 0.2})
+    data = as_data(built)
+    assert data["ramp"] == {"type": "linear"}
+    assert build(Everything, data) == built
+
+
+def test_the_table_shows_what_is_known() -> None:
+    rows = {row.name: row for row in table(Everything)}
+    assert (rows["length"].unit, rows["length"].bound, rows["length"].default) == ("m", "> 0", "required")
+    assert (rows["count"].bound, rows["count"].default) == (">= 1 and <= 10", "3")
+    assert rows["kind"].bound == "one of a, b"
+    assert rows["limit"].default == "-"
+    assert (rows["ramp"].kind, rows["ramp"].default) == ("section: ramp", "linear")
+    assert rows["inner"].default == "its defaults"

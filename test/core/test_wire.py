@@ -1,0 +1,215 @@
+"""The codec: to the bit and back, constant layouts, and nothing but ValueError for malformed bytes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.flat_names import flatten, unflatten
+from rths_nodes.core.resources import resource
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.wire import layout
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.layout import ENCAPSULATION, SECOND
+from rths_nodes.core.wire.plain import decode, encode
+
+MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
+STAMP = 1_700_000_000_123_456_789
+CODEC = Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1)
+
+numbers = st.integers(0, 2**32 - 1)
+stamps = st.integers(0, (2**32 - 1) * SECOND + SECOND - 1)
+
+
+def array(length: int) -> st.SearchStrategy[np.ndarray]:
+    return hnp.arrays(np.float64, length, elements=st.floats(width=64))
+
+
+def assert_same_bits(one: Any, other: Any) -> None:
+    for name in one.__slots__:
+        a, b = getattr(one, name), getattr(other, name)
+        if isinstance(a, np.ndarray):
+            assert a.tobytes() == b.tobytes(), name
+            assert b.flags.aligned
+            assert not b.flags.writeable, "several nodes may have it"
+        else:
+            assert a == b, name
+
+
+# The messages of the loop
+
+
+@given(step=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(3)] * 6))
+def test_a_target_comes_back_to_the_bit(step: int, flags: int, stamp: int, arrays: Any) -> None:
+    sent = Target(step, *arrays, flags=flags)
+    received, when = CODEC.unpack_target(CODEC.pack_target(sent, stamp))
+    assert_same_bits(sent, received)
+    assert when == stamp
+
+
+@given(sample=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(2)] * 2))
+def test_a_command_comes_back_to_the_bit(sample: int, flags: int, stamp: int, arrays: Any) -> None:
+    sent = Command(sample, *arrays, flags=flags)
+    received, when = CODEC.unpack_command(CODEC.pack_command(sent, stamp))
+    assert_same_bits(sent, received)
+    assert when == stamp
+
+
+@given(sample=numbers, flags=numbers, stamp=stamps, arrays=st.tuples(*[array(2)] * 3), auxiliary=array(1))
+def test_a_measurement_comes_back_to_the_bit(
+    sample: int, flags: int, stamp: int, arrays: Any, auxiliary: np.ndarray
+) -> None:
+    sent = Measurement(sample, *arrays, auxiliary, flags=flags)
+    received, when = CODEC.unpack_measurement(CODEC.pack_measurement(sent, stamp))
+    assert_same_bits(sent, received)
+    assert when == stamp
+
+
+def test_the_compensators_state_comes_back_to_the_bit() -> None:
+    values = [0.1, -math.inf, 5e-324, 3.0]
+    sample, received, stamp = CODEC.unpack_state(CODEC.pack_state(7, values, 0, STAMP))
+    assert (sample, received.tolist(), stamp) == (7, values, STAMP)
+
+
+def test_both_codecs_write_the_same_bytes() -> None:
+    command = Command(7, np.array([0.1, 0.2]), np.array([0.3, -0.4]), flags=5)
+    values = {"stamp": STAMP, "sample": 7, "flags": 5, "control_mode": [0, 0]}
+    values |= {"target": [0.1, 0.2], "command": [0.3, -0.4]}
+    assert CODEC.pack_command(command, STAMP) == encode("Command", values)
+
+
+def test_a_message_has_the_same_size_whatever_is_in_it() -> None:
+    sizes = {len(CODEC.pack_state(k, np.random.default_rng(k).normal(size=4).tolist(), k, k)) for k in range(9)}
+    assert len(sizes) == 1
+
+
+def test_too_many_axes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="17 entries, at most 16 fit"):
+        Codec(n_dof=1, n_axes=17, n_state=0)
+
+
+# Malformed bytes
+
+
+UNPACK = {
+    "Target": CODEC.unpack_target,
+    "Command": CODEC.unpack_command,
+    "Measurement": CODEC.unpack_measurement,
+    "CompensatorState": CODEC.unpack_state,
+}
+
+
+def whole(message: str) -> bytes:
+    fill = {"string": "text ü", "bool": True}
+    values = {}
+    for name, kind, is_array in layout.described(message):
+        value: Any = STAMP if kind.endswith("Time") else fill.get(kind, 3)
+        values[name] = [value] * 3 if is_array else value
+    return encode(message, values)
+
+
+def reads(call: Any, *arguments: Any) -> bool:
+    """True when the bytes can be read; anything but ValueError goes up."""
+    try:
+        call(*arguments)
+    except ValueError:
+        return False
+    return True
+
+
+@given(message=st.sampled_from(MESSAGES), data=st.binary(max_size=200))
+def test_random_bytes_give_a_value_or_value_error(message: str, data: bytes) -> None:
+    reads(decode, message, data)
+    reads(decode, message, ENCAPSULATION + data)
+
+
+@given(message=st.sampled_from(sorted(UNPACK)), data=st.binary(max_size=400))
+def test_random_bytes_in_the_loop_give_a_value_or_value_error(message: str, data: bytes) -> None:
+    reads(UNPACK[message], data)
+    reads(UNPACK[message], ENCAPSULATION + data)
+
+
+@given(message=st.sampled_from(MESSAGES), place=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_a_changed_byte_gives_a_value_or_value_error(message: str, place: int, byte: int) -> None:
+    data = bytearray(whole(message))
+    data[place % len(data)] = byte
+    reads(decode, message, bytes(data))
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_that_was_cut_short_is_refused(message: str) -> None:
+    data = whole(message)
+    assert reads(decode, message, data)
+    assert not any(reads(decode, message, data[:length]) for length in range(len(data)))
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_another_byte_order_is_refused(message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message}: not a message of this type"):
+        decode(message, b"\0\0\0\0" + whole(message)[4:])
+
+
+def test_another_number_of_axes_is_refused() -> None:
+    other = Codec(n_dof=3, n_axes=1, n_state=4)
+    data = other.pack_command(Command(1, np.zeros(1), np.zeros(1)), STAMP)
+    with pytest.raises(ValueError, match="Command"):
+        CODEC.unpack_command(data)
+
+
+def test_other_lengths_of_the_same_size_are_refused() -> None:
+    data = bytearray(CODEC.pack_command(Command(1, np.zeros(2), np.zeros(2)), STAMP))
+    place = data.index(b"\2\0\0\0", 20)  # the number of control modes
+    data[place] = 1
+    with pytest.raises(ValueError, match="other array lengths"):
+        CODEC.unpack_command(bytes(data))
+
+
+# Any message
+
+
+def values_of(kind: str) -> st.SearchStrategy[Any]:
+    return {
+        "bool": st.booleans(),
+        "uint8": st.integers(0, 255),
+        "uint32": numbers,
+        "float64": st.floats(allow_nan=False),
+        "string": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+        "builtin_interfaces/Time": stamps,
+    }[kind]
+
+
+@given(st.data())
+@pytest.mark.parametrize("message", MESSAGES)
+def test_every_message_comes_back(message: str, data: st.DataObject) -> None:
+    sent = {
+        name: data.draw(st.lists(values_of(kind), max_size=5) if is_array else values_of(kind))
+        for name, kind, is_array in layout.described(message)
+    }
+    assert decode(message, encode(message, sent)) == sent
+
+
+def test_fields_that_are_left_out_are_zero_or_empty() -> None:
+    received = decode("TestState", encode("TestState", {}))
+    assert (received["state"], received["reason"], received["axis_names"]) == (0, "", [])
+
+
+# Numbers by name
+
+
+def test_numbers_by_name_come_back() -> None:
+    data = {"axes": {"a": {"x": 0.1, "edges": [1.0, 2.0, 3.0]}}, "hsem_percent": -4.0}
+    flat = flatten(data, "metrics")
+    assert flat["metrics.axes.a.edges.2"] == 3.0
+    assert unflatten(flat | {"timing.x": 1.0, "metrics": 5.0}, "metrics") == data
+
+
+def test_lists_of_more_than_ten_numbers_keep_their_order() -> None:
+    data = {"counts": [float(n) for n in range(25)]}
+    assert unflatten(flatten(data, "timing"), "timing") == data

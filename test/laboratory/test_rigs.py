@@ -1,0 +1,327 @@
+"""Coupled rigs: exact where they are linear, of second order where they are not; the published frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from rths_nodes.analysis.reference.coupled import IdealResponse, ideal_response, measured_names
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.coupled_rig import coupled_model, feedforward, state_space
+from rths_nodes.core.partition import whole
+from rths_nodes.core.strict import build
+from rths_nodes.laboratory.rigs.linear_with_specimen import substeps_of
+from rths_nodes.numerical.structures.damping import frequencies_and_ratios
+
+Make = Callable[..., Any]
+DT = 1.0 / 2000.0
+MASS = 98.3 * np.eye(3)
+DAMPING = np.array([[175.0, -50.0, 0.0], [-50.0, 100.0, -50.0], [0.0, -50.0, 50.0]])
+STIFFNESS = 1e5 * np.array([[12.0, -6.84, 0.0], [-6.84, 13.7, -6.84], [0.0, -6.84, 6.84]])
+MODEL = coupled_model(MASS, DAMPING, STIFFNESS, [1e-3], [0.1], [-200.0], [1.26e11])
+NO_INPUT = np.zeros(0)
+UNEQUAL = {
+    "area": [1e-3, 2e-3, 0.7e-3],
+    "servo_gain": [0.1, 0.15, 0.06],
+    "actuator_pole": [-200.0, -150.0, -260.0],
+    "actuator_gain": [1.26e11, 0.8e11, 2e11],
+}
+MAGNETORHEOLOGICAL = {"type": "magnetorheological_damper"}
+
+
+@pytest.fixture(scope="module")
+def rig(make: Make) -> Make:
+    """A coupled rig with the specimen of Phillips & Spencer (2012), three axes."""
+
+    def rig(dt: float = DT, n_axes: int = 3, **data: Any) -> Any:
+        matrices = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
+        return make("rig", "coupled_servo_hydraulic", dt, n_axes, **(matrices | data))
+
+    return rig
+
+
+def wave(samples: int, dt: float = DT) -> np.ndarray:
+    """Commands ``(samples, 3)`` m that begin at rest."""
+    t = dt * np.arange(1, samples + 1)[:, None]
+    return 0.01 * np.sin(2.0 * np.pi * np.array([1.7, 3.1, 5.3]) * t) * np.minimum(t / 0.05, 1.0)
+
+
+def follow(rig: Any, commands: np.ndarray, inputs: np.ndarray = NO_INPUT) -> np.ndarray:
+    """Displacements, velocities, forces and auxiliary channels at every sample."""
+    shown = []
+    for command in commands:
+        rig.step(command, inputs)
+        shown.append(np.concatenate([rig.displacement, rig.velocity, rig.force, rig.auxiliary]))
+    return np.array(shown)
+
+
+# Linear
+
+
+@pytest.mark.parametrize("data", [{}, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("hold", ["ramp", "staircase"])
+def test_it_is_the_exact_solution_of_the_model(rig: Make, data: dict[str, Any], hold: str) -> None:
+    commands = wave(20)
+    found = follow(rig(hold=hold, **data), commands)
+    system, inputs, outputs = state_space(coupled_model(MASS, DAMPING, STIFFNESS, **UNEQUAL) if data else MODEL)
+    state, before = np.zeros(9), np.zeros(3)
+    for command, shown in zip(commands, found, strict=True):
+        start = before if hold == "ramp" else command
+
+        def rate(t: float, z: np.ndarray, start: np.ndarray = start, end: np.ndarray = command) -> np.ndarray:
+            return system @ z + inputs @ (start + t / DT * (end - start))
+
+        state = solve_ivp(rate, (0.0, DT), state, "DOP853", rtol=1e-12, atol=1e-15).y[:, -1]
+        np.testing.assert_allclose(shown[:9], state, rtol=1e-7, atol=1e-9 * np.abs(state).max())
+        np.testing.assert_allclose(shown[9:], outputs[6:9] @ state, rtol=1e-6, atol=1e-6)
+        before = command
+
+
+def test_samples_do_not_matter_to_a_command_on_straight_lines(rig: Make) -> None:
+    coarse = wave(40)
+    fine = np.vstack([np.linspace(a, b, 6)[1:] for a, b in pairwise([np.zeros(3), *coarse])])
+    found = follow(rig(DT / 5.0), fine)[4::5]
+    np.testing.assert_allclose(found, follow(rig(), coarse), rtol=1e-8, atol=1e-9)
+
+
+def test_the_load_cells_hold_inertia_damping_and_stiffness(rig: Make) -> None:
+    shown = follow(rig(damper=MAGNETORHEOLOGICAL), wave(400), np.array([1.0]))
+    x, v, f, a = shown[:, :3], shown[:, 3:6], shown[:, 6:9], shown[:, 9:12]
+    damper = shown[:, 13:] * [[1.0, 0.0, 0.0]]
+    np.testing.assert_allclose(f, a @ MASS + v @ DAMPING + x @ STIFFNESS + damper, atol=1e-6)
+    np.testing.assert_allclose(shown[:, 12], x[:, 0], rtol=1e-12)
+
+
+def test_an_actuator_that_stands_still_feels_its_neighbours(rig: Make) -> None:
+    commands = np.zeros((100, 3))
+    commands[:, 1] = 0.005
+    shown = follow(rig(), commands)
+    assert np.abs(shown[-1, [6, 8]]).min() > 1000.0
+    assert np.abs(shown[:, 0]).max() > 1e-5
+
+
+# With a damper
+
+
+def dashpot(stiffness: float, damping: float) -> dict[str, Any]:
+    return {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping}
+
+
+def test_a_dashpot_between_floors_is_part_of_the_matrices(rig: Make) -> None:
+    """The same rig by another route, which has no sub-steps; the error goes down with their square."""
+    commands, between = wave(200), np.array([-1.0, 1.0, 0.0])
+    added = np.outer(between, between)
+    exact = follow(
+        rig(stiffness=(STIFFNESS + 3e4 * added).tolist(), damping=(DAMPING + 2e3 * added).tolist()), commands
+    )
+
+    def error(substeps: int) -> float:
+        damped = rig(
+            damper=dashpot(3e4, 2e3), damper_location=between.tolist(), longest_substep=DT / substeps * 1.0001
+        )
+        return float(np.abs(follow(damped, commands)[:, 6:9] - exact[:, 6:9]).max() / np.abs(exact[:, 6:9]).max())
+
+    errors = [error(substeps) for substeps in (2, 4, 8)]
+    assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.2)
+    assert errors[1] / errors[2] == pytest.approx(4.0, rel=0.2)
+    assert errors[1] < 1e-4
+
+
+def test_the_usual_substep_is_short_enough_for_the_magnetorheological_damper(rig: Make) -> None:
+    """1/8000 s against 1/64000 s, voltage switching."""
+
+    def run(rate: float) -> np.ndarray:
+        moved = rig(damper=MAGNETORHEOLOGICAL, longest_substep=1.0 / rate)
+        shown = [
+            follow(moved, commands, np.array([2.25 * (index % 2)]))
+            for index, commands in enumerate(np.split(wave(500), 10))
+        ]
+        return np.vstack(shown)
+
+    usual, fine = run(8000.0), run(64000.0)
+    force = np.abs(fine[:, 13]).max()
+    assert force > 800.0
+    assert np.abs(usual[:, 13] - fine[:, 13]).max() < 1e-3 * force
+    assert np.abs(usual[:, :3] - fine[:, :3]).max() < 1e-7
+    assert np.abs(usual[:, 6:9] - fine[:, 6:9]).max() < 1e-3 * force
+
+
+def test_voltage_makes_it_stiffer_and_reset_takes_it_away(rig: Make) -> None:
+    moved = rig(damper=MAGNETORHEOLOGICAL)
+    assert moved.auxiliary_inputs == ("damper_voltage [V]",)
+    off = follow(moved, wave(300), np.zeros(1))
+    moved.reset()
+    on = follow(moved, wave(300), np.array([2.25]))
+    assert np.abs(on[:, 13]).max() > 2.0 * np.abs(off[:, 13]).max()
+    moved.reset()
+    np.testing.assert_array_equal(follow(moved, wave(300), np.zeros(1)), off)
+
+
+def test_channels(rig: Make) -> None:
+    bare, damped = rig(), rig(damper=dashpot(0.0, 1.0))
+    accelerations = tuple(f"acceleration_{floor} [m/s^2]" for floor in (1, 2, 3))
+    assert (bare.auxiliary_names, bare.auxiliary_inputs) == (accelerations, ())
+    assert damped.auxiliary_names == measured_names(3)
+    assert damped.auxiliary_inputs == ()
+    one = rig(n_axes=1, mass=[[98.3]], damping=[[10.0]], stiffness=[[1e5]])
+    assert one.auxiliary_names == accelerations[:1]
+
+
+def test_what_does_not_fit_is_refused(rig: Make) -> None:
+    with pytest.raises(ConfigError, match=r"rig\.mass: 3 rows; must be 2, the test has 2 axes"):
+        rig(n_axes=2)
+    with pytest.raises(
+        ConfigError, match=r"rig\.damper_location = \(1\.0,\): must be 3 numbers, one for each axis"
+    ):
+        rig(damper_location=[1.0])
+    with pytest.raises(ConfigError, match=r"rig\.area = \(1\.0, 2\.0\): must be 1 or 3 numbers"):
+        rig(area=[1.0, 2.0])
+    with pytest.raises(ConfigError, match=r"rig\.actuator_pole\[0\] = 200 1/s: must be < 0"):
+        rig(actuator_pole=[200.0])
+
+
+@pytest.mark.parametrize(("dt", "count"), [(1 / 2000, 4), (1 / 1024, 8), (1 / 8000, 1), (1 / 8001, 1), (1e-3, 8)])
+def test_number_of_substeps(dt: float, count: int) -> None:
+    assert substeps_of(dt, 1.0 / 8000.0) == count
+
+
+# The published frame
+
+
+@pytest.fixture(scope="module")
+def frame(make: Make) -> Any:
+    """Nine tenths of the mass are numerical; damping of the whole as published."""
+    return make(
+        "structure",
+        "matrices",
+        mass=(10.0 * MASS).tolist(),
+        stiffness=STIFFNESS.tolist(),
+        damping={"type": "modal", "ratios": [0.01, 0.01, 0.0157]},
+        experimental_mass=MASS.tolist(),
+        experimental_damping=DAMPING.tolist(),
+        experimental_stiffness=STIFFNESS.tolist(),
+    )
+
+
+def test_frequencies_and_damping_of_specimen_and_whole(frame: Any) -> None:
+    found, ratios = frequencies_and_ratios(MASS, DAMPING, STIFFNESS)
+    assert found == pytest.approx([5.457, 15.811, 23.638], abs=1e-3)
+    assert 100.0 * ratios == pytest.approx([0.31, 0.62, 0.63], abs=5e-3)
+    found, ratios = frequencies_and_ratios(*whole(frame))
+    assert found == pytest.approx([1.726, 5.000, 7.475], abs=1e-3)
+    assert 100.0 * ratios == pytest.approx([1.00, 1.00, 1.57], abs=1e-3)
+
+
+def half_el_centro(make: Make, duration: float) -> np.ndarray:
+    record = make("ground_motion", "record", 1, record="elcentro_1940_ns", scale=0.5)
+    acceleration: np.ndarray = record.sample(DT * np.arange(round(duration / DT) + 1))
+    return acceleration
+
+
+@pytest.fixture(scope="module")
+def ideal(make: Make, frame: Any) -> tuple[IdealResponse, np.ndarray]:
+    """Case (a) up to its largest force, and the ground acceleration."""
+    ground = half_el_centro(make, 6.0)
+    damper = make("specimen", "magnetorheological_damper")
+    controller = make("semi_active", "clipped_optimal", frame, DT, measured_names(3))
+    return ideal_response(frame, damper, ground, DT, controller), ground
+
+
+def test_case_a(ideal: tuple[IdealResponse, np.ndarray]) -> None:
+    """The damper gives 1487 N (reference numbers), about 5 % of the seismic weight (section 3)."""
+    response, ground = ideal
+    assert np.abs(ground).max() / 9.80665 == pytest.approx(0.5 * 0.319, abs=1e-3)
+    assert np.abs(response.damper_force).max() == pytest.approx(1487.0, rel=5e-3)
+    assert np.abs(response.damper_force).max() / (3 * 983.0 * 9.80665) == pytest.approx(0.05, abs=0.003)
+    assert set(np.unique(response.voltage)) == {0.0, 2.25}
+    assert 20 < np.count_nonzero(np.diff(response.voltage)) < 200
+
+
+def test_the_ideal_response_is_in_equilibrium(ideal: tuple[IdealResponse, np.ndarray], frame: Any) -> None:
+    """M (absolute acceleration) + C v + K x + damper = 0, and the histories are derivatives of each other."""
+    response, ground = ideal
+    mass, damping, stiffness = whole(frame)
+    rest = response.acceleration @ mass + response.velocity @ damping + response.displacement @ stiffness
+    rest[:, 0] += response.damper_force
+    assert np.abs(rest).max() < 1e-6
+    relative = response.acceleration - ground[:, None]
+    means = 0.5 * (relative[1:] + relative[:-1])
+    assert np.abs(np.diff(response.velocity, axis=0) / DT - means).max() < 0.01 * np.abs(relative).max()
+
+
+def test_without_a_damper_it_is_the_linear_response(make: Make, frame: Any) -> None:
+    """Zero stiffness and damping in its place; against another solver."""
+    nothing = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
+    ground = np.sin(2.0 * np.pi * 1.7 * DT * np.arange(1001))
+    found = ideal_response(frame, nothing, ground, DT)
+    mass, damping, stiffness = whole(frame)
+    times = DT * np.arange(1001)
+
+    def rate(t: float, z: np.ndarray) -> np.ndarray:
+        a = -np.linalg.solve(mass, stiffness @ z[:3] + damping @ z[3:]) - np.interp(t, times, ground)
+        return np.concatenate([z[3:], a])
+
+    exact = solve_ivp(
+        rate, (0.0, times[-1]), np.zeros(6), "DOP853", times[::100], rtol=1e-9, atol=1e-12, max_step=DT
+    )
+    np.testing.assert_allclose(found.displacement[::100], exact.y[:3].T, atol=1e-8)
+
+
+def test_the_controller_calms_all_floors(make: Make, frame: Any, ideal: Any) -> None:
+    """By a fifth and more against the damper without voltage; its own force grows to twice as much."""
+    response, ground = ideal
+    off = ideal_response(frame, make("specimen", "magnetorheological_damper"), ground, DT)
+    assert (np.abs(response.displacement).max(0) < 0.82 * np.abs(off.displacement).max(0)).all()
+    assert np.std(response.acceleration[:, 2]) < 0.8 * np.std(off.acceleration[:, 2])
+    assert np.abs(response.damper_force).max() > 2.0 * np.abs(off.damper_force).max()
+
+
+def test_tracking_with_and_without_the_coupling(ideal: tuple[IdealResponse, np.ndarray], rig: Make) -> None:
+    """Rows (c), (d) of Table 3.1, driven along the ideal response: 1.71, 1.99, 0.910 %; 0.133 % (floor 1)."""
+    response, ground = ideal
+    relative = response.acceleration - ground[:, None]
+    motion = [response.displacement, response.velocity, relative, np.gradient(relative, DT, axis=0)]
+
+    def errors(coefficients: np.ndarray) -> np.ndarray:
+        moved = rig(damper=MAGNETORHEOLOGICAL)
+        commands = sum(history @ part.T for history, part in zip(motion, coefficients, strict=True))
+        shown = np.zeros_like(response.displacement)
+        for k in range(1, len(shown)):
+            moved.step(commands[k], response.voltage[k : k + 1])
+            shown[k] = moved.displacement
+        error = shown - response.displacement
+        return np.asarray(100.0 * np.sqrt((error**2).sum(0) / (response.displacement**2).sum(0)))
+
+    alone = np.array([np.diag(np.diag(part)) for part in feedforward(MODEL)])
+    assert errors(alone) == pytest.approx([1.71, 1.99, 0.910], rel=0.02)
+    coupled = errors(feedforward(MODEL))
+    assert coupled[0] == pytest.approx(0.118, abs=0.03)
+    assert coupled[1:].max() < 2e-3
+
+
+# Cautions
+
+
+def test_substeps_that_are_too_long_for_the_limits_are_warned_of() -> None:
+    axis = SimpleNamespace(limits=SimpleNamespace(velocity=0.3))
+    scenario = SimpleNamespace(dt=DT, axes={"a": axis, "b": axis, "c": axis})
+    cls = registry.load("rig", "coupled_servo_hydraulic")
+    data = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
+
+    def cautions(**more: Any) -> list[str]:
+        found: list[str] = build(cls.Params, data | more, "rig").cautions(scenario)
+        return found
+
+    assert cautions() == []
+    assert cautions(damper=dashpot(1.0, 1.0)) == []
+    assert cautions(damper=MAGNETORHEOLOGICAL) == [
+        "longest_substep = 0.000125 s: the damper diverges beyond 0.24 m/s, and the limits admit 0.3 m/s"
+    ]
+    assert cautions(damper=MAGNETORHEOLOGICAL, longest_substep=0.8e-4) == []

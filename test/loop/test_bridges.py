@@ -1,0 +1,418 @@
+"""Bridges: exact where the motion is what they assume, without a jump where it is not, never for long."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.bridges import SHARE, BridgeParams, CommandBridge, Fading, MotionBridge
+from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
+from rths_nodes.loop.supervision.states import State
+
+DT = 1.0 / 1024.0
+SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none"])
+SLOW = override(SINE, ["substeps=10", "ramp.type=hermite"])
+LONGEST = 10
+"""Samples in 10 ms at 1024 Hz."""
+
+
+class Straight:
+    """A setup that is none."""
+
+    def axes(self, motion: Motion) -> Motion:
+        return motion
+
+
+def target(step: int, *motion: float) -> Target:
+    rows = [np.array([value]) for value in (motion or (0.0, 0.0, 0.0))]
+    return Target(step, *rows, *(np.zeros(1) for _ in range(3)))
+
+
+def command(sample: int, value: float = 0.0, flags: int = 0) -> Command:
+    return Command(sample, np.array([value]), np.array([value]), flags=flags)
+
+
+def measurement(sample: int, flags: int = 0) -> Measurement:
+    return Measurement(sample, np.zeros(1), np.zeros(1), np.zeros(1), flags=flags)
+
+
+def parabola(time: float) -> tuple[float, float, float]:
+    """Displacement, velocity and acceleration with a constant acceleration."""
+    return 0.01 + 0.2 * time + 1.5 * time**2, 0.2 + 3.0 * time, 3.0
+
+
+def wave(time: float) -> tuple[float, float, float]:
+    """A motion of 3 Hz and 20 mm."""
+    w = 2.0 * math.pi * 3.0
+    return 0.02 * math.sin(w * time), 0.02 * w * math.cos(w * time), -0.02 * w**2 * math.sin(w * time)
+
+
+# Fading
+
+
+@pytest.mark.parametrize("difference", [(1e-4, 0.0, 0.0), (0.0, 0.05, 0.0), (0.0, 0.0, 2.0), (1e-4, -0.03, 2.0)])
+def test_a_difference_fades_without_a_jump(difference: tuple[float, float, float]) -> None:
+    """Its velocity and acceleration are those of its displacement; it begins with all and ends with nothing."""
+    dt, samples = 1e-5, 1000
+    fading = Fading(samples, dt, np.array([0.76]))
+    fading.begin(np.array(difference)[:, None])
+    left = []
+    while fading.active:
+        left.append(fading.step()[:, 0])
+    x, v, a = np.array([*left, np.zeros(3)]).T
+    assert len(left) == samples
+    np.testing.assert_allclose([x[0], v[0], a[0]], difference, rtol=1e-12)
+    np.testing.assert_allclose(np.gradient(x, dt)[1:-1], v[1:-1], atol=2e-3 * np.abs(v).max())
+    np.testing.assert_allclose(np.gradient(v, dt)[1:-1], a[1:-1], atol=2e-3 * np.abs(a).max())
+
+
+def test_a_large_difference_takes_as_long_as_the_velocity_limit_wants() -> None:
+    fading = Fading(10, DT, np.array([0.76, 0.1]))
+    fading.begin(np.array([[1e-6, 5e-3], [0.0, 0.0], [0.0, 0.0]]))
+    rows = []
+    while fading.active:
+        rows.append(fading.step())
+    assert len(rows) == math.ceil(1.875 * 5e-3 / (SHARE * 0.1 * DT))
+    assert np.abs(np.diff([row[0, 1] for row in rows])).max() <= SHARE * 0.1 * DT
+
+
+def test_a_new_difference_is_added_to_what_is_left() -> None:
+    """Nothing new changes nothing at that sample: the velocity goes on, and the rest fades anew."""
+    alone, again = (Fading(10, DT, np.array([0.76])) for _ in range(2))
+    for fading in (alone, again):
+        fading.begin(np.array([[1e-4], [0.01], [0.0]]))
+        for _ in range(5):
+            fading.step()
+    again.begin(np.zeros((3, 1)))
+    np.testing.assert_allclose(again.step(), alone.step(), rtol=1e-12)
+    for _ in range(4):
+        alone.step()
+    assert again.active
+    assert not alone.active
+
+
+# A late Target
+
+
+def test_the_taylor_series_is_exact_on_a_constant_acceleration() -> None:
+    bridge = MotionBridge(Straight(), DT, 10, Fading(10, DT, np.array([0.76])))  # type: ignore[arg-type]
+    bridge.follow(target(3, *parabola(30 * DT)))
+    for sample in range(31, 45):
+        motion = bridge.motion(sample)
+        found = [motion.displacement[0], motion.velocity[0], motion.acceleration[0]]
+        np.testing.assert_allclose(found, parabola(sample * DT), rtol=1e-12)
+
+
+def follow(stage: CommandStage, motion: Any, late: set[int], samples: int = 90) -> tuple[list[float], list[int]]:
+    """Targets of ``motion``; at the samples in ``late`` the Target of the step is not there yet."""
+    steps, sent, flags = 0, [], []
+    stage.target(target(0, *motion(0.0)))
+    for sample in range(1, samples + 1):
+        needed = -(-sample // stage.substeps)
+        if sample not in late:
+            while steps < needed:
+                steps += 1
+                stage.target(target(steps, *motion(steps * stage.substeps * DT)))
+        assert stage.ready(sample) == (sample not in late)
+        answer = (stage.next if stage.ready(sample) else stage.bridge)(measurement(sample - 1))
+        assert answer is not None
+        sent.append(answer.command[0])
+        flags.append(answer.flags)
+    return sent, flags
+
+
+@pytest.mark.parametrize(
+    "late", [{31}, set(range(31, 36)), set(range(31, 41)), set(range(38, 44)), {11, 21, 31, 41}]
+)
+def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
+    late = {sample for sample in late if sample % 10 != 0 or sample - 1 in late}
+    late -= set(range(38, 41))  # a Target that is here stays here
+    sent, flags = follow(CommandStage(SLOW), parabola, late)
+    np.testing.assert_allclose(sent, [parabola(k * DT)[0] for k in range(1, 91)], rtol=1e-9)
+    assert {k + 1 for k, flag in enumerate(flags) if flag & FLAG_BRIDGED} == late
+
+
+@pytest.mark.parametrize("ramp", ["linear", "quadratic", "hermite", "predictor_corrector"])
+@pytest.mark.parametrize("length", [1, 5, 10])
+def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
+    """The command's velocity changes no more than the ramp alone changes it, and the motion finds back."""
+    loaded = override(SLOW, [f"ramp.type={ramp}"])
+    plain, _ = follow(CommandStage(loaded), wave, set())
+    bridged, _ = follow(CommandStage(loaded), wave, set(range(31, 31 + length)))
+    ripple = np.abs(np.diff(plain, 2)).max()
+    assert np.abs(np.diff(bridged, 2)).max() <= 1.5 * ripple
+    np.testing.assert_array_equal(bridged[30 + length + 10 :], plain[30 + length + 10 :])
+    assert 0.0 < np.abs(np.subtract(bridged, plain)).max() < 3e-4
+
+
+def test_several_late_targets_are_followed_in_order() -> None:
+    """Two Targets that come together: the ramp has its history again."""
+    loaded = override(SLOW, ["ramp.type=quadratic", "substeps=4"])
+    plain, _ = follow(CommandStage(loaded), wave, set())
+    bridged, flags = follow(CommandStage(loaded), wave, set(range(41, 49)))
+    assert sum(flag & FLAG_BRIDGED for flag in flags) == 8
+    np.testing.assert_array_equal(bridged[58:], plain[58:])
+
+
+def test_a_bridge_is_not_longer_than_it_may_be() -> None:
+    stage = CommandStage(SINE)
+    stage.target(target(0, *wave(0.0)))
+    answers = [stage.bridge(measurement(sample)) for sample in range(LONGEST + 2)]
+    assert all(answers[:LONGEST])
+    assert answers[LONGEST:] == [None, None]
+    assert stage.bridged == LONGEST
+
+
+def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
+    stage = CommandStage(SINE)
+    stage.target(target(0))
+    assert stage.bridge(measurement(0, FLAG_TRIPPED)) is None
+    assert stage.bridge(measurement(stage.samples)) is None
+    assert stage.bridged == 0
+
+
+def test_a_target_that_comes_twice_is_dropped() -> None:
+    stage = CommandStage(SINE)
+    for step in (0, 1, 1, 0, 2):
+        stage.target(target(step))
+    assert stage.dropped == 2
+    with pytest.raises(ValueError, match="Target 4 came where 3 was expected"):
+        stage.target(target(4))
+
+
+@pytest.mark.parametrize("field", ["displacement", "velocity", "acceleration"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, value: float) -> None:
+    """Also where the ramp does not look at it."""
+    stage = CommandStage(override(SLOW, ["ramp.type=linear"]))
+    stage.target(target(0))
+    bad = target(1)
+    setattr(bad, field, np.array([value]))
+    stage.target(bad)
+    answer = stage.next(measurement(0))
+    assert answer is not None
+    assert not np.isfinite(answer.target).any()
+
+
+def test_adaptation_rests_while_a_target_is_bridged() -> None:
+    loaded = files.load("predefined_sine", ["duration=1"])
+    stage = CommandStage(loaded)
+    stage.target(target(0))
+    stage.target(target(1))
+    stage.next(measurement(0))
+    before = list(stage.state())
+    for sample in range(1, 8):
+        answer = stage.bridge(Measurement(sample, np.array([0.1 * sample]), np.zeros(1), np.zeros(1)))
+        assert answer is not None
+        assert answer.flags & FLAG_BRIDGED
+        assert list(stage.state()) == before
+
+
+# A late Command
+
+
+def rig_of(*overrides: str) -> RigStage:
+    stage = RigStage(override(SINE, overrides))
+    stage.connect()
+    stage.machine.to(State.ARMED)
+    stage.first()
+    return stage
+
+
+def drive(rig: RigStage, values: list[float], late: set[int], arrives: int = 0) -> list[float]:
+    """Command k has ``values[k - 1]``; those in ``late`` come ``arrives`` samples after their tick, or never."""
+    sent, waiting = [], dict[int, Command]()
+    for sample, value in enumerate(values, 1):
+        if sample in waiting:
+            rig.late_command(waiting.pop(sample))
+        if sample in late and arrives:
+            waiting[sample + arrives] = command(sample, value)
+        measured = rig.tick(None, late=True) if sample in late else rig.tick(command(sample, value))
+        assert bool(measured.flags & FLAG_BRIDGED) == (sample in late)
+        sent.append(measured.command[0])
+    return sent
+
+
+@pytest.mark.parametrize("arrives", [0, 1, 3])
+def test_a_straight_line_is_continued(arrives: int) -> None:
+    values = [1e-4 * k for k in range(1, 41)]
+    rig = rig_of()
+    np.testing.assert_allclose(drive(rig, values, {9, 20, 21, 22}, arrives), values, rtol=1e-9)
+    assert rig.bridged == 4
+    assert rig.late_commands == (4 if arrives else 0)
+
+
+@pytest.mark.parametrize("arrives", [0, 1])
+@pytest.mark.parametrize("length", [1, 5, 10])
+def test_a_late_command_makes_no_jump(length: int, arrives: int) -> None:
+    values = [wave(k * DT)[0] for k in range(1, 81)]
+    rig = rig_of()
+    sent = drive(rig, values, set(range(31, 31 + length)), arrives)
+    np.testing.assert_array_equal(sent[30 + length + 10 :], values[30 + length + 10 :])
+    # the straight line is wrong by a t^2 / 2 = 0.3 mm after 10 samples of 7 m/s^2
+    assert np.abs(np.subtract(sent, values)).max() < 4e-4
+    assert np.abs(np.diff(sent)).max() < 1.3 * np.abs(np.diff(values)).max()
+
+
+def test_a_late_command_tells_the_line_where_to_go() -> None:
+    """Three in a row are late; where they are heard, the second and third bridge know better."""
+    values = [wave(k * DT)[0] for k in range(1, 61)]
+    errors = []
+    for arrives in (0, 1):
+        sent = drive(rig_of("bridge.rejoin_samples=1"), values, set(range(31, 37)), arrives)
+        errors.append(np.abs(np.subtract(sent, values)).max())
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_a_late_command_is_never_sent() -> None:
+    rig = rig_of()
+    rig.tick(command(1, 1e-4))
+    rig.tick(None, late=True)
+    rig.late_command(command(2, 0.005))
+    rig.late_command(command(1, 0.005))
+    assert rig.late_commands == 2
+    assert rig.tick(command(3, 3e-4)).command[0] < 0.0055
+
+
+def test_a_line_out_of_the_stroke_trips() -> None:
+    rig = rig_of("axes.axis_1.limits.stroke=0.01")
+    for sample in range(1, 20):
+        rig.tick(command(sample, 5e-4 * sample))
+    last = []
+    while not rig.ended:
+        last.append(rig.tick(None, late=True).command[0])
+    assert "axes.axis_1.limits.stroke: command = 0.0105 m" in rig.machine.reason
+    assert max(last) <= 0.01
+
+
+@pytest.mark.parametrize("what", ["Command", "Target"])
+def test_a_bridge_longer_than_it_may_be_trips(what: str) -> None:
+    rig = rig_of()
+    sample = 0
+    while not rig.stopping:
+        sample += 1
+        rig.tick(None, late=True) if what == "Command" else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
+    reason = f"sample {LONGEST + 1}: bridge.max_bridge: no {what} for 10.7 ms: must be <= 10 ms"
+    assert rig.machine.reason == reason
+    assert rig.bridged == LONGEST
+
+
+def test_bridges_in_a_row_count_together() -> None:
+    """A late Target after a late Command is the same gap."""
+    rig = rig_of()
+    for sample in range(1, LONGEST + 2):
+        rig.tick(None, late=True) if sample <= 5 else rig.tick(command(sample, 0.0, FLAG_BRIDGED))
+    assert "no Command for 10.7 ms" in rig.machine.reason
+
+
+def test_without_lateness_a_missing_command_still_trips() -> None:
+    rig = rig_of()
+    rig.tick(None)
+    assert rig.machine.reason == "sample 1: no command came"
+
+
+def test_the_start_is_bridged_by_standing_still() -> None:
+    start = np.array([0.003])
+    bridge = CommandBridge(Fading(10, DT, np.array([0.76])), DT, start, np.array([2.25]))
+    bridged = bridge.command(1)
+    assert (bridged.command[0], bridged.target[0], bridged.auxiliary[0]) == (0.003, 0.003, 2.25)
+
+
+@pytest.mark.parametrize("pair", [("max_bridge", -0.01), ("max_bridge", 1.1), ("rejoin_samples", 0)])
+def test_parameters_have_bounds(pair: tuple[str, float]) -> None:
+    with pytest.raises(ConfigError, match=f"bridge.{pair[0]} = .*must be >= "):
+        build(BridgeParams, dict([pair]), "bridge")
+
+
+def test_no_bridge_at_all() -> None:
+    rig = rig_of("bridge.max_bridge=0")
+    assert rig.tick(None, late=True).flags & FLAG_TRIPPED
+    assert "must be <= 0 ms" in rig.machine.reason
+
+
+# How far it goes
+
+
+@pytest.mark.parametrize("velocity", [0.05, 0.4, 0.76])
+def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
+    """Full speed, all that may be bridged, then the safe stop."""
+    limits = build(Limits, {"stroke": 0.25, "velocity": velocity, "force": 1e6})
+    dt = 1e-4
+    stop = SafeStop({"a": limits}, dt, np.array([velocity * 0.010]), np.array([velocity]))
+    while not stop.at_rest:
+        position = stop.step()[0]
+    assert position <= excess_travel(limits, 0.010) <= position + velocity * dt
+
+
+def test_check_states_the_excess_travel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "chen_ricles_2010"]) == 0
+    words = "axes.story_1: at most 36.5 mm further until it is safe: 10 ms bridged at 0.76 m/s, then 10 m/s^2"
+    assert words in capsys.readouterr().out
+
+
+# What is no number, what is lost, what is found too late
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_auxiliary_values_are_checked(value: float) -> None:
+    limits = {"a": build(Limits, {"stroke": 0.1, "velocity": 1.0, "force": 1e6})}
+    check = LimitCheck(limits, DT, ["damper_voltage [V]"], ["damper_force [N]"])
+    zero, bad = np.zeros(1), np.array([value])
+    assert check.command(Command(1, zero, zero, bad), zero) == (
+        f"command damper_voltage [V] = {value}: must be finite"
+    )
+    assert check.measurement(Measurement(1, zero, zero, zero, bad), zero) == (
+        f"measured damper_force [N] = {value}: must be finite"
+    )
+    assert check.command(Command(1, zero, zero, zero), zero) == ""
+
+
+def test_the_monitor_goes_on_where_a_command_was_lost() -> None:
+    stage = MonitorStage(SINE)
+    for step in range(40):
+        stage.target(target(step))
+    for sample in range(33):
+        if sample not in (0, 20):
+            stage.command(command(sample, 1e-3 * sample))
+        flags = FLAG_BRIDGED if sample == 20 else 0
+        stage.measurement(
+            Measurement(sample, np.array([1e-3 * sample]), np.zeros(1), np.array([1e-3 * sample]), flags=flags)
+        )
+        stage.work()
+        assert stage.sample == (19 if sample == 20 else sample)  # whether it was lost is not known yet
+    assert stage.metrics()["axes"]["axis_1"]["max_error_m"] < 1e-15
+
+
+@pytest.mark.parametrize("behind", [5, 400])
+def test_a_breach_in_the_last_samples_is_not_passed_over(behind: int) -> None:
+    """Found within the last 512 samples, or when the last block is worked off: too late to stop, not to say."""
+    words = ["duration=8", "monitor.energy_error_percent=2"]
+    loop = Loop(files.load("chen_ricles_2010", words))
+    assert loop.run().state is State.TRIPPED
+    breach = loop.monitor.monitor.breach
+    assert breach is not None
+    short = Loop(override(loop.scenario, [f"duration={(breach[0] + behind) / 1024}"]))
+    outcome = short.run()
+    assert short.monitor.monitor.breach == breach
+    assert outcome.samples == short.scenario.samples < breach[0] + 512
+    assert (outcome.state, outcome.reason) == (State.TRIPPED, f"sample {outcome.samples}: {breach[1]}")
+
+
+def test_a_wish_to_hold_after_the_end_changes_nothing() -> None:
+    loop = Loop(override(SINE, ["duration=0.1"]))
+    outcome = loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples)
+    assert outcome.state is State.FINISHED

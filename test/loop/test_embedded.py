@@ -1,0 +1,267 @@
+"""The whole loop: the reference numbers of the notes (part A), trips, repeatability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.samples import FLAG_SATURATED, FLAG_TRIPPED, Measurement
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
+from rths_nodes.recording.run import Collector, Run
+
+Simulate = Callable[..., tuple[Outcome, Run]]
+
+HISTORIES = ("target", "command", "displacement", "force", "dof_displacement", "compensator", "flags")
+
+
+def assert_equal_to_the_bit(one: Run, other: Run) -> None:
+    for name in HISTORIES:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+# Set-up CR-1 with plant 1 and specimen L on the record of Canoga Park
+
+
+def test_displacements_with_a_perfect_actuator(simulate: Simulate, canoga_park: list[str]) -> None:
+    outcome, run = simulate(
+        "chen_ricles_2010", *canoga_park, "compensator.alpha_es=29", "compensator.k_p_per_mm2=0"
+    )
+    assert outcome.state is State.FINISHED
+    assert run.time[-1] == pytest.approx(30.0, abs=run.scenario.step)
+    found = [1e3 * outcome.metrics[f"{name}_displacement_m"] for name in ("max", "min", "end")]
+    np.testing.assert_allclose(found, [30.7945, -23.7794, -0.4811], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("alpha_es", "k_p", "error_mm", "hsem_percent"),
+    [
+        (29, 0.0, 0.0, 0.0),
+        (29, 0.2, 0.0, None),
+        (29, 0.4, 0.0, None),
+        (15, 0.0, 2.476, 8.57),
+        (15, 0.2, 1.071, None),
+        (15, 0.4, 0.901, None),
+        (45, 0.0, 2.680, -6.77),
+        (45, 0.2, 1.186, None),
+        (45, 0.4, 1.014, None),
+    ],
+)
+def test_control_errors_of_the_reference_set_up(
+    simulate: Simulate,
+    canoga_park: list[str],
+    alpha_es: float,
+    k_p: float,
+    error_mm: float,
+    hsem_percent: float | None,
+) -> None:
+    gains = [f"compensator.alpha_es={alpha_es}", f"compensator.k_p_per_mm2={k_p}"]
+    outcome, run = simulate("chen_ricles_2010", *canoga_park, *gains)
+    metrics = outcome.metrics
+    story = metrics["axes"]["story_1"]
+    assert 1e3 * story["max_error_m"] == pytest.approx(error_mm, rel=1e-3, abs=1e-6)
+    if hsem_percent is not None:
+        assert metrics["hsem_percent"] == pytest.approx(hsem_percent, rel=1e-3, abs=1e-9)
+    # the indices are those of the histories
+    error = run.target - run.displacement
+    assert story["max_error_m"] == np.abs(error).max()
+    norm = 100.0 * np.sqrt(np.square(error).sum() / np.square(run.target).sum())
+    assert story["error_norm_percent"] == pytest.approx(norm, rel=1e-9)
+    assert math.copysign(1.0, story["delay_s"]) == math.copysign(1.0, 29 - alpha_es) or alpha_es == 29
+
+
+@pytest.mark.parametrize("ramp", ["linear", "quadratic"])
+def test_the_true_alpha_makes_the_actuator_perfect(simulate: Simulate, ramp: str) -> None:
+    overrides = ["duration=8", "compensator.alpha_es=29", f"ramp.type={ramp}"]
+    outcome, run = simulate("chen_ricles_2010", *overrides)
+    assert outcome.state is State.FINISHED
+    assert np.abs(run.target).max() > 0.02
+    assert outcome.metrics["axes"]["story_1"]["max_error_m"] < 1e-15
+    np.testing.assert_allclose(run.compensator[:, 0], 29.0, atol=1e-9)
+
+
+def test_a_quadratic_ramp_calms_the_command(simulate: Simulate) -> None:
+    """Behind an inverse compensator a linear ramp makes a sawtooth at the step rate."""
+    fastest = {}
+    for ramp in ("linear", "quadratic"):
+        _, run = simulate("chen_ricles_2010", "duration=5", "compensator.alpha_es=29", f"ramp.type={ramp}")
+        fastest[ramp] = np.abs(np.diff(run.command[:, 0])).max() / np.abs(np.diff(run.target[:, 0])).max()
+    assert fastest["linear"] > 1.5 * fastest["quadratic"]
+
+
+def test_specimen_and_plant_are_exchanged_by_a_type(simulate: Simulate) -> None:
+    types = ["axes.story_1.actuator.type=servo_hydraulic", "axes.story_1.specimen.type=softening_elastomeric"]
+    outcome, run = simulate("chen_ricles_2010", "duration=8", "compensator.alpha_es=29", *types)
+    assert outcome.state is State.FINISHED
+    assert 0.0 < outcome.metrics["axes"]["story_1"]["max_error_percent"] < 10.0
+    assert np.isfinite(run.force).all()
+
+
+# The predefined sine
+
+
+def test_the_predefined_sine(simulate: Simulate) -> None:
+    outcome, run = simulate("predefined_sine")
+    error = 1e3 * np.abs(run.target - run.displacement)[:, 0]
+    rate = 1024
+    assert error[: 2 * rate + 1].max() == pytest.approx(1.43938, abs=1e-5)
+    assert error[18 * rate :].max() == pytest.approx(0.00970, abs=1e-5)
+    delta = run.compensator[:, run.compensator_names.index("axes.axis_1.delta_alpha")]
+    # row k: the state once the compensator has seen Measurement k
+    np.testing.assert_allclose(delta[[rate, 5 * rate, 20 * rate]], [13.90764, 14.30856, 14.06526], atol=1e-5)
+    assert outcome.compensator["axes.axis_1.delta_alpha"] == delta[-1]
+
+
+# Repeatability, transport delay
+
+
+NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-5", "axes.story_1.sensors.force_noise_rms=500"]
+
+
+@pytest.mark.parametrize("overrides", [[], NOISE], ids=["clean", "noisy"])
+def test_two_runs_are_equal_to_the_bit(simulate: Simulate, overrides: list[str]) -> None:
+    (one, first), (two, second) = (simulate("chen_ricles_2010", "duration=4", *overrides) for _ in range(2))
+    assert_equal_to_the_bit(first, second)
+    assert one.metrics == two.metrics
+
+
+def test_the_seed_makes_the_noise(simulate: Simulate) -> None:
+    runs = [simulate("chen_ricles_2010", "duration=1", f"seed={seed}", *NOISE)[1] for seed in (1, 2)]
+    assert not np.array_equal(runs[0].displacement, runs[1].displacement)
+    assert np.std(runs[0].displacement - runs[0].true_displacement) == pytest.approx(2e-5, rel=0.1)
+    assert np.std(runs[0].force - runs[0].true_force) == pytest.approx(500.0, rel=0.1)
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_transport_samples_shift_the_rig(simulate: Simulate, samples: int) -> None:
+    """Open loop, so that nothing but the rig changes."""
+    open_loop = ["duration=2", "compensator.type=inverse"]
+    _, at_once = simulate("predefined_sine", *open_loop)
+    _, late = simulate("predefined_sine", *open_loop, f"port.transport_samples={samples}")
+    np.testing.assert_array_equal(late.command, at_once.command)
+    assert not late.displacement[: samples + 1].any()
+    np.testing.assert_array_equal(late.displacement[samples:], at_once.displacement[:-samples])
+    np.testing.assert_array_equal(late.force[samples:], at_once.force[:-samples])
+
+
+# Trips
+
+
+class Applied:
+    """A sink that keeps the commands that were sent to the rig."""
+
+    def __init__(self) -> None:
+        self.commands: list[float] = []
+
+    def measurement(self, measured: Measurement) -> None:
+        self.commands.append(float(measured.command[0]))
+
+    def ignore(self, *_: Any) -> None: ...
+
+    target = command = truth = state = ignore
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("axes.story_1.limits.stroke=0.01", "axes.story_1.limits.stroke: command = "),
+        ("axes.story_1.limits.velocity=0.1", "axes.story_1.limits.velocity: command = "),
+        ("axes.story_1.limits.force=1e5", "axes.story_1.limits.force: measured = "),
+        ("axes.story_1.limits.tracking_error=5e-4", "axes.story_1.limits.tracking_error: target - measured = "),
+    ],
+)
+def test_a_limit_trips_the_test(override: str, reason: str) -> None:
+    loop, applied = Loop(files.load("chen_ricles_2010", ["duration=8", override])), Applied()
+    collector = Collector(loop.scenario, loop.commands.state_names)
+    outcome = loop.run([collector, applied])
+    run = collector.run()
+    assert outcome.state is State.TRIPPED
+    tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
+    first = tripped[0]
+    np.testing.assert_array_equal(tripped, np.arange(first, outcome.samples + 1))
+    assert outcome.reason.startswith(f"sample {first}: {reason}")
+    assert ": must be within +- " in outcome.reason
+    # what was sent stays within the limits; the stop begins with the velocity sent last, brakes and ends at rest
+    limits, dt = loop.scenario.axes["story_1"].limits, loop.scenario.dt
+    sent = np.array(applied.commands)
+    velocity = np.diff(sent) / dt
+    assert np.abs(sent).max() <= limits.stroke
+    assert np.abs(velocity).max() <= limits.velocity * (1 + 1e-9)
+    assert np.abs(np.diff(velocity[first:])).max(initial=0.0) <= limits.deceleration * dt * (1 + 1e-9)
+    assert abs(velocity[-1]) <= limits.deceleration * dt
+    # the indices end where the stop begins
+    error = np.abs(run.target - run.displacement)[:first]
+    assert outcome.metrics["axes"]["story_1"]["max_error_m"] == error.max()
+
+
+def test_a_breach_of_the_monitor_takes_effect_a_window_later(simulate: Simulate) -> None:
+    loop = Loop(files.load("chen_ricles_2010", ["duration=8", "monitor.energy_error_percent=2"]))
+    outcome = loop.run()
+    breach = loop.monitor.monitor.breach
+    assert breach is not None
+    assert outcome.state is State.TRIPPED
+    assert outcome.reason == f"sample {breach[0] + LOCKSTEP_WINDOW}: {breach[1]}"
+    _, run = simulate("chen_ricles_2010", "duration=8", "monitor.energy_error_percent=2")
+    assert np.flatnonzero(run.flags & FLAG_TRIPPED)[0] == breach[0] + LOCKSTEP_WINDOW
+
+
+def test_an_interruption_holds_the_rig() -> None:
+    loop = Loop(files.load("chen_ricles_2010", ["duration=8"]))
+    outcome = loop.run(interrupted=lambda: loop.rig.sample >= 3000)
+    assert outcome.state is State.HELD
+    assert outcome.reason.endswith("interrupted")
+    assert 3000 < outcome.samples < 3000 + 200
+
+
+def test_a_simulation_that_diverges_trips(simulate: Simulate) -> None:
+    """Far too small a yield displacement: the restoring force is not a number any more."""
+    overrides = ["structure.restoring_force.yield_displacement=1e-9", "structure.restoring_force.exponent=3"]
+    with np.errstate(all="ignore"):
+        outcome, _ = simulate("chen_ricles_2010", "duration=2", *overrides)
+    assert outcome.state is State.TRIPPED
+
+
+def test_a_saturated_sensor_is_flagged(simulate: Simulate) -> None:
+    _, run = simulate("chen_ricles_2010", "duration=5", "axes.story_1.sensors.displacement_range=0.01")
+    flagged = (run.flags & FLAG_SATURATED) > 0
+    assert flagged.any()
+    np.testing.assert_array_equal(flagged, np.abs(run.true_displacement[:, 0]) >= 0.01)
+
+
+def test_duration_is_rounded_up_to_whole_steps(simulate: Simulate) -> None:
+    outcome, run = simulate("chen_ricles_2010", "duration=0.1")
+    assert outcome.samples == 110
+    assert len(run.dof_displacement) == 12
+    assert len(run.displacement) == 111
+
+
+# A slower time axis
+
+
+def test_a_slower_time_axis_changes_nothing_for_a_specimen_that_knows_no_rate(
+    simulate: Callable[..., tuple[Outcome, Run]],
+) -> None:
+    overrides = (
+        "duration=3",
+        "compensator.type=none",
+        "axes.story_1.actuator.type=pure_delay",
+        "axes.story_1.specimen.damping=0",
+    )
+    _, real_time = simulate("chen_ricles_2010", *overrides)
+    _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
+    np.testing.assert_array_equal(slow.dof_displacement, real_time.dof_displacement)
+    np.testing.assert_allclose(slow.dof_velocity, real_time.dof_velocity / 10.0, rtol=1e-14)
+    np.testing.assert_allclose(slow.exact_acceleration, real_time.exact_acceleration / 100.0, rtol=1e-14)
+    assert len(slow.target) == 10 * (len(real_time.target) - 1) + 1
+
+
+def test_a_slower_time_axis_loses_the_force_of_a_damper(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
+    overrides = ("duration=3", "compensator.type=none", "axes.story_1.actuator.type=pure_delay")
+    _, real_time = simulate("chen_ricles_2010", *overrides)
+    _, slow = simulate("chen_ricles_2010", *overrides, "time_ratio=10")
+    assert np.abs(slow.dof_displacement).max() > 1.1 * np.abs(real_time.dof_displacement).max()

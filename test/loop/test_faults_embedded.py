@@ -1,0 +1,457 @@
+"""Faults in the host embedded: what late samples cost, and that nothing that is wrong reaches the rig."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.faults.kinds import KINDS, NEED_NODES, Delay, Slow, kind_of, parse
+from rths_nodes.loop.faults.streams import FaultyStream, flip_bit
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.bridges import MotionBridge
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector, Run
+
+FIXED = ["compensator.alpha_es=27", "compensator.k_p_per_mm2=0"]
+"""Without adaptation, a little wrong: the tracking error is that of the compensator."""
+
+
+def run(name: str, overrides: Sequence[str], *faults: str) -> tuple[Outcome, Run, Loop]:
+    loop = FaultyLoop(files.load(name, overrides), [parse(words) for words in faults])
+    collector = Collector(loop.scenario, loop.commands.state_names)
+    outcome = loop.run([collector])
+    return outcome, collector.run(metrics=outcome.metrics), loop
+
+
+def tracking(found: Run) -> np.ndarray:
+    """Error norm of each axis, %."""
+    error = np.square(found.target - found.true_displacement).sum(axis=0)
+    return 100.0 * np.sqrt(error / np.square(found.target).sum(axis=0))
+
+
+def response(found: Run, reference: Run, quantity: str = "dof_displacement") -> float:
+    """The largest error norm of a quantity against the run without faults, %."""
+    now, before = getattr(found, quantity), getattr(reference, quantity)
+    error = np.square(now - before).sum(axis=0) / np.square(before).sum(axis=0)
+    return float((100.0 * np.sqrt(error)).max())
+
+
+# What stands on the command line
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "values"),
+    [
+        ("drop@2:target", "drop", {"time": 2.0, "stream": "target", "count": 1, "every": None}),
+        ("delay@0.5:command,3,5,100", "delay", {"time": 0.5, "samples": 3, "count": 5, "every": 100}),
+        ("late@0:target,0.05", "late", {"share": 0.05, "samples": 1}),
+        ("nan@1:command,-inf,auxiliary", "nan", {"value": "-inf", "field": "auxiliary"}),
+        ("slow@1:compensator,2e-3,5", "slow", {"node": "compensator", "seconds": 2e-3, "count": 5}),
+        ("sensor_spike@1:story_1,force,-1e5", "sensor_spike", {"axis": "story_1", "size": -1e5}),
+        ("sensor_stuck@1:story_1,force", "sensor_stuck", {"seconds": None}),
+        ("kill@1.5:recorder", "kill", {"time": 1.5, "node": "recorder"}),
+        ("disk_full@3", "disk_full", {"time": 3.0}),
+    ],
+)
+def test_a_fault_is_parsed(words: str, kind: str, values: dict[str, Any]) -> None:
+    fault = parse(words)
+    assert kind_of(fault) == kind
+    assert {name: getattr(fault, name) for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("drop", "must be KIND@TIME[:ARGUMENTS]; known: corrupt, delay, disk_full, drop"),
+        ("dely@1:target,1", "unknown kind 'dely' (did you mean 'delay'?); known: corrupt"),
+        ("delay@x:target,1", "time = 'x': must be a number in s"),
+        ("delay@-1:target,1", "time = -1 s: must be >= 0 s"),
+        ("delay@nan:target,1", "time = nan: must be finite, a number in s"),
+        ("delay@1:targt,1", "stream: unknown value 'targt' (did you mean 'target'?); known: command, measurement"),
+        ("delay@1:target", "samples: missing (by which they are late [samples])"),
+        ("delay@1:target,0", "samples = 0 samples: must be >= 1"),
+        ("delay@1:target,1.5", "samples = 1.5: must be a whole number"),
+        ("late@1:target,1.5", "share = 1.5: must be > 0 and <= 1"),
+        ("nan@1:target,0", "value: unknown value '0'; known: -inf, inf, nan"),
+        ("kill@1:compensatr", "node: unknown value 'compensatr' (did you mean 'compensator'?)"),
+        ("disk_full@1:now", "too many arguments; disk_full@TIME takes nothing"),
+    ],
+)
+def test_a_wrong_fault_is_refused(words: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(words)
+    assert str(refused.value).startswith(f"fault {words!r}: ")
+    assert message in str(refused.value)
+
+
+EXAMPLES = {"kill": "recorder", "freeze": "monitor,0.1", "disk_full": "", "monitor_dead": "", "recorder_dead": ""}
+
+
+def test_every_kind_that_needs_nodes_is_refused_here() -> None:
+    assert set(EXAMPLES) == {name for name, cls in KINDS.items() if cls in NEED_NODES}
+    for kind, arguments in EXAMPLES.items():
+        with pytest.raises(ConfigError, match=f"fault {kind}: needs nodes; the host embedded has none"):
+            run("chen_ricles_2010", ["duration=1"], f"{kind}@0.5:{arguments}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("delay@9:target,1", "fault delay: time = 9 s: must be < 1.00586 s"),
+        ("delay@0:measurement,1", "fault delay: measurements go nowhere in the host embedded"),
+        ("slow@0:actuator,1e-3", "fault slow: measurements go nowhere in the host embedded"),
+        ("nan@0:command,nan,velocity", "unknown field of a command 'velocity'; known: auxiliary, command, target"),
+        ("sensor_spike@0:story_2,force,1", "fault sensor_spike: unknown axis 'story_2' (did you mean 'story_1'?)"),
+    ],
+)
+def test_what_this_host_cannot_do_is_refused(words: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run("chen_ricles_2010", ["duration=1"], words)
+    assert message in str(refused.value)
+
+
+def test_the_command_line_takes_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "chen_ricles_2010", "--set", "duration=1"]
+    assert main([*words, "--fault", "delay@0.2:target,5", "--fault", "delay@0.5:command,2"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--fault", "delay@0.5:command,50"]) == 3
+    assert "bridge.max_bridge: no Command for 10.7 ms" in " ".join(capsys.readouterr().out.split())
+    assert main([*words, "--fault", "dely@1"]) == 2
+    assert main([*words, "--fault", "delay@0.5:target,5", "--host", "composed"]) == 2
+
+
+def test_a_report_tells_bridges_and_faults() -> None:
+    report = hosts.run("chen_ricles_2010", ["duration=1"], faults=["delay@0.2:target,5"])
+    assert report.timing["bridged"] == 5
+    found = report.read()
+    assert found.information["faults"] == "delay@0.2:target,5"
+    assert np.count_nonzero(found.flags & FLAG_BRIDGED) == 5
+
+
+# Streams
+
+
+def stream(*faults: str, seed: int = 1) -> FaultyStream[Any]:
+    return FaultyStream(
+        "target",
+        [parse(words) for words in faults],
+        100.0,
+        seed,
+        lambda message, random: flip_bit(message, random),
+        lambda message, value, field: value,
+    )
+
+
+def through(faulty: FaultyStream[Any], messages: Sequence[Any]) -> list[list[Any]]:
+    """One message each sample: what has arrived by each."""
+    arrived = []
+    for sample, message in enumerate(messages):
+        faulty.put(sample, message)
+        arrived.append(faulty.take(sample))
+    return arrived
+
+
+@pytest.mark.parametrize(
+    ("fault", "arrived"),
+    [
+        ("drop@0.02:target", [[0], [1], [], [3], [4], [5]]),
+        ("drop@0.01:target,1,2", [[0], [], [2], [], [4], []]),
+        ("delay@0.02:target,2", [[0], [1], [], [], [2, 3, 4], [5]]),
+        ("delay@0.01:target,1,2", [[0], [], [1], [2, 3], [4], [5]]),
+        ("duplicate@0.03:target", [[0], [1], [2], [3, 3], [4], [5]]),
+        ("reorder@0.01:target", [[0], [], [2, 1], [3], [4], [5]]),
+        ("reorder@0.01:target,2", [[0], [], [2, 1], [], [4, 3], [5]]),
+        ("slow@0.01:integrator,0.015", [[0], [], [], [1, 2, 3], [4], [5]]),
+        ("drop@0.01:command", [[0], [1], [2], [3], [4], [5]]),
+        ("nan@0.02:target,inf", [[0], [1], [math.inf], [3], [4], [5]]),
+    ],
+)
+def test_what_comes_of_a_stream(fault: str, arrived: list[list[Any]]) -> None:
+    assert through(stream(fault), range(6)) == arrived
+
+
+def test_faults_add_up() -> None:
+    assert through(stream("duplicate@0.01:target", "delay@0.01:target,1"), range(3)) == [[0], [], [1, 1, 2]]
+
+
+def test_a_random_share_has_a_seed() -> None:
+    def late(seed: int) -> list[int]:
+        return [
+            k
+            for k, arrived in enumerate(through(stream("late@0:target,0.05", seed=seed), range(4000)))
+            if not arrived
+        ]
+
+    assert late(1) == late(1) != late(2)
+    assert len(late(1)) == pytest.approx(200, abs=50)
+
+
+def test_one_bit_is_flipped() -> None:
+    data = bytes(100)
+    (changed,) = through(stream("corrupt@0:target"), [data])[0]
+    assert len(changed) == 100
+    assert sum(byte.bit_count() for byte in changed) == 1
+
+
+def test_a_slow_node_is_late_by_whole_samples() -> None:
+    assert isinstance(parse("slow@1:compensator,1e-3"), Slow)
+    assert isinstance(parse("delay@1:command,2"), Delay)
+    _, slow, _ = run("chen_ricles_2010", ["duration=1"], "slow@0.5:compensator,1.5e-3,2")
+    _, late, _ = run("chen_ricles_2010", ["duration=1"], "delay@0.5:command,2,2")
+    np.testing.assert_array_equal(slow.displacement, late.displacement)
+
+
+# What late samples cost
+
+
+@pytest.mark.parametrize("name", ["chen_ricles_2010", "tadc_sine", "three_independent_axes"])
+def test_without_faults_nothing_is_bridged_and_the_bits_are_the_same(name: str) -> None:
+    outcome, found, loop = run(name, ["duration=0.5"])
+    plain = Loop(loop.scenario)
+    collector = Collector(plain.scenario, plain.commands.state_names)
+    assert plain.run([collector]).metrics == outcome.metrics or np.isnan(outcome.metrics["hsem_percent"])
+    reference = collector.run()
+    for array, values in found.arrays().items():
+        np.testing.assert_array_equal(values, reference.arrays()[array])
+    assert (loop.rig.bridged, loop.commands.bridged, loop.rig.late_commands) == (0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Callable[[str, tuple[str, ...]], Run]:
+    """A run without faults, once."""
+    known: dict[Any, Run] = {}
+
+    def reference(name: str, overrides: tuple[str, ...]) -> Run:
+        if (name, overrides) not in known:
+            known[name, overrides] = run(name, overrides)[1]
+        return known[name, overrides]
+
+    return reference
+
+
+CASES = {
+    "chen_ricles_2010": ("chen_ricles_2010", ("duration=4", *FIXED)),
+    "phillips_spencer_2012": ("phillips_spencer_2012", ("duration=0.5",)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "fault", ["late@0.05:target,0.05", "delay@0.05:target,1,5,100"], ids=["one of twenty", "five in a row"]
+)
+def test_late_targets_cost_next_to_nothing(case: str, fault: str, reference: Callable[..., Run]) -> None:
+    """Late by a sample: tracking within 1 %, response within 2 %."""
+    name, overrides = CASES[case]
+    plain = reference(name, overrides)
+    outcome, found, loop = run(name, overrides, fault)
+    assert outcome.state is State.FINISHED
+    assert loop.rig.bridged == loop.commands.bridged > 10
+    resolved = tracking(plain) > 1e-2  # a floor that follows to 0.001 % has no error to compare
+    np.testing.assert_allclose(tracking(found)[resolved], tracking(plain)[resolved], rtol=0.01)
+    np.testing.assert_allclose(tracking(found), tracking(plain), atol=0.02)
+    for quantity in ("dof_displacement", "exact_acceleration", "true_force"):
+        assert response(found, plain, quantity) < 2.0
+
+
+def test_resting_adaptation_costs_its_share(reference: Callable[..., Run]) -> None:
+    """The tracking indicator leaves out 2 of 200 samples, so that the adaptive law is 1 % slower."""
+    plain = reference("chen_ricles_2010", ("duration=4",))
+    _, found, _ = run("chen_ricles_2010", ("duration=4",), "late@0:target,0.05")
+    assert tracking(found)[0] == pytest.approx(tracking(plain)[0], rel=0.02)
+    assert response(found, plain) < 2.0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_gap_of_10_ms_survives_and_one_of_50_ms_trips(case: str, reference: Callable[..., Run]) -> None:
+    name, overrides = CASES[case]
+    plain = reference(name, overrides)
+    rate = plain.scenario.servo_rate
+    for samples in (math.floor(0.010 * rate), math.ceil(0.050 * rate)):
+        outcome, found, loop = run(name, overrides, f"delay@0.3:target,{samples}")
+        if samples < 0.02 * rate:
+            assert outcome.state is State.FINISHED
+            assert response(found, plain) < 2.0
+        else:
+            assert outcome.state is State.TRIPPED
+            assert "bridge.max_bridge: no Target for 10." in outcome.reason
+        assert loop.rig.bridged == math.floor(0.010 * rate)
+
+
+def test_late_commands_are_bridged_in_the_rig(reference: Callable[..., Run]) -> None:
+    plain = reference("chen_ricles_2010", ("duration=4", *FIXED))
+    _, found, loop = run("chen_ricles_2010", ("duration=4", *FIXED), "late@0:command,0.05")
+    assert loop.rig.bridged == loop.rig.late_commands > 150
+    assert loop.commands.bridged == 0
+    assert tracking(found)[0] == pytest.approx(tracking(plain)[0], rel=0.1)
+    assert response(found, plain) < 2.0
+
+
+def test_holding_would_be_far_worse(reference: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop and a way back in front of a lead: a limit of the rig ends the test, or the error is large."""
+    name, overrides = CASES["phillips_spencer_2012"]
+    plain = reference(name, overrides)
+    fault = "delay@0.1:target,5,5,100"
+    _, bridged, _ = run(name, overrides, fault)
+
+    def hold(self: MotionBridge, last: tuple[int, np.ndarray], sample: int) -> Motion:
+        return Motion(last[1][0], np.zeros_like(last[1][0]), np.zeros_like(last[1][0]))
+
+    monkeypatch.setattr(MotionBridge, "_series", hold)
+    outcome, held, _ = run(name, overrides, fault)
+    n = min(len(held.target), len(plain.target))
+    wrong = [np.abs(found.true_displacement[:n] - plain.true_displacement[:n]).max() for found in (bridged, held)]
+    assert outcome.state is State.TRIPPED or wrong[1] > 20.0 * wrong[0]
+
+
+# What is wrong never reaches the rig
+
+
+NOT_A_NUMBER = [
+    ("chen_ricles_2010", "target", "displacement"),
+    ("chen_ricles_2010", "target", "velocity"),
+    ("chen_ricles_2010", "target", "acceleration"),
+    ("chen_ricles_2010", "command", "command"),
+    ("chen_ricles_2010", "command", "target"),
+    ("chen_ricles_2010", "measurement", "displacement"),
+    ("chen_ricles_2010", "measurement", "force"),
+    ("phillips_spencer_2012", "target", "auxiliary"),
+    ("phillips_spencer_2012", "command", "auxiliary"),
+    ("phillips_spencer_2012", "measurement", "auxiliary"),
+]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(("name", "message", "field"), NOT_A_NUMBER)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_what_is_no_number_trips_and_is_never_sent(name: str, message: str, field: str, value: str) -> None:
+    loop = FaultyLoop(files.load(name, ["duration=0.3"]), [parse(f"nan@0.2:{message},{value},{field}")])
+    sent: list[np.ndarray] = []
+    write = loop.rig.port.write
+
+    def watched(command: np.ndarray, auxiliary: np.ndarray) -> None:
+        sent.append(np.concatenate((command, auxiliary)))
+        write(command, auxiliary)
+
+    loop.rig.port.write = watched
+    outcome = loop.run()
+    assert outcome.state is State.TRIPPED
+    assert re.search("= -?(nan|inf)", outcome.reason)
+    assert np.isfinite(sent).all()
+
+
+EVERY = [
+    "drop@0.3:target",
+    "drop@0.3:command,2,40",
+    "delay@0.3:target,8,3,20",
+    "delay@0.3:command,8,3,60",
+    "delay@0.3:target,60",
+    "delay@0.3:command,60",
+    "late@0:target,0.3,4",
+    "late@0:command,0.1,2",
+    "duplicate@0.3:target,5",
+    "duplicate@0.3:command,5",
+    "reorder@0.3:target",
+    "reorder@0.3:command,3",
+    "corrupt@0.1:target,20,2",
+    "corrupt@0.1:command,20,2",
+    "nan@0.3:target",
+    "nan@0.3:command,inf",
+    "nan@0.3:measurement",
+    "slow@0.3:integrator,0.003,5",
+    "slow@0.3:compensator,0.003,5",
+    "sensor_stuck@0.3:story_1,displacement",
+    "sensor_stuck@0.3:story_1,force,0.1",
+    "sensor_spike@0.3:story_1,displacement,0.05",
+    "sensor_spike@0.3:story_1,force,2e5",
+]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("fault", EVERY)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:
+    """From command to command no more than the velocity limit; a test ends finished, or tripped and at rest."""
+    loop = FaultyLoop(files.load("chen_ricles_2010", ["duration=0.8", f"seed={seed}"]), [parse(fault)])
+    sent: list[np.ndarray] = [np.zeros(1)]
+    write = loop.rig.port.write
+
+    def watched(command: np.ndarray, auxiliary: np.ndarray) -> None:
+        sent.append(command.copy())
+        write(command, auxiliary)
+
+    loop.rig.port.write = watched
+    outcome = loop.run()
+    limits, dt = loop.scenario.axes["story_1"].limits, loop.scenario.dt
+    steps = np.abs(np.diff(np.array(sent)[:, 0]))
+    assert np.isfinite(sent).all()
+    assert steps.max() <= limits.velocity * dt * (1.0 + 1e-9)
+    assert np.abs(sent).max() <= limits.stroke
+    if outcome.state is State.TRIPPED:
+        assert outcome.reason
+        assert steps[-1] <= limits.deceleration * dt**2 * (1.0 + 1e-6)
+    else:
+        assert outcome.state is State.FINISHED
+
+
+def test_a_lost_target_ends_the_test_in_order() -> None:
+    outcome, found, _ = run("chen_ricles_2010", ["duration=1"], "drop@0.5:target")
+    assert outcome.state is State.TRIPPED
+    assert "compensator: Target 54 came where 53 was expected" in outcome.reason
+    assert np.count_nonzero(found.flags & FLAG_TRIPPED) > 0
+
+
+def test_a_lost_command_is_bridged() -> None:
+    outcome, found, loop = run("chen_ricles_2010", ["duration=1"], "drop@0.5:command,1,100")
+    assert outcome.state is State.FINISHED
+    assert loop.rig.bridged == np.count_nonzero(found.flags & FLAG_BRIDGED) == 6
+    assert loop.rig.late_commands == 0
+
+
+@pytest.mark.parametrize("channel", ["displacement", "force"])
+def test_a_stuck_sensor_shows_what_it_showed(channel: str) -> None:
+    _, found, _ = run("predefined_sine", ["duration=1"], f"sensor_stuck@0.5:axis_1,{channel},0.01")
+    shown, true = getattr(found, channel)[:, 0], getattr(found, f"true_{channel}")[:, 0]
+    stuck = slice(512, 512 + 11)
+    assert np.all(shown[stuck] == shown[511])
+    assert np.ptp(true[stuck]) > 0.0
+    np.testing.assert_array_equal(np.delete(shown, np.r_[stuck]), np.delete(true, np.r_[stuck]))
+
+
+def test_a_spike_is_one_sample() -> None:
+    _, found, _ = run("predefined_sine", ["duration=1"], "sensor_spike@0.5:axis_1,displacement,1e-4")
+    difference = found.displacement[:, 0] - found.true_displacement[:, 0]
+    assert np.flatnonzero(difference).tolist() == [512]
+    assert difference[512] == pytest.approx(1e-4)
+
+
+def test_a_command_that_the_safe_policy_has_replaced_bridges_nothing() -> None:
+    loaded = files.load("chen_ricles_2010")
+    collector = Collector(loaded, ())
+    at, zero = 3, np.zeros(1)
+    for sample in range(at + 1):
+        flags = FLAG_TRIPPED if sample == at else FLAG_BRIDGED
+        collector.command(Command(sample, zero, zero, flags=FLAG_BRIDGED))
+        collector.measurement(Measurement(sample, zero, zero, zero, flags=flags))
+    assert collector.run().flags.tolist() == [FLAG_BRIDGED] * at + [FLAG_TRIPPED]
+
+
+def test_a_command_that_was_refused_is_not_shown_as_if_the_rig_had_got_it() -> None:
+    """A Target that is finite, but far from everything, makes a Command of 1e305 m: it is not sent."""
+    overrides = ["duration=1", "seed=289"]
+    outcome, found, loop = run("chen_ricles_2010", overrides, "corrupt@0.275:target,3,87")
+    assert outcome.state is State.TRIPPED
+    assert "command = -2.01064e+305 m: must be within" in outcome.reason
+    (limits,) = loop.scenario.limits.values()
+    assert np.abs(found.command).max() < limits.stroke
+    assert np.abs(np.diff(found.command[:, 0])).max() <= limits.velocity * loop.scenario.dt

@@ -1,0 +1,324 @@
+"""Scenarios: the strict YAML, overrides, what is shared by the nodes, and no exception but ConfigError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.files import from_text, load
+from rths_nodes.loop.scenario.overrides import override, replace, with_case
+from rths_nodes.loop.scenario.schema import Scenario
+
+PAPER = load("chen_ricles_2010")
+SINE = load("predefined_sine")
+
+
+def refusal(*overrides: str, base: Scenario = PAPER) -> str:
+    with pytest.raises(ConfigError) as caught:
+        override(base, overrides)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def refused(call: Callable[[], Any]) -> str:
+    """The message of a ConfigError, empty without one; any other exception goes up."""
+    try:
+        call()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+# YAML
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7.6e6", 7.6e6), ("1e3", 1000.0), ("-.5E-3", -0.0005), ("1_000.5e0", 1000.5), ("3", 3), ("2.50", 2.5)],
+)
+def test_numbers_are_numbers(text: str, value: float) -> None:
+    found = parse(text, "x")
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("text", ["e3", "1e", "7.6e6 N", "v1e3", "1.2.3"])
+def test_other_text_stays_text(text: str) -> None:
+    assert parse(text, "x") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3", "file: line 3: the key 'a' stands twice"),
+        ("a: {x: 1, x: 1}", "file: line 1: the key 'x' stands twice"),
+        ("1: a", "file: line 1: the key 1 must be text"),
+        ("a: [1, 2", "file: line 1: not YAML: "),
+        ("a: 'b", "not YAML: "),
+        ("a: *b", "not YAML: found undefined alias"),
+        ("!!python/object:os.system x", "not YAML: could not determine a constructor"),
+        ("!!bool maybe", "not YAML: "),
+        ("2024-13-45", "not YAML: "),
+        ("9" * 5000, "not YAML: "),
+        ("a\0b", "not YAML: "),
+        ("[" * 5000, "not YAML: "),
+    ],
+    ids=lambda words: words[:20],
+)
+def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "file")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_data_or_refused(text: str) -> None:
+    assert "\n" not in refused(lambda: parse(text, "file"))
+
+
+# Reading
+
+
+@pytest.mark.parametrize("source", ["", "- 1", "text", "3"])
+def test_a_scenario_is_a_mapping(source: str) -> None:
+    with pytest.raises(ConfigError, match=r"x\.yaml: must be a mapping of sections, and not empty"):
+        from_text(source, "x.yaml")
+
+
+def test_data_and_yaml_come_back_to_the_bit() -> None:
+    awkward = override(PAPER, ["structure.mass=0.30000000000000004", "servo_rate=1023.9999999999999"])
+    assert from_text(dump(awkward.data()), "x") == awkward
+    assert awkward.structure.mass == 0.1 + 0.2
+
+
+def test_files_are_relative_to_the_scenario(tmp_path: Path) -> None:
+    data = PAPER.data() | {"ground_motion": {"type": "record", "file": "motion.txt", "step": 0.01, "unit": "g"}}
+    (tmp_path / "mine.yaml").write_text(dump(data))
+    assert load(tmp_path / "mine.yaml").ground_motion.file == str(tmp_path / "motion.txt")
+
+
+def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/some/home")
+    assert override(PAPER, ["ground_motion.file=~/motion.txt"]).ground_motion.file == "/some/home/motion.txt"
+
+
+def test_scenarios_are_found_by_name_or_path() -> None:
+    known = files.shipped()
+    assert load(known["predefined_sine"]) == load("predefined_sine")
+    with pytest.raises(ConfigError, match=r"unknown scenario 'chen_ricles' .*known: chen_ricles_2010, "):
+        load("chen_ricles")
+    with pytest.raises(ConfigError, match=r"'mine\.yaml': no such file"):
+        load("mine.yaml")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(ConfigError, match=r"binary\.yaml': cannot be read"):
+        load(tmp_path / "binary.yaml")
+
+
+# Time
+
+
+@pytest.mark.parametrize(
+    ("overrides", "steps", "samples"),
+    [
+        (["duration=30"], 3072, 30720),
+        (["duration=0.1"], 11, 110),
+        (["duration=1e-9"], 1, 10),
+        (["duration=1", "servo_rate=1000", "substeps=10"], 100, 1000),
+        (["duration=0.3", "servo_rate=100", "substeps=1"], 30, 30),
+    ],
+)
+def test_duration_is_rounded_up_to_whole_steps(overrides: list[str], steps: int, samples: int) -> None:
+    changed = override(PAPER, overrides)
+    assert (changed.steps, changed.samples) == (steps, samples)
+    assert changed.step == pytest.approx(changed.substeps * changed.dt)
+
+
+# Overrides
+
+
+def test_an_override_changes_one_value() -> None:
+    changed = override(PAPER, ["axes.story_1.actuator.alpha=31"])
+    assert changed.axes["story_1"].actuator.alpha == 31.0
+    assert override(changed, ["axes.story_1.actuator.alpha=29.0"]) == PAPER
+    assert override(PAPER, []) is PAPER
+
+
+def test_another_type_has_its_own_defaults_whatever_the_order() -> None:
+    words = ["axes.story_1.actuator.gain=40", "axes.story_1.actuator.type=servo_hydraulic"]
+    for order in (words, words[::-1]):
+        actuator = override(PAPER, order).axes["story_1"].actuator
+        assert type(actuator).type_name == "servo_hydraulic"
+        assert (actuator.gain, actuator.max_force) == (40.0, 1.7e6)
+
+
+def test_the_same_type_keeps_its_values() -> None:
+    assert override(PAPER, ["compensator.type=adaptive_inverse"]) == PAPER
+
+
+def test_an_optional_section_can_be_made_and_left_out() -> None:
+    changed = override(PAPER, ["structure.restoring_force=null"])
+    assert changed.structure.restoring_force is None
+    words = ["structure.restoring_force.stiffness=1e6", "structure.restoring_force.type=linear"]
+    assert override(changed, words).structure.restoring_force.stiffness == 1e6
+
+
+def test_a_file_drops_the_record_and_its_scale(tmp_path: Path) -> None:
+    words = ["ground_motion.unit=g", f"ground_motion.file={tmp_path}/a=b.txt", "ground_motion.step=0.01"]
+    motion = override(PAPER, words).ground_motion
+    assert (motion.record, motion.file, motion.scale) == (None, f"{tmp_path}/a=b.txt", 1.0)
+    assert (motion.unit, motion.step) == ("g", 0.01)
+
+
+def test_later_overrides_win() -> None:
+    assert override(PAPER, ["seed=3", "seed=4"]).seed == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nonsense", "--set nonsense: must be section.key=value"),
+        ("=3", "must be section.key=value"),
+        ("a..b=3", "must be section.key=value"),
+        ("struture.mass=3", "struture: unknown section 'struture' (did you mean 'structure'?); known: axes, "),
+        ("structure.mas=3", "structure.mas: unknown key 'mas' (did you mean 'mass'?); known: damping_ratio, "),
+        ("axes.story_2.actuator.alpha=3", "axes.story_2: unknown section 'story_2'"),
+        ("seed.x=3", "seed = 1: is a value, not a section; cannot set seed.x"),
+        ("structure.mass=heavy", "structure.mass = 'heavy': must be a number in kg"),
+        ("structure.mass=[1", "--set structure.mass: line 1: not YAML"),
+        ("compensator.type=none_such", "compensator.type: unknown compensator 'none_such'"),
+        ("name=../x", "name = '../x': must be letters, digits and ' _ . -'"),
+        ("axes.story_1.limits=null", "axes.story_1.limits.stroke: missing"),
+        ("version=2", "version = 2: must be >= 1 and <= 1"),
+    ],
+)
+def test_an_override_that_does_not_fit_is_refused(words: str, message: str) -> None:
+    assert message in refusal(words)
+
+
+def test_more_samples_than_a_message_can_number_are_refused() -> None:
+    message = refusal("servo_rate=1e5", "duration=86400")
+    assert message.startswith("duration * servo_rate = 8640000000 samples: must be <= 4294967295")
+
+
+def leaves(data: Any, path: str = "") -> list[str]:
+    if not isinstance(data, dict):
+        return [path]
+    return [leaf for key, value in data.items() for leaf in leaves(value, f"{path}.{key}" if path else key)]
+
+
+@settings(max_examples=300)
+@given(
+    base=st.sampled_from([PAPER, SINE]),
+    place=st.integers(0, 1000),
+    value=st.one_of(
+        st.floats().map(repr),
+        st.integers().map(str),
+        st.sampled_from(
+            [".nan", "-.inf", "null", "true", "{}", "[]", "{type: none}", "1:30", "0x1F", "!!set {a}"]
+        ),
+        st.text(max_size=8),
+    ),
+)
+def test_any_override_gives_a_loop_or_config_error(base: Scenario, place: int, value: str) -> None:
+    keys = leaves(base.data())
+
+    def attempt() -> None:
+        built = override(base, ["duration=0.1", f"{keys[place % len(keys)]}={value}"])
+        if built.samples < 100_000:
+            Loop(built)
+
+    assert "\n" not in refused(attempt)
+
+
+# What the nodes share
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["servo_rate=1000", "seed=2", "duration=2", "axes.story_1.limits.force=1e6", "port.transport_samples=1"],
+)
+def test_the_hash_covers_what_the_nodes_share(words: str) -> None:
+    assert override(PAPER, [words]).shared_hash() != PAPER.shared_hash()
+
+
+def test_the_hash_leaves_the_rest_to_its_owner_and_tells_runs_apart() -> None:
+    assert override(PAPER, ["compensator.alpha_es=20"]).shared_hash() == PAPER.shared_hash()
+    assert PAPER.shared_hash("a") != PAPER.shared_hash("b")
+
+
+def test_states_are_named_by_axis() -> None:
+    assert PAPER.state_names() == (
+        "axes.story_1.alpha",
+        "axes.story_1.delta_alpha",
+        "axes.story_1.tracking_indicator",
+    )
+
+
+def test_without_a_structure_the_axes_are_the_degrees_of_freedom() -> None:
+    assert SINE.dof_names() == ("axis_1",)
+    assert PAPER.dof_names() == ("x",)
+    assert not SINE.external_force(None).any()
+
+
+def test_a_run_id_names_the_scenario_and_is_a_file_name():
+    run_id = files.load("chen_ricles_2010").run_id()
+    assert run_id.startswith("chen_ricles_2010_")
+    assert Path(run_id).name == run_id
+
+
+# Cases, cautions, spans
+
+
+WITH_CASES = {
+    "slow": {"set": {"compensator.alpha_es": 45, "duration": 2}, "published": {"max_error_mm": 1.61}},
+    "typo": {"set": {"compensator.alpha": 45}},
+}
+
+
+def test_a_case_is_the_scenario_with_its_values() -> None:
+    loaded = replace(files.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
+    case = with_case(loaded, "slow")
+    assert case.name == "chen_ricles_2010.slow"
+    assert case.compensator.alpha_es == 45.0
+    assert case.duration == 2.0
+    assert not case.cases
+    assert loaded.cases["slow"].published == {"max_error_mm": 1.61}
+    assert files.from_text(yaml_text.dump(loaded.data()), "again") == loaded
+
+
+def test_an_unknown_case_and_a_case_that_does_not_fit_are_refused() -> None:
+    loaded = replace(files.load("chen_ricles_2010"), [(["cases"], WITH_CASES)])
+    with pytest.raises(ConfigError, match=r"unknown case 'slwo' \(did you mean 'slow'\?\); known: slow, typo"):
+        with_case(loaded, "slwo")
+    with pytest.raises(ConfigError, match=r"cases.typo: compensator.alpha: unknown key"):
+        with_case(loaded, "typo")
+
+
+def test_a_published_value_must_be_a_number() -> None:
+    with pytest.raises(ConfigError, match=r"cases.a.published.J2 = 'small': must be a number"):
+        replace(files.load("predefined_sine"), [(["cases"], {"a": {"published": {"J2": "small"}}})])
+
+
+def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = files.load("predefined_sine")
+    cls = type(loaded.compensator)
+    monkeypatch.setattr(cls, "spans", lambda self: {"window": 30.0}, raising=False)
+    with pytest.raises(ConfigError, match=r"compensator.window = 30 s: must be <= duration = 20 s"):
+        files.load("predefined_sine")
+    monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
+    monkeypatch.setattr(cls, "cautions", lambda self, whole: [f"too wild for {whole.name}"], raising=False)
+    assert files.load("predefined_sine").cautions() == ["compensator: too wild for predefined_sine"]

@@ -1,0 +1,273 @@
+"""The stages of the loop: who answers what, pairing by numbers, and what happens when something is wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.monitor import MonitorStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.states import State
+
+PAPER = files.load("chen_ricles_2010", ["duration=1"])
+SINE = files.load("predefined_sine", ["duration=1"])
+
+
+def measurement(sample: int, displacement: float = 0.0, force: float = 0.0, flags: int = 0) -> Measurement:
+    return Measurement(sample, np.array([displacement]), np.array([force]), np.zeros(1), flags=flags)
+
+
+def target(step: int) -> Target:
+    return Target(step, *(np.zeros(1) for _ in range(6)))
+
+
+def command(sample: int, value: float = 0.0, goal: float = 0.0) -> Command:
+    return Command(sample, np.array([goal]), np.array([value]))
+
+
+# Substructure
+
+
+def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> None:
+    stage = NumericalStage(PAPER)
+    assert stage.first().step == 0
+    first = stage.next(measurement(0))
+    assert first is not None
+    assert first.step == 1
+    assert all(stage.next(measurement(sample)) is None for sample in range(1, 10))
+    assert stage.next(measurement(10, flags=FLAG_TRIPPED)) is None
+    second = stage.next(measurement(10))
+    assert second is not None
+    assert second.step == 2
+
+
+def test_the_substructure_ends_with_the_test() -> None:
+    stage = NumericalStage(PAPER)
+    answers = [stage.next(measurement(10 * step)) for step in range(PAPER.steps + 1)]
+    assert [answer.step for answer in answers[:-1] if answer] == list(range(1, PAPER.steps + 1))
+    assert answers[-1] is None
+
+
+def test_a_measured_force_slows_the_structure_down() -> None:
+    free, held = NumericalStage(PAPER), NumericalStage(PAPER)
+    for step in range(3):
+        a, b = free.next(measurement(10 * step)), held.next(measurement(10 * step, force=1e5))
+    assert a is not None
+    assert b is not None
+    assert b.displacement[0] < a.displacement[0]
+
+
+# Commands
+
+
+def test_commands_need_the_target_of_their_step() -> None:
+    stage = CommandStage(PAPER)
+    stage.target(target(0))
+    assert stage.ready(0)
+    assert not stage.ready(1)
+    stage.target(target(1))
+    assert stage.ready(10)
+    assert not stage.ready(11)
+
+
+def test_a_target_out_of_order_is_refused() -> None:
+    stage = CommandStage(PAPER)
+    stage.target(target(0))
+    with pytest.raises(ValueError, match="Target 2 came where 1 was expected"):
+        stage.target(target(2))
+
+
+def test_after_a_trip_there_are_no_commands() -> None:
+    stage = CommandStage(PAPER)
+    stage.target(target(0))
+    stage.target(target(1))
+    assert stage.next(measurement(0, flags=FLAG_TRIPPED)) is None
+    answer = stage.next(measurement(0))
+    assert answer is not None
+    assert answer.sample == 1
+
+
+def test_bridged_samples_do_not_adapt() -> None:
+    """A burst of nonsense that is flagged leaves the compensator as it was."""
+    stage = CommandStage(SINE)
+    steps = NumericalStage(SINE)
+    stage.target(steps.first())
+    for sample in range(20):
+        goal = steps.next(measurement(sample))
+        assert goal is not None
+        stage.target(goal)
+        stage.next(measurement(sample, displacement=0.3 * sample, flags=FLAG_BRIDGED))
+    assert dict(zip(stage.state_names, stage.state(), strict=True))["axes.axis_1.alpha"] == 15.0
+
+
+# Rig
+
+
+@pytest.fixture
+def rig() -> RigStage:
+    """A rig at Measurement 0; the stroke is 0.25 m, the velocity 10 m/s."""
+    stage = RigStage(SINE)
+    stage.connect()
+    stage.machine.to(State.ARMED)
+    stage.first()
+    return stage
+
+
+def until_rest(rig: RigStage) -> list[Measurement]:
+    measured = []
+    while not rig.ended:
+        measured.append(rig.tick(None))
+    return measured
+
+
+def test_a_command_is_applied_and_measured(rig: RigStage) -> None:
+    measured = rig.tick(command(1, 0.0029))
+    assert (measured.sample, measured.command[0], measured.flags) == (1, 0.0029, 0)
+    assert measured.displacement[0] == pytest.approx(0.0001)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (math.nan, "sample 1: axes.axis_1: command = nan: must be finite"),
+        (0.3, "sample 1: axes.axis_1.limits.stroke: command = 0.3 m"),
+        (0.02, "sample 1: axes.axis_1.limits.velocity: command = 20.48 m/s"),
+    ],
+)
+def test_a_bad_command_is_never_sent(rig: RigStage, value: float, reason: str) -> None:
+    measured = rig.tick(command(1, value))
+    assert measured.command[0] == 0.0
+    assert measured.flags & FLAG_TRIPPED
+    assert rig.machine.state is State.TRIPPED  # it stood still
+    assert rig.machine.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("displacement", "force", "reason"),
+    [
+        (math.nan, 0.0, "axes.axis_1.limits.stroke: measured = nan m"),
+        (0.26, 0.0, "axes.axis_1.limits.stroke: measured = 0.26 m"),
+        (0.0, math.nan, "axes.axis_1.limits.force: measured = nan N"),
+        (0.0, -2e6, "axes.axis_1.limits.force: measured = -2e+06 N"),
+    ],
+)
+def test_a_bad_measurement_trips(
+    rig: RigStage, displacement: float, force: float, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rig.port, "read", lambda: measurement(1, displacement, force))
+    measured = rig.tick(command(1))
+    assert measured.flags & FLAG_TRIPPED
+    assert rig.stopping
+    assert reason in rig.machine.reason
+
+
+def test_the_tracking_error_trips() -> None:
+    rig = RigStage(override(SINE, ["axes.axis_1.limits.tracking_error=0.01"]))
+    rig.connect()
+    rig.machine.to(State.ARMED)
+    rig.first()
+    assert not rig.tick(command(1, 0.0, goal=0.0099)).flags
+    assert rig.tick(command(2, 0.0, goal=0.0101)).flags & FLAG_TRIPPED
+    assert "sample 2: axes.axis_1.limits.tracking_error: target - measured = 0.0101 m" in rig.machine.reason
+
+
+def test_without_a_command_the_rig_stops(rig: RigStage) -> None:
+    rig.tick(command(1, 0.001))
+    measured = [rig.tick(None), *until_rest(rig)]
+    assert "no command came" in rig.machine.reason
+    assert all(m.flags & FLAG_TRIPPED for m in measured)
+
+
+def test_a_trip_in_motion_stops_with_bounded_deceleration(rig: RigStage) -> None:
+    for sample in range(1, 101):
+        rig.tick(command(sample, 0.0005 * sample))
+    rig.trip("somebody pressed the button")
+    measured = [rig.tick(command(101, 0.0505)), *until_rest(rig)]
+    assert rig.machine.state is State.TRIPPED
+    assert "somebody pressed the button" in rig.machine.reason
+    positions = np.array([0.0495, 0.05, *(m.command[0] for m in measured)])
+    assert np.abs(np.diff(positions, 2)).max() <= 10.0 * SINE.dt**2 * (1.0 + 1e-9)
+    assert positions[-1] == pytest.approx(0.05 + (0.0005 / SINE.dt) ** 2 / (2.0 * 10.0), rel=0.02)
+
+
+def test_hold_is_the_same_stop_with_another_end(rig: RigStage) -> None:
+    for sample in range(1, 11):
+        rig.tick(command(sample, 0.0005 * sample))
+    rig.hold("interrupted")
+    until_rest(rig)
+    assert (rig.machine.state, rig.machine.reason) == (State.HELD, "sample 11: interrupted")
+
+
+def test_the_first_reason_counts(rig: RigStage) -> None:
+    rig.trip("first")
+    rig.trip("second")
+    rig.hold("third")
+    rig.tick(command(1))
+    assert (rig.machine.state, rig.machine.reason) == (State.TRIPPED, "sample 1: first")
+
+
+def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
+    rig.trip("later", 5)
+    flags = [rig.tick(command(sample)).flags for sample in range(1, 5)]
+    assert flags == [0, 0, 0, 0]
+    assert rig.trip_due
+    assert rig.tick(command(5)).flags == FLAG_TRIPPED
+
+
+def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = RigStage(SINE)
+    monkeypatch.setattr(rig.port, "simulated", False)
+    with pytest.raises(ConfigError, match="only an operator may arm it"):
+        rig.connect()
+
+
+# Monitor
+
+
+class Script:
+    """A sink that keeps what the loop sent."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, list[Any]] = {"target": [], "command": [], "measurement": []}
+
+    def target(self, target: Target) -> None:
+        self.sent["target"].append(target)
+
+    def command(self, command: Command) -> None:
+        self.sent["command"].append(Command(command.sample, command.target.copy(), command.command.copy()))
+
+    def measurement(self, measured: Measurement) -> None:
+        self.sent["measurement"].append(measured)
+
+    def truth(self, true: Measurement) -> None: ...
+
+    def state(self, sample: int, values: Any) -> None: ...
+
+
+@pytest.mark.parametrize("overrides", [[], ["axes.story_1.limits.force=2e4"]], ids=["finished", "tripped"])
+def test_the_monitor_pairs_by_numbers_however_messages_arrive(overrides: list[str]) -> None:
+    """Each kind in its own order, the kinds interleaved at random: the same indices to the bit."""
+    loop, script = Loop(override(PAPER, overrides)), Script()
+    outcome = loop.run([script])
+    for seed in range(5):
+        stage = MonitorStage(loop.scenario)
+        waiting = {kind: list(reversed(sent)) for kind, sent in script.sent.items()}
+        rng = np.random.default_rng(seed)
+        while any(waiting.values()):
+            kind = rng.choice([kind for kind, sent in waiting.items() if sent])
+            for _ in range(rng.integers(1, 40)):
+                if waiting[kind]:
+                    getattr(stage, kind)(waiting[kind].pop())
+            stage.work()
+        assert stage.sample == outcome.samples
+        assert stage.metrics() == outcome.metrics

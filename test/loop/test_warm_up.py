@@ -1,0 +1,71 @@
+"""Rehearsals: a twin that stands still goes the way of the real step, and the test does not notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.loop.embedded import Loop, Sink
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
+from rths_nodes.recording.run import Collector
+
+BRIEF = ("duration=0.5", "soft_start=null")
+
+
+def codec_of(rig: Scenario) -> Codec:
+    port = rig.build_port()
+    sizes = len(port.auxiliary_names), len(port.auxiliary_inputs)
+    return Codec(len(rig.dof_names()), len(rig.axes), len(rig.state_names()), *sizes)
+
+
+class Rehearsed(Loop):
+    """The reference loop with a rehearsal before every step."""
+
+    def __init__(self, rig: Scenario) -> None:
+        super().__init__(rig)
+        self._codec = codec_of(rig)
+        self._rehearsals = StepWarmUp(rig), CommandWarmUp(rig)
+
+    def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
+        if measured.sample % self.scenario.samples_per_step == 0:
+            for rehearse in self._rehearsals:
+                rehearse(self._codec)
+        return super()._answer(measured, sinks)
+
+
+def numbers(loop: Loop) -> dict[str, bytes]:
+    collector = Collector(loop.scenario, loop.commands.state_names)
+    outcome = loop.run([collector])
+    return {name: values.tobytes() for name, values in collector.run(metrics=outcome.metrics).arrays().items()}
+
+
+CASES = [(name, case) for name in files.shipped() for case in ("", *files.load(name).cases)]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
+    rig = files.load(name, BRIEF, case)
+    assert numbers(Rehearsed(rig)) == numbers(Loop(rig))
+
+
+@pytest.mark.parametrize("name", files.shipped())
+def test_a_twin_stands_still_through_the_whole_test(name: str) -> None:
+    rig = files.load(name, BRIEF)
+    codec = codec_of(rig)
+    step, command = StepWarmUp(rig), CommandWarmUp(rig)
+    prescribed = rig.structure is None
+    for number in range(1, rig.steps + 1):
+        target = step(codec)
+        assert target is not None
+        assert target.step == number
+        for motion in (target.displacement, target.velocity, target.acceleration):
+            assert np.isfinite(motion).all() if prescribed else not motion.any()
+        command(codec)
+    assert step(codec) is None
+    command(codec)

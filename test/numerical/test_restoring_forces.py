@@ -1,0 +1,97 @@
+"""Restoring forces: virgin loading, rate independence and loops of Bouc-Wen in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.numerical.structures.restoring_forces import BoucWen
+
+YIELD = 0.010
+STIFFNESS = 11.76e6
+PAPER = {
+    "stiffness": STIFFNESS,
+    "yield_displacement": YIELD,
+    "post_yield_ratio": 0.01,
+    "beta": 0.55,
+    "gamma": 0.45,
+}
+
+
+def follow(force: Any, path: np.ndarray) -> np.ndarray:
+    return np.array([float(force.force(np.array([x]))[0]) for x in path])
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_virgin_loading_is_a_hyperbolic_tangent(make: Callable[..., Any], sign: float) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **PAPER)
+    x = sign * np.linspace(0.0, 5.0 * YIELD, 51)
+    expected = 0.01 * STIFFNESS * x + 0.99 * STIFFNESS * YIELD * np.tanh(x / YIELD)
+    np.testing.assert_allclose(follow(force, x), expected, rtol=1e-6)
+
+
+def test_virgin_loading_with_exponent_one_is_an_exponential(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "bouc_wen", 1, stiffness=1.0, yield_displacement=1.0, exponent=1.0)
+    x = np.linspace(0.0, 4.0, 41)
+    np.testing.assert_allclose(follow(force, x), 1.0 - np.exp(-x), rtol=1e-6)
+
+
+def test_the_force_depends_on_the_path_but_not_on_its_speed(make: Callable[..., Any]) -> None:
+    corners = np.array([0.0, 0.03, -0.02, 0.015, 0.0])
+    coarse, fine = (make("restoring_force", "bouc_wen", 1, **PAPER) for _ in range(2))
+    ways = [np.concatenate([np.linspace(a, b, n) for a, b in pairwise(corners)]) for n in (40, 400)]
+    assert follow(coarse, ways[0])[-1] == pytest.approx(follow(fine, ways[1])[-1], rel=1e-4)
+
+
+def test_it_starts_elastic_and_ends_with_the_post_yield_stiffness(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **PAPER)
+    assert force.initial_stiffness == STIFFNESS
+    assert force.elastic_energy == pytest.approx(0.5 * STIFFNESS * YIELD**2)
+    small = 1e-6
+    assert follow(force, np.array([small]))[0] == pytest.approx(STIFFNESS * small, rel=1e-6)
+    far = follow(force, np.linspace(0.0, 0.2, 200))
+    assert (far[-1] - far[-2]) / (0.2 / 199) == pytest.approx(0.01 * STIFFNESS, rel=1e-3)
+
+
+def test_a_closed_loop_takes_energy(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **PAPER)
+    x = 0.03 * np.sin(np.linspace(0.0, 6.0 * np.pi, 3000))
+    r = follow(force, x)
+    loops = [np.trapezoid(r[a:b], x[a:b]) for a, b in ((1000, 2000), (2000, 3000))]
+    assert loops[0] > 0.0
+    assert loops[1] == pytest.approx(loops[0], rel=1e-2)
+
+
+def test_reset_gives_the_virgin_state(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **PAPER)
+    path = np.linspace(0.0, 0.04, 20)
+    first = follow(force, path)
+    force.reset()
+    assert np.array_equal(follow(force, path), first)
+
+
+def test_a_gigantic_move_gives_a_number_that_the_limits_can_judge(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **(PAPER | {"exponent": 3.0}))
+    assert not np.isfinite(force.force(np.array([1e12]))[0])
+
+
+def test_a_shape_that_never_yields_is_refused() -> None:
+    data = {"stiffness": 1.0, "yield_displacement": 1.0, "beta": 0.0, "gamma": 0.0}
+    with pytest.raises(ConfigError, match=r"force\.beta \+ gamma = 0: must be > 0"):
+        build(BoucWen.Params, data, "force")
+
+
+def test_bouc_wen_is_refused_for_more_than_one_degree_of_freedom(make: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="the structure has 2"):
+        make("restoring_force", "bouc_wen", 2, **PAPER)
+
+
+def test_linear_is_linear(make: Callable[..., Any]) -> None:
+    force = make("restoring_force", "linear", 2, stiffness=3.0)
+    np.testing.assert_array_equal(force.force(np.array([2.0, -1.0])), [6.0, -3.0])

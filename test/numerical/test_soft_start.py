@@ -1,0 +1,119 @@
+"""The soft start: the motion itself, and what the loop does with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Measurement, Motion
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop, Outcome
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.numerical.soft_start import SoftStart
+from rths_nodes.recording.run import Run
+
+STEP = 1.0 / 1024.0
+SOFT = ("soft_start.amplitude=0.002", "soft_start.rise_time=0.2", "soft_start.duration=0.5")
+
+
+def soft_start(**data: Any) -> SoftStart:
+    return build(SoftStart, {"amplitude": 0.001} | data, "soft_start")
+
+
+def test_it_is_a_sine_whose_amplitude_rises_stays_and_falls() -> None:
+    x, _, _, flags = soft_start().motion(STEP)
+    times = STEP * np.arange(len(x))
+    sine = 0.001 * np.sin(2.0 * math.pi * 3.0 * times)
+    rising, full = times < 2.0, (times >= 2.0) & (times <= 5.0)
+    np.testing.assert_allclose(x[rising], (sine * times / 2.0)[rising], atol=1e-15)
+    np.testing.assert_allclose(x[full], sine[full], atol=1e-15)
+    assert not x[times >= 6.0].any()
+    assert times[-1] == 6.5
+    learns = np.array(flags) == FLAG_SOFT_START
+    np.testing.assert_array_equal(learns, times <= 5.0)
+    assert set(np.array(flags)[~learns]) == {FLAG_SOFT_START | FLAG_RESTING}
+
+
+def test_its_derivatives_are_those_of_its_displacement() -> None:
+    x, v, a, _ = soft_start(frequency=2.0).motion(1e-4)
+    np.testing.assert_allclose(np.diff(x) / 1e-4, 0.5 * (v[1:] + v[:-1]), atol=2e-6)
+    kinks = [round(corner / 1e-4) for corner in (2.0, 5.0, 6.0)]
+    smooth = np.ones(len(x) - 1, dtype=bool)
+    smooth[[place + offset for place in kinks for offset in (-1, 0)]] = False
+    np.testing.assert_allclose((np.diff(v) / 1e-4)[smooth], (0.5 * (a[1:] + a[:-1]))[smooth], atol=1e-4)
+
+
+def test_no_rise_and_no_fall_are_allowed() -> None:
+    x, v, a, _ = soft_start(rise_time=0.0, fall_time=0.0, rest_time=0.0).motion(STEP)
+    assert np.isfinite([x, v, a]).all()
+    assert x[-1] == v[-1] == a[-1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"rise_time": 6.0}, r"soft_start.rise_time = 6 s: must be <= soft_start.duration = 5 s"),
+        ({"rest_time": 4000.0}, "3600 s"),
+        ({"amplitude": 0.0}, "soft_start.amplitude = 0 m: must be > 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(data: dict[str, float], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        soft_start(**data)
+
+
+def test_the_test_after_it_is_the_test_without_it(simulate: Callable[..., tuple[Outcome, Run]]) -> None:
+    overrides = ("duration=2", "axes.story_1.actuator.alpha=1", "compensator.type=none")
+    _, plain = simulate("chen_ricles_2010", *overrides)
+    _, soft = simulate("chen_ricles_2010", *overrides, *SOFT)
+    before = soft.scenario.soft_start_steps
+    assert before == 205  # (0.5 + 1 + 0.5) s of 10 samples
+    np.testing.assert_array_equal(soft.dof_displacement[before:], plain.dof_displacement)
+    assert np.abs(soft.dof_displacement[:before]).max() == pytest.approx(0.002, rel=1e-2)
+    assert not soft.external_force[:before].any()
+
+
+def test_the_compensator_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = files.load("chen_ricles_2010", ["duration=0.1", *SOFT])
+    substructure, commands = NumericalStage(loaded), CommandStage(loaded)
+    seen: list[tuple[bool, bool]] = []
+
+    def step(target: Motion, measured: Any) -> Any:
+        seen.append((target.preparing, target.flagged))
+        assert target.force[0] == 7.0
+        return target.displacement
+
+    monkeypatch.setattr(commands.compensator, "step", step)
+    commands.target(substructure.first())
+    flags = []
+    for sample in range(loaded.samples + 1):
+        measured = Measurement(sample, np.zeros(1), np.full(1, 7.0), np.zeros(1))
+        if (target := substructure.next(measured)) is not None:
+            commands.target(target)
+        if (command := commands.next(measured)) is not None:
+            flags.append(command.flags)
+    assert seen[0] == (True, False)
+    first = seen.index((False, False))
+    assert first == loaded.soft_start_steps * loaded.samples_per_step
+    assert seen[first - 1] == (True, True)
+    assert set(seen[first:]) == {(False, False)}
+    assert flags[first - 1] == FLAG_SOFT_START | FLAG_RESTING
+    assert not any(flags[first:])
+
+
+def test_a_rig_of_several_axes_moves_them_all_alike() -> None:
+    loaded = files.load("predefined_sine", ["duration=0.1", *SOFT])
+    data = loaded.data()
+    data["axes"]["axis_2"] = data["axes"]["axis_1"]
+    data["setup"] = {"type": "matrix", "matrix": [[1.0, 0.0], [-1.0, 1.0]]}
+    stage = Loop(files.from_text(yaml_text.dump(data), "two axes")).substructure
+    displacement = stage._soft_start[300].displacement
+    np.testing.assert_allclose(displacement, displacement[0] * np.array([1.0, 2.0]))

@@ -1,0 +1,512 @@
+"""Recordings: bit for bit, decodable by independent readers, recoverable after every kind of end."""
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from mcap.reader import make_reader
+from mcap.stream_reader import StreamReader
+from mcap_ros2.decoder import DecoderFactory
+from rosbags.highlevel import AnyReader
+from rosbags.interfaces import QosDurability
+from rosbags.typesys import Stores, get_typestore
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.layout import SECOND
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
+
+START = 1_700_000_000_000_000_000
+LATCHED = offered_qos("reliable", "transient_local", 1)
+TYPES = ("Target", "Command", "Measurement", "CompensatorState", "TestState", "NodeStatus", "Summary")
+TOPICS = [
+    Topic(f"/rths/{name.lower()}", f"rths_nodes/msg/{name}", LATCHED if name == "TestState" else offered_qos())
+    for name in TYPES
+]
+INFORMATION = {"scenario": "dt: 0.01  # s\nname: Prüfstand\n", "run_id": "r1", "servo_rate": "1000"}
+
+
+def numbers(rng, count):
+    return rng.standard_normal(count)
+
+
+def samples(index):
+    """One message of each type: name, the values in it, its bytes, its stamp."""
+    rng = np.random.default_rng(index)
+    codec = Codec(n_dof=3, n_axes=2, n_state=5, n_auxiliary=1)
+    stamp = START + index * 1_000_000
+    target = Target(index, *(numbers(rng, 3) for _ in range(6)), flags=1)
+    command = Command(index, numbers(rng, 2), numbers(rng, 2))
+    measured = Measurement(index, numbers(rng, 2), numbers(rng, 2), numbers(rng, 2), numbers(rng, 1), flags=6)
+    inner = numbers(rng, 5)
+    state = {
+        "stamp": stamp,
+        "state": 5,
+        "sample": index,
+        "reason": "läuft",
+        "servo_rate": 1000.0,
+        "substeps": 10,
+    }
+    state |= {"axis_names": ["story_1", "story_2"], "run_id": "r1"}
+    status = {"stamp": stamp, "node": "integrator", "ready": True, "state_names": ["a", "b"]}
+    summary = {"stamp": stamp, "sample": index, "names": ["x", "yy"], "values": [0.1, float("inf")]}
+    return [
+        ("Target", values_of(target, stamp), codec.pack_target(target, stamp), stamp),
+        ("Command", values_of(command, stamp), codec.pack_command(command, stamp), stamp),
+        ("Measurement", values_of(measured, stamp), codec.pack_measurement(measured, stamp), stamp),
+        (
+            "CompensatorState",
+            {"stamp": stamp, "sample": index, "flags": 0, "values": inner},
+            codec.pack_state(index, inner.tolist(), 0, stamp),
+            stamp,
+        ),
+        ("TestState", state, encode("TestState", state), stamp),
+        ("NodeStatus", status, encode("NodeStatus", status), stamp),
+        ("Summary", summary, encode("Summary", summary), stamp),
+    ]
+
+
+def values_of(sample, stamp):
+    return {name: getattr(sample, name) for name in sample.__dataclass_fields__} | {"stamp": stamp}
+
+
+def assert_same(message, values):
+    """A message as another library decoded it has the ``values``."""
+    assert message.stamp.sec * SECOND + message.stamp.nanosec == values["stamp"]
+    for name in values.keys() - {"stamp"}:
+        found, expected = getattr(message, name), values[name]
+        if isinstance(expected, (np.ndarray, list)):
+            assert list(found) == list(expected), name
+        else:
+            assert found == expected, name
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A finished recording of 50 messages of each type, and these messages."""
+    directory = tmp_path / "run"
+    writer = Writer(directory, TOPICS, INFORMATION)
+    messages = [message for index in range(50) for message in samples(index)]
+    for name, _, data, stamp in messages:
+        writer.write(f"/rths/{name.lower()}", data, stamp)
+    writer.close({"outcome": "finished", "run_id": "r2"})
+    return directory, messages
+
+
+def test_round_trip_is_bit_exact(recorded):
+    directory, messages = recorded
+    for path in (directory, directory / "run_0.mcap", str(directory)):
+        found = list(read(path).messages())
+        assert found == [(f"/rths/{name.lower()}", data, stamp) for name, _, data, stamp in messages]
+
+
+def test_information_topics_and_counts(recorded):
+    bag = read(recorded[0])
+    assert bag.information == INFORMATION | {"outcome": "finished", "run_id": "r2"}
+    assert bag.topics == {topic.name: topic for topic in TOPICS}
+    assert bag.counts == {topic.name: 50 for topic in TOPICS}
+
+
+def test_rosbags_decodes_every_message(recorded):
+    directory, messages = recorded
+    with AnyReader([directory]) as reader:  # the types come from the embedded definitions
+        found = {name: [] for name in TYPES}
+        for connection, stamp, data in reader.messages():
+            message = reader.deserialize(data, connection.msgtype)
+            found[connection.msgtype.split("/")[-1]].append((stamp, message))
+        assert reader.message_count == len(messages)
+        assert (reader.start_time, reader.end_time) == (START, START + 49_000_001)
+        latched = next(c for c in reader.connections if c.topic == "/rths/teststate").ext.offered_qos_profiles
+    assert latched[0].durability == QosDurability.TRANSIENT_LOCAL
+    for name, values, _, stamp in messages:
+        found_stamp, message = found[name].pop(0)
+        assert found_stamp == stamp
+        assert_same(message, values)
+
+
+def test_mcap_ros2_support_decodes_every_message(recorded):
+    directory, messages = recorded
+    with (directory / "run_0.mcap").open("rb") as stream:
+        reader = make_reader(stream, validate_crcs=True, decoder_factories=[DecoderFactory()])
+        found = list(reader.iter_decoded_messages(log_time_order=False))
+    assert len(found) == len(messages)
+    counts = dict.fromkeys(TYPES, 0)
+    for (schema, channel, record, message), (name, values, _, stamp) in zip(found, messages, strict=True):
+        counts[name] += 1
+        assert schema.name == f"rths_nodes/msg/{name}"
+        assert channel.topic == f"/rths/{name.lower()}"
+        assert (record.log_time, record.publish_time, record.sequence) == (stamp, stamp, counts[name])
+        assert_same(message, values)
+
+
+def test_rosbag2_metadata(recorded):
+    directory, messages = recorded
+    bag = yaml.safe_load((directory / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    assert (bag["version"], bag["storage_identifier"]) == (9, "mcap")
+    assert bag["relative_file_paths"] == ["run_0.mcap"] == [bag["files"][0]["path"]]
+    for part in (bag, bag["files"][0]):
+        assert part["message_count"] == len(messages)
+        assert part["starting_time"]["nanoseconds_since_epoch"] == START
+        assert part["duration"]["nanoseconds"] == 49_000_000
+    assert bag["custom_data"] == read(directory).information
+    topics = {entry["topic_metadata"]["name"]: entry for entry in bag["topics_with_message_count"]}
+    state = topics["/rths/teststate"]
+    assert state["message_count"] == 50
+    assert state["topic_metadata"]["type"] == "rths_nodes/msg/TestState"
+    assert state["topic_metadata"]["offered_qos_profiles"] == [LATCHED]
+    with (directory / "run_0.mcap").open("rb") as stream:  # rosbag2 reads the QoS by the version given there
+        reader = make_reader(stream)
+        inner = next(record.metadata for record in reader.iter_metadata() if record.name == "rosbag2")
+        header = reader.get_header()
+        chunks = reader.get_summary().chunk_indexes
+    assert yaml.safe_load(inner["serialized_metadata"]) == bag
+    assert header.profile == "ros2"
+    assert chunks
+    assert all(chunk.message_index_offsets and chunk.compression == "zstd" for chunk in chunks)
+
+
+def test_distribution_is_the_recorder_s(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROS_DISTRO", "kilted")
+    writer = Writer(tmp_path / "run", TOPICS, {})
+    monkeypatch.setenv("ROS_DISTRO", "jazzy")
+    writer.close({})
+    bag = yaml.safe_load((tmp_path / "run" / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    assert bag["ros_distro"] == "kilted"
+
+
+@pytest.mark.parametrize("kind", ["sensor_msgs/msg/JointState", "diagnostic_msgs/msg/DiagnosticArray"])
+def test_types_of_other_packages(tmp_path, kind):
+    if not type_hash(kind):
+        pytest.skip(f"{kind} is not installed")
+    types = get_typestore(Stores.ROS2_HUMBLE)
+    header = types.types["std_msgs/msg/Header"](types.types["builtin_interfaces/msg/Time"](1, 2), "base")
+    if kind.startswith("sensor"):
+        message = types.types[kind](header, ["a"], np.ones(1), np.zeros(1), np.zeros(0))
+    else:
+        pair = types.types["diagnostic_msgs/msg/KeyValue"]("k", "v")
+        status = types.types["diagnostic_msgs/msg/DiagnosticStatus"](0, "n", "m", "h", [pair])
+        message = types.types[kind](header, [status])
+    writer = Writer(tmp_path / "run", [Topic("/other", kind)], {})
+    writer.write("/other", bytes(types.serialize_cdr(message, kind)), START)
+    writer.close({})
+    with AnyReader([tmp_path / "run"]) as reader:  # also compares its own type hash with the recorded one
+        (found,) = [reader.deserialize(data, kind) for _, _, data in reader.messages()]
+        assert reader.connections[0].digest == type_hash(kind)
+    assert repr(found) == repr(message)
+
+
+def test_hash_of_an_own_type_comes_from_the_installed_package(tmp_path, monkeypatch):
+    share = tmp_path / "share" / "rths_nodes" / "msg"
+    share.mkdir(parents=True)
+    entry = '{"type_name": "rths_nodes/msg/Nothing", "hash_string": "RIHS01_12"}'
+    (share / "Nothing.json").write_text(f'{{"type_hashes": [{entry}]}}')
+    monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path))
+    assert type_hash("rths_nodes/msg/Nothing") == "RIHS01_12"
+
+
+@pytest.mark.parametrize("kind", ["Measurement", "rths_nodes/msg/Nonsense", "no_msgs/msg/Nothing", "a/srv/B"])
+def test_unknown_type_is_refused_before_anything_is_made(tmp_path, kind):
+    with pytest.raises(ConfigError, match=kind):
+        Writer(tmp_path / "run", [Topic("/x", kind)], {})
+    assert not (tmp_path / "run").exists()
+
+
+def test_many_chunks_and_stamps_out_of_order(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS[:1], {})
+    data = np.random.default_rng(1).bytes(100_000)
+    sent = [("/rths/target", data[index:], START - index) for index in range(60)]
+    for message in sent:
+        writer.write(*message)
+    writer.close({})
+    bag = read(tmp_path / "run")
+    assert list(bag.messages()) == sent
+    with bag.path.open("rb") as stream:
+        summary = make_reader(stream).get_summary()
+    assert summary.statistics.chunk_count > 3
+    assert summary.statistics.message_start_time == START - 59
+
+
+def test_recording_without_messages(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {"a": "b"})
+    writer.close({})
+    writer.close({"second": "call"})
+    bag = read(tmp_path / "run")
+    assert list(bag.messages()) == []
+    assert bag.information == {"a": "b"}
+    assert len(bag.topics) == len(TOPICS)
+    with AnyReader([tmp_path / "run"]) as reader:
+        assert reader.message_count == 0
+
+
+# ----------------------------------------------------------------------------------------------- refusals
+
+
+def test_existing_recording_is_refused_and_stays(recorded):
+    directory, messages = recorded
+    with pytest.raises(ConfigError, match=f"{directory}: there is a recording already"):
+        Writer(directory, TOPICS, {})
+    assert len(list(read(directory).messages())) == len(messages)
+
+
+def test_journal_is_not_overwritten(tmp_path):
+    Writer(tmp_path / "run", TOPICS, {}).flush()
+    with pytest.raises(ConfigError, match="there is a recording already"):
+        Writer(tmp_path / "run", TOPICS, {})
+
+
+@pytest.mark.parametrize("below", ["", "run", "run/deep"])
+def test_place_at_or_below_a_file_is_refused(tmp_path, below):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match=r"file.*: cannot record there .*is not a directory"):
+        Writer(tmp_path / "file" / below, TOPICS, {})
+
+
+def test_unwritable_place_is_refused():
+    with pytest.raises(ConfigError, match=r"/proc/run: cannot record there \("):
+        Writer("/proc/run", TOPICS, {})
+
+
+def test_journal_is_refused_with_a_hint(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {})
+    writer.flush()
+    for path in (tmp_path / "run", writer.path):
+        with pytest.raises(ConfigError, match=f"rths recover {path}$"):
+            read(path)
+
+
+@pytest.mark.parametrize("action", [read, recover])
+def test_other_paths_are_refused(tmp_path, action):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.mcap").write_text("no recording")
+    (tmp_path / "two").mkdir()
+    for name in ("a.mcap", "b.mcap"):
+        (tmp_path / "two" / name).write_text("")
+    for name, why in {
+        "missing": "No such file",
+        "text.mcap": "not a recording",
+        "text.mcap/below": "Not a directory",
+        "empty": "no .mcap file",
+        "two": r"a\.mcap, b\.mcap",
+    }.items():
+        with pytest.raises(ConfigError, match=why):
+            action(tmp_path / name)
+
+
+def test_damaged_recording_is_noticed(recorded):
+    path = recorded[0] / "run_0.mcap"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=r"run_0\.mcap: .*damaged"):
+        list(read(path).messages())
+
+
+# ----------------------------------------------------------------------------------------------- recovery
+
+
+def journal(tmp_path, count=4):
+    """The bytes of a journal with ``count`` messages, the length of its beginning and of one message."""
+    writer = Writer(tmp_path / "original", TOPICS[3:4], {"run_id": "r1"})
+    head = writer.path.stat().st_size
+    data = Codec(1, 1, 1).pack_state(7, [1.5], 0, START)
+    for index in range(count):
+        writer.write("/rths/compensatorstate", data, START + index)
+    writer.flush()
+    return writer.path.read_bytes(), head, 9 + 22 + len(data)
+
+
+def stored(directory, content):
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    path = directory / "run_0.mcap"
+    path.write_bytes(content)
+    return path
+
+
+def test_cut_anywhere_all_whole_messages_are_recovered(tmp_path):
+    content, head, size = journal(tmp_path)
+    assert len(content) == head + 4 * size
+    for cut in range(head, len(content) + 1):
+        stored(tmp_path / "cut", content[:cut])
+        whole, lost = divmod(cut - head, size)
+        found = recover(tmp_path / "cut")
+        assert (found.messages, found.lost_bytes, found.was_complete) == (whole, lost, False)
+        bag = read(tmp_path / "cut")
+        assert [stamp - START for _, _, stamp in bag.messages()] == list(range(whole))
+        assert bag.information["run_id"] == "r1"
+        assert bag.information["recovered"].startswith(f"{lost} bytes")
+
+
+def test_cut_in_the_beginning(tmp_path):
+    content, head, _ = journal(tmp_path)
+    for cut in range(head):
+        path = stored(tmp_path / "cut", content[:cut])
+        try:
+            assert recover(path).messages == 0
+        except ConfigError:
+            assert cut < 100  # not even the header is whole
+            assert path.read_bytes() == content[:cut]
+
+
+@pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 5000, b"\x05" + bytes(4999)])
+def test_rubbish_at_the_end_is_left_out(tmp_path, tail):
+    content, _, _ = journal(tmp_path)
+    stored(tmp_path / "cut", content + tail)
+    assert (recover(tmp_path / "cut").messages, len(list(read(tmp_path / "cut").messages()))) == (4, 4)
+
+
+def test_recovered_recording_is_read_by_others(tmp_path):
+    content, _, _ = journal(tmp_path)
+    stored(tmp_path / "cut", content[:-1])
+    recover(tmp_path / "cut")
+    with AnyReader([tmp_path / "cut"]) as reader:
+        assert [reader.deserialize(d, c.msgtype).values[0] for c, _, d in reader.messages()] == [1.5] * 3
+
+
+def test_cut_indexed_file_is_recovered_too(recorded):
+    path = recorded[0] / "run_0.mcap"
+    path.write_bytes(path.read_bytes()[:-200])
+    assert recover(path).messages == len(recorded[1])
+    assert len(list(read(path).messages())) == len(recorded[1])
+
+
+def test_recover_changes_nothing_twice(tmp_path, recorded):
+    content, _, _ = journal(tmp_path)
+    stored(tmp_path / "cut", content[:-1])
+    recover(tmp_path / "cut")
+    for directory, count in ((recorded[0], len(recorded[1])), (tmp_path / "cut", 3)):
+        before = {path: (path.read_bytes(), path.stat()) for path in directory.iterdir()}
+        found = recover(directory)
+        assert (found.messages, found.lost_bytes, found.was_complete) == (count, 0, True)
+        assert {path: (path.read_bytes(), path.stat()) for path in directory.iterdir()} == before
+
+
+def test_recording_under_way_is_not_recovered(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {})
+    with pytest.raises(ConfigError, match="is being recorded"):
+        recover(tmp_path / "run")
+    writer.close({})
+    assert recover(tmp_path / "run").was_complete
+
+
+def test_journal_of_others_is_left_alone(tmp_path):
+    content, _, _ = journal(tmp_path)
+    path = stored(tmp_path / "cut", content.replace(b"rths_nodes", b"recorder42", 1))
+    with pytest.raises(ConfigError, match=r"recorded by 'recorder42'.*mcap recover"):
+        recover(path)
+
+
+def test_failing_close_leaves_the_journal(tmp_path, monkeypatch):
+    writer = Writer(tmp_path / "run", TOPICS, {"run_id": "r1"})
+    name, _, data, stamp = samples(1)[2]
+    writer.write(f"/rths/{name.lower()}", data, stamp)
+
+    def no_space(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", no_space)
+        with pytest.raises(RecordingError, match=r"No space left on device.*rths recover"):
+            writer.close({"outcome": "finished"})
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["run_0.mcap"]
+    assert recover(tmp_path / "run").messages == 1
+    assert read(tmp_path / "run").information["outcome"] == "finished"
+
+
+def test_what_is_flushed_is_in_the_file(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {})
+    name, _, data, stamp = samples(1)[2]
+    writer.write(f"/rths/{name.lower()}", data, stamp)
+    size = writer.path.stat().st_size
+    writer.flush_if_due()  # not yet
+    assert writer.path.stat().st_size == size
+    writer._due -= 1.0
+    writer.flush_if_due()
+    assert writer.path.stat().st_size == size + 31 + len(data)
+    with writer.path.open("rb") as stream:  # what a foreign reader of streams sees
+        records = StreamReader(stream).records
+        kinds = [type(next(records)).__name__ for _ in range(1 + 2 * len(TOPICS) + 3)]
+    assert kinds[0] == "Header"
+    assert kinds[-3:] == ["Metadata", "Metadata", "Message"]
+
+
+def child(script, *arguments):
+    root = str(Path(__file__).resolve().parents[2])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+
+
+WRITES_FOR_EVER = """
+import os, struct, sys, time
+from rths_nodes.recording.bag import Topic, Writer
+writer = Writer(sys.argv[1], [Topic("/rths/measurement", "rths_nodes/msg/Measurement")], {"run_id": "r1"})
+while True:
+    stamp = time.monotonic_ns()
+    writer.write("/rths/measurement", bytes(180), stamp)
+    os.write(1, struct.pack("<Q", stamp))  # written, says the recorder
+    time.sleep(0.001)
+"""
+
+
+def test_killed_recorder_loses_at_most_a_tenth_of_a_second(tmp_path):
+    process = child(WRITES_FOR_EVER, tmp_path / "run")
+    said = [struct.unpack("<Q", process.stdout.read(8))[0]]
+    while said[-1] < said[0] + 750_000_000:
+        said.append(struct.unpack("<Q", process.stdout.read(8))[0])
+    os.kill(process.pid, signal.SIGKILL)
+    rest = process.stdout.read()
+    process.wait()
+    process.stdout.close()
+    said += struct.unpack(f"<{len(rest) // 8}Q", rest)
+    found = recover(tmp_path / "run")
+    stamps = [stamp for _, _, stamp in read(tmp_path / "run").messages()]
+    assert found.messages == len(stamps) > 0
+    assert stamps[: len(said)] == said[: len(stamps)]
+    lost = said[len(stamps) :]  # written after the last flush, or the next write would have flushed them
+    assert not lost or lost[-1] - lost[0] <= 100_000_000
+
+
+FILLS_THE_DISK = """
+import resource, signal, sys
+from rths_nodes.recording.bag import RecordingError, Topic, Writer
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = Writer(sys.argv[1], [Topic("/rths/measurement", "rths_nodes/msg/Measurement")], {"run_id": "r1"})
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    for index in range(10000):
+        writer.write("/rths/measurement", bytes(180), index)
+        if index % 7 == 0:
+            writer.flush()
+except RecordingError as error:
+    print(index, error)
+for action in (lambda: writer.write("/rths/measurement", b"", 0), lambda: writer.close({})):
+    try:
+        action()
+        print("no error")
+    except RecordingError as error:
+        print(index, error)
+"""
+
+
+def test_full_disk_is_said_and_the_rest_recovered(tmp_path):
+    limit = 100_000
+    process = child(FILLS_THE_DISK, tmp_path / "run", limit)
+    output = process.communicate()[0].decode().splitlines()
+    assert process.returncode == 0
+    index = int(output[0].split()[0])
+    assert output == [f"{index} {tmp_path}/run/run_0.mcap: the recording broke off (File too large)"] * 3
+    found = recover(tmp_path / "run")
+    assert 0 < index - 7 <= found.messages <= index + 1
+    assert found.lost_bytes < 31 + 180
+    stamps = [stamp for _, _, stamp in read(tmp_path / "run").messages()]
+    assert stamps == list(range(found.messages))

@@ -1,0 +1,219 @@
+"""What is done in the slack of the loop: as much as fits, and no more than it takes to keep up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rths_nodes.app import hosts
+from rths_nodes.ros.hosting import executor as executing
+from rths_nodes.ros.hosting import services as serving
+from rths_nodes.ros.hosting.executor import SERVE_EVERY_NS, LoopExecutor
+from rths_nodes.ros.hosting.slack import BEHIND_NS, OBSERVE_LIMIT, SlackUser
+from rths_nodes.ros.nodes.actuator import ActuatorNode
+from rths_nodes.ros.nodes.integrator import IntegratorNode
+from rths_nodes.ros.transport.endpoints import ByHand
+
+US = 1_000
+
+
+HEAVY_EVERY = 32
+
+
+class Observer:
+    """A node that takes ``each`` us for a sample, and ``heavy`` us for some."""
+
+    works = True
+
+    def __init__(self, clock: Any, each: int, heavy: int = 0) -> None:
+        self.clock, self.each, self.takes_if_heavy, self.waiting, self.worked = clock, each, heavy, 0, 0
+
+    @property
+    def heavy(self) -> bool:
+        return self.takes_if_heavy > 0 and self.worked % HEAVY_EVERY == HEAVY_EVERY - 1
+
+    def safely(self, action: Any, *arguments: Any) -> Any:
+        return action(*arguments)
+
+    def work(self, limit: int) -> bool:
+        done = min(limit, self.waiting)
+        self.waiting -= done
+        self.clock.now += done * (self.takes_if_heavy if self.heavy else self.each) * US
+        self.worked += done
+        return bool(done)
+
+
+class Tick:
+    """A pacer whose next tick is ``slack`` us away."""
+
+    def __init__(self, clock: Any, slack: int, rate: int = 4096) -> None:
+        self._clock, self._due, self.period = clock, clock.now + slack * US, 1_000_000_000 // rate
+
+    @property
+    def slack(self) -> int:
+        return int(self._due - self._clock.now)
+
+
+def observe(
+    monkeypatch: pytest.MonkeyPatch,
+    each: int,
+    slack: int,
+    ticks: int,
+    rate: int = 4096,
+    step: int = 0,
+    heavy: int = 0,
+) -> tuple[list[int], list[int]]:
+    """How long the observer works before each tick, us, and how many samples wait for it then.
+
+    Every ``step`` ticks the slack is kept for the rehearsal of a step.
+    """
+    clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
+    monkeypatch.setattr(slack, "time", clock)
+    observer = Observer(clock, each, heavy)
+    user = SlackUser(observer)  # type: ignore[arg-type]
+    taken, waiting = [], []
+    for tick in range(ticks):
+        observer.waiting += 1
+        began = clock.now
+        user.use_slack(Tick(clock, slack, rate), not step or tick % step > 0)  # type: ignore[arg-type]
+        taken.append((clock.now - began) // US)
+        waiting.append(observer.waiting)
+    return taken, waiting
+
+
+def test_an_observer_that_fits_in_works_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=100)
+    assert (set(taken), set(waiting)) == ({20}, {0})
+
+
+def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000)
+    assert max(taken[1:]) <= 200, "more would make ticks late for nothing"
+    assert max(waiting) <= OBSERVE_LIMIT
+
+
+def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=100, step=10)
+    assert set(taken[::10]) == {0}
+    assert set(waiting[::10]) == {1}
+    assert set(waiting[1::10]) == {0}
+    for step in (1, 2):
+        taken, waiting = observe(monkeypatch, each=40, slack=50, ticks=1000, step=step)
+        assert max(waiting) <= OBSERVE_LIMIT, "however short the steps are"
+
+
+def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=1000, step=10, heavy=45)
+    met = next(tick for tick, took in enumerate(taken) if took >= 45)
+    assert max(taken[met + 1 :]) == 45, "20 and 45 would make a tick late"
+    assert max(waiting) <= 4
+
+
+@pytest.mark.parametrize("rate", [25, 64, 256])
+def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rig would take it for lost."""
+    _, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000, rate=rate)
+    assert max(waiting) / rate <= max(BEHIND_NS * 1e-9, 1 / rate) + 1 / rate
+
+
+def asked(callback: Any = lambda request, response: (request, response), group: Any = None) -> Any:
+    """A service with one request."""
+    answers: list[Any] = []
+    requests = [("request", "header")]
+    return SimpleNamespace(
+        callback_group=group,
+        srv_name="service",
+        srv_type=SimpleNamespace(Request=None, Response=lambda: "response"),
+        handle=SimpleNamespace(service_take_request=lambda _: requests.pop() if requests else (None, None)),
+        callback=callback,
+        send_response=lambda *answer: answers.append(answer),
+        answers=answers,
+    )
+
+
+def with_services(*services: Any) -> Any:
+    """A node, and how often its handshake was looked at."""
+    node = SimpleNamespace(done=False, services=services, looks=0, warnings=[])
+    node.look = lambda: setattr(node, "looks", node.looks + 1)
+    node.safely = lambda action, *words: action(*words)
+    node.get_logger = lambda: SimpleNamespace(warning=node.warnings.append)
+    return node
+
+
+def test_services_are_answered_one_look_at_a_time() -> None:
+    services = [asked(), asked(group=ByHand()), asked()]
+    node = with_services(*services)
+    desk = serving.ServiceDesk([node])
+    assert not desk.look(), "no round has begun"
+    for _ in range(2):
+        desk.open()
+        count = 0
+        while desk.look():
+            count += 1
+        assert count == 3  # the handshake and two services
+    answer = (("request", "response"), "header")
+    assert [service.answers for service in services] == [[answer], [], [answer]]
+    assert node.looks == 2
+
+
+def test_a_request_that_makes_no_sense_is_answered_and_told() -> None:
+    def refuse(request: Any, response: Any) -> Any:
+        raise ValueError("no such type")
+
+    service = asked(refuse)
+    node = with_services(service)
+    serving.answer(node, service)
+    assert service.answers == [("response", "header")]
+    assert "no such type" in node.warnings[0]
+
+
+def test_a_round_under_way_goes_on() -> None:
+    node = with_services(asked())
+    desk = serving.ServiceDesk([node])
+    desk.open()
+    assert desk.look()
+    desk.open()
+    assert [desk.look(), desk.look()] == [True, False]
+
+
+def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
+    monkeypatch.setattr(executing, "time", clock)
+    node, called = with_services(asked(), asked()), []
+    node.role, node.participates = "actuator", True
+    executor = LoopExecutor([node], None, lambda: called.append(clock.now))
+    for _ in range(2200):  # 0.54 s
+        clock.now += 244 * US
+        executor._serve_if_due(Tick(clock, 20))  # type: ignore[arg-type]
+    answer = (("request", "response"), "header")
+    assert [service.answers for service in node.services] == [[answer]] * 2
+    assert node.looks == 1, "in half a second"
+    assert len(called) == clock.now // SERVE_EVERY_NS + 1, "who wants to stop the test is heard all the time"
+
+
+def test_a_node_that_rests_does_not_keep_the_loop_waiting(
+    patience: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rigs: list[ActuatorNode] = []
+    answered: list[bool] = []
+    work, begin = IntegratorNode.work, ActuatorNode._begin
+
+    def watched_work(node: IntegratorNode, limit: int = 1) -> bool:
+        if node.rests:
+            answered.append(rigs[0]._command is not None or rigs[0]._overdue())
+        return work(node, limit)
+
+    def watched_begin(node: ActuatorNode) -> None:
+        rigs.append(node)
+        begin(node)
+
+    monkeypatch.setattr(IntegratorNode, "work", watched_work)
+    monkeypatch.setattr(ActuatorNode, "_begin", watched_begin)
+    report = hosts.run("chen_ricles_2010", ["duration=1", *patience], host="composed", pace="realtime")
+    assert report.outcome == "finished", report.reason
+    assert answered
+    assert all(answered), "it takes the Measurements between two steps when the Command is there"
