@@ -180,7 +180,10 @@ set-up:
 test:
 	$(LIBRARY)
 	set_up test
-	exec $$python -m pytest $(PYTEST_ARGS)
+	if [ -n '$(PYTEST_ARGS)' ]; then exec $$python -m pytest $(PYTEST_ARGS); fi
+	parallel=(); ! $$python -c 'import xdist' 2>/dev/null || parallel=(-n auto)
+	$$python -m pytest -m 'not nodes and not soak' "$${parallel[@]}"
+	$$python -m pytest -m 'nodes and not soak'
 
 soak:
 	$(LIBRARY)

@@ -553,7 +553,7 @@ def test_strongest_window_is_where_it_shakes_not_where_it_stays() -> None:
 
 def test_plots_are_loaded_only_by_the_report() -> None:
     code = (
-        "import sys, rths_nodes.loop.embedded, rths_nodes.recording.run, rths_nodes.record.analysis;"
+        "import sys, rths_nodes.loop.embedded, rths_nodes.recording.run, rths_nodes.analysis.histories;"
         "assert 'matplotlib' not in sys.modules;"
         "import rths_nodes.analysis.report.document;"
         "assert 'matplotlib.pyplot' not in sys.modules"

@@ -15,6 +15,8 @@ from rths_nodes.app import hosts
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording.run import Run
 
+pytestmark = pytest.mark.nodes
+
 
 def sections(run: Run | None, file: Path) -> dict[str, str]:
     """The sections of the report on ``run`` by their titles; not what only tells of the host."""

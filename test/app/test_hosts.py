@@ -23,6 +23,7 @@ from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.recording import bag
 
 rclpy = pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+pytestmark = pytest.mark.nodes
 
 SHORT = "duration=1.5"
 BRIEF = "duration=0.6"

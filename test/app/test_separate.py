@@ -20,6 +20,7 @@ def with_ros() -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 
+@pytest.mark.nodes
 @pytest.mark.usefixtures("with_ros")
 @pytest.mark.parametrize("pace", ["lockstep", "realtime"])
 def test_the_same_bits_and_nothing_is_missing(pace: str, tmp_path: Path, patience: list[str]) -> None:
@@ -38,6 +39,7 @@ def test_the_same_bits_and_nothing_is_missing(pace: str, tmp_path: Path, patienc
     assert report.metrics["axes"] == reference.metrics["axes"]
 
 
+@pytest.mark.nodes
 @pytest.mark.usefixtures("with_ros")
 def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
     tmp_path: Path, patience: list[str]

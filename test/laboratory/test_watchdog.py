@@ -82,6 +82,7 @@ def test_the_port_stands_where_it_stood_and_says_why() -> None:
     port.close()
 
 
+@pytest.mark.nodes
 def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, patience: list[str]) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     report = rths_nodes.app.hosts.run(

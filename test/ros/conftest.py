@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,13 @@ from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder starts nodes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.nodes)
 
 
 class Tray:
