@@ -65,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"rths: {message}", file=sys.stderr)
+    for line in message.splitlines():
+        print(f"rths: {line}", file=sys.stderr)
     return code
 
 

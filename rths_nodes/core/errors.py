@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
 class ConfigError(ValueError):
-    """Input that is refused before anything moves (exit code 2)."""
+    """Input that is refused before anything moves (exit code 2). ``problems`` are told one a line."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+    def within(self, place: str) -> ConfigError:
+        """The same problems, each after the ``place`` in which it was found."""
+        return ConfigError(*(f"{place}: {problem}" for problem in self.problems))
+
+
+class Problems(list[str]):
+    """Problems that are gathered, so that the user learns of all of them at once."""
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """A ConfigError inside is kept, and what follows is checked, too."""
+        try:
+            yield
+        except ConfigError as error:
+            self.extend(error.problems)
+
+    def refuse(self) -> None:
+        """Raises one ConfigError with all that was gathered; nothing where there is nothing."""
+        if self:
+            raise ConfigError(*self)
 
 
 def join(path: str, key: object) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.params import Spec, spec_of
 
 T = TypeVar("T")
@@ -107,7 +107,12 @@ def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {name!r} must be letters, digits and underscores")
-    return {name: _section(spec, entry, join(path, name)) for name, entry in value.items()}
+    built, problems = {}, Problems()
+    for name, entry in value.items():
+        with problems.gathered():
+            built[name] = _section(spec, entry, join(path, name))
+    problems.refuse()
+    return built
 
 
 def _mapping(spec: Spec, value: Any, path: str) -> dict[str, Any]:
@@ -133,34 +138,33 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
 def build(cls: type[T], data: Any, path: str = "") -> T:
     """Check ``data`` (a mapping as YAML gives it) strictly and build ``cls`` from it.
 
-    Raises ConfigError for an unknown or missing key, a wrong type, a value out of bounds, nan or inf. A
-    ``validate(self, path)`` method of the class may refuse combinations of values.
+    Raises one ConfigError for all unknown and missing keys, wrong types, values out of bounds, nan and inf. A
+    ``validate(self, path)`` method of the class may refuse combinations of values that are right by themselves.
     """
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'the scenario'} = {show(data)}: must be a section (key: value)")
     fields = {field.name: field for field in attrs.fields(cls)}  # type: ignore[arg-type]
+    problems, values = Problems(), {}
     for key in data:
         if key not in fields:
-            raise unknown(join(path, key), "key", key, fields)
-    values = {}
+            problems += unknown(join(path, key), "key", key, fields).problems
     for name, field in fields.items():
-        spec = spec_of(field)
-        if name not in data:
-            if spec.default_data is not None:
-                values[name] = _CHECKS[spec.kind](spec, spec.default_data, join(path, name))
-            if field.default is attrs.NOTHING:
-                unit = f" [{spec.unit}]" if spec.unit else ""
-                raise ConfigError(f"{join(path, name)}: missing ({spec.doc}{unit})")
-            continue
-        value = data[name]
-        values[name] = (
-            None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, join(path, name))
-        )
+        spec, place = spec_of(field), join(path, name)
+        with problems.gathered():
+            if name in data or spec.default_data is not None:
+                values[name] = _checked(spec, data.get(name, spec.default_data), place)
+            elif field.default is attrs.NOTHING:
+                raise ConfigError(f"{place}: missing ({spec.doc}{f' [{spec.unit}]' if spec.unit else ''})")
+    problems.refuse()
     built = cls(**values)
     validate = getattr(built, "validate", None)
     if validate is not None:
         validate(path)
     return built
+
+
+def _checked(spec: Spec, value: Any, path: str) -> Any:
+    return None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, path)
 
 
 def as_data(built: Any) -> Any:

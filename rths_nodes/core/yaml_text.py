@@ -43,7 +43,7 @@ def parse(source: str, origin: str) -> Any:
     try:
         return yaml.load(source, _Loader)
     except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from None
+        raise error.within(origin) from None
     except Exception as error:  # PyYAML lets all kinds through, e.g. KeyError for '!!bool x'
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""

@@ -43,15 +43,14 @@ def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """The one line that a refused command prints; nothing was run."""
+    """What a refused command prints, a line for each problem; nothing was run."""
 
     def refusal(*words: str) -> str:
         assert main(words) == cli.REFUSED
         out, err = capsys.readouterr()
         assert out == ""
-        assert err.startswith("rths: ")
+        assert all(line.startswith("rths: ") for line in err.splitlines())
         assert err.endswith("\n")
-        assert len(err.splitlines()) == 1
         assert "Traceback" not in err
         return err.rstrip("\n")
 
@@ -414,6 +413,16 @@ def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
     monkeypatch.setattr("rths_nodes.recording.reading.read_run", read_run)
     assert main(["report", "rec", "--out", "page.html"]) == cli.FAILED
     assert capsys.readouterr().err == "rths: rec: Input/output error\n"
+
+
+def test_all_mistakes_of_a_scenario_are_told_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = (ROOT / "config" / "scenarios" / f"{PAPER}.yaml").read_text()
+    file.write_text(text.replace("servo_rate: 1024.0", "servo_rate: -1.0").replace("substeps:", "substebs:"))
+    assert main(["check", str(file)]) == cli.REFUSED
+    told = capsys.readouterr().err.splitlines()
+    assert all(line.startswith(f"rths: {file}: ") for line in told)
+    assert ["substebs" in told[0], "servo_rate = -1 Hz" in told[1], "substeps: missing" in told[2]] == [True] * 3
 
 
 def test_embedded_has_no_clock(refusal: Callable[..., str]) -> None:

@@ -158,3 +158,24 @@ def test_the_table_shows_what_is_known() -> None:
     assert rows["limit"].default == "-"
     assert (rows["ramp"].kind, rows["ramp"].default) == ("section: ramp", "linear")
     assert rows["inner"].default == "its defaults"
+
+
+def test_all_that_is_wrong_is_told_at_once_one_problem_a_line() -> None:
+    data = {
+        "lenght": 1.0,
+        "count": 11,
+        "ramp": {"type": "linaer"},
+        "many": {"x": {"gain": 9.0}, "y": {"gain": -1.0}},
+    }
+    with pytest.raises(ConfigError) as refused:
+        build(Everything, data)
+    places = [problem.partition(":")[0].partition(" ")[0] for problem in refused.value.problems]
+    assert places == ["lenght", "length", "count", "ramp.type", "many.x.gain", "many.y.gain"]
+    assert str(refused.value).splitlines() == list(refused.value.problems)
+
+
+def test_every_problem_names_the_place_in_which_it_was_found() -> None:
+    assert ConfigError("a = 1: must be 2", "b: missing").within("x.yaml").problems == (
+        "x.yaml: a = 1: must be 2",
+        "x.yaml: b: missing",
+    )

@@ -26,7 +26,7 @@ SINE = load("predefined_sine")
 def refusal(*overrides: str, base: Scenario = PAPER) -> str:
     with pytest.raises(ConfigError) as caught:
         override(base, overrides)
-    assert "\n" not in str(caught.value)
+    assert all("\n" not in problem for problem in caught.value.problems)
     return str(caught.value)
 
 

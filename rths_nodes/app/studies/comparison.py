@@ -165,7 +165,7 @@ def _check(variant: Variant) -> None:
         variant.scenario.codec()
         Loop(variant.scenario)
     except ConfigError as error:
-        raise ConfigError(f"{variant.name}: {error}") from None
+        raise error.within(variant.name) from None
     quantities = {name.rpartition(".")[2] for name in variant.scenario.state_names()}
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in variant.scenario.axes]

@@ -129,7 +129,7 @@ def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> Loa
     try:
         content = build(Content, {key: value for key, value in data.items() if key != "axes"})
     except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from None
+        raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
         raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be those of the rig: {', '.join(axes)}")
     return _checked(names, content, origin)

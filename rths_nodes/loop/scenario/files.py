@@ -9,8 +9,9 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.resources import resource
+from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.overrides import build_scenario, override, with_case
+from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -53,7 +54,10 @@ def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     if folder is not None:
         _resolve_files(data, folder)
-    return build_scenario(data, origin)
+    try:
+        return build(Scenario, data)
+    except ConfigError as error:
+        raise error.within(origin) from None
 
 
 def _resolve_files(data: Any, folder: Path) -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.schema import Scenario
-
-
-def build_scenario(data: Mapping[str, Any], origin: str = "") -> Scenario:
-    try:
-        return build(Scenario, data)
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}" if origin else str(error)) from None
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
@@ -26,16 +19,22 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
     ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
     drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
     """
-    pairs = [_split(assignment) for assignment in overrides]
+    pairs, problems = [], Problems()
+    for assignment in overrides:
+        with problems.gathered():
+            pairs.append(_split(assignment))
+    problems.refuse()
     return replace(scenario, pairs) if pairs else scenario
 
 
 def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
     """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
-    data = scenario.data()
+    data, problems = scenario.data(), Problems()
     for keys, value in sorted(pairs, key=_precedence):
-        _apply(data, keys, value)
-    return build_scenario(data)
+        with problems.gathered():
+            _apply(data, keys, value)
+    problems.refuse()
+    return build(Scenario, data)
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
@@ -47,7 +46,7 @@ def with_case(scenario: Scenario, name: str) -> Scenario:
     try:
         return replace(scenario, pairs + changes)
     except ConfigError as error:
-        raise ConfigError(f"cases.{name}: {error}") from None
+        raise error.within(f"cases.{name}") from None
 
 
 FILE = ["ground_motion", "file"]
