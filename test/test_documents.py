@@ -1,0 +1,83 @@
+"""What the documents say of the code is there: files, names, tests, links."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
+
+
+def defined(file: Path) -> set[str]:
+    """Names that a module defines at the top, and ``Class.name`` of what its classes define."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        names = list(targets(node))
+        found.update(names)
+        if isinstance(node, ast.ClassDef):
+            inner = [name for entry in ast.walk(node) for name in targets(entry)]
+            found.update(f"{node.name}.{name}" for name in inner)
+    return found
+
+
+def targets(node: ast.AST) -> Iterator[str]:
+    """The names that a statement binds."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        yield node.name
+    elif isinstance(node, ast.Assign):
+        yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+
+
+def rows() -> list[str]:
+    """The rows of tables in doc/papers.md that name code."""
+    return [
+        line for line in (ROOT / "doc" / "papers.md").read_text().splitlines() if re.search(r"^\|.*\.py", line)
+    ]
+
+
+def test_the_code_that_the_papers_page_names_is_there() -> None:
+    missing = []
+    for row in rows():
+        for place, name in re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)+\.py)`(?: `([A-Za-z_][\w.]*)`)?", row):
+            file = next((top / place for top in (ROOT / "rths_nodes", ROOT) if (top / place).is_file()), None)
+            if file is None or (name and name not in defined(file)):
+                missing.append(f"{place} {name}")
+    assert missing == []
+
+
+def test_the_tests_that_the_papers_page_names_are_there() -> None:
+    missing, files = [], {path.name: path for path in (ROOT / "test").rglob("test_*.py")}
+    for row in rows():
+        file = ""
+        for given, name in re.findall(r"`(test_\w+\.py)?(?:::(test_\w+))?`", row):
+            file = given or file
+            if file and (file not in files or (name and name not in defined(files[file]))):
+                missing.append(f"{file}::{name}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text()
+    dead = []
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", text):
+        if target and not re.match(r"[a-z]+:", target) and not (document.parent / target).exists():
+            dead.append(target)
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+        other = document.parent / target if target else document
+        if other.suffix == ".md" and other.is_file() and anchor not in anchors(other):
+            dead.append(f"{target}#{anchor}")
+    assert dead == []
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of the headings of a Markdown document, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
