@@ -17,6 +17,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Collector, Run
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
@@ -70,8 +71,8 @@ def simulate() -> Callable[..., tuple[Outcome, Run]]:
     """Runs a scenario in the reference loop: how it ended, and its histories."""
 
     def simulate(name: str, *overrides: str) -> tuple[Outcome, Run]:
-        loop = Loop(files.load(name, overrides))
-        collector = Collector(loop.scenario, loop.commands.state_names)
+        loop = Loop(Assembly(files.load(name, overrides)))
+        collector = Collector(loop.scenario, loop.assembly.names)
         outcome = loop.run([collector])
         return outcome, collector.run(metrics=outcome.metrics)
 

@@ -7,6 +7,7 @@ import numpy as np
 from rths_nodes.analysis.histories import Histories, first_step
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run
 
 
@@ -14,7 +15,7 @@ def experimental_force(run: Run) -> Array:
     """Force of the experimental substructure on the degrees of freedom, steps 0, 1, ...: ``(m, n_dof)`` N."""
     scenario = run.scenario
     n_dof, n_axes = run.dof_displacement.shape[1], run.force.shape[1]
-    setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
+    setup = registry.build("setup", scenario.setup, n_dof, n_axes)
     rows = run.force[:: scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
@@ -33,7 +34,7 @@ def energies(run: Run, running: Histories) -> dict[str, Array]:
     start = first_step(run)
     moves = np.diff(run.dof_displacement[:m], axis=0)
     moves[:start] = 0.0
-    structure = run.scenario.build_structure()
+    structure = Assembly(run.scenario).structure
     absorbed = {"experimental substructure": _work(specimen, moves)}
     if structure is None:
         return absorbed
@@ -60,7 +61,7 @@ def ground_acceleration(run: Run) -> Array:
 
     M is the mass of the whole structure, the part in the laboratory included.
     """
-    structure = run.scenario.build_structure()
+    structure = Assembly(run.scenario).structure
     if structure is None:
         return np.zeros(0)
     load = (structure.mass + structure.experimental_mass) @ structure.influence
@@ -72,7 +73,7 @@ def absolute_acceleration(run: Run) -> Array:
 
     In the time of the structure: a rig on a slower time axis has less.
     """
-    ground, relative = ground_acceleration(run), run.scenario.time_ratio**2 * run.exact_acceleration
-    if not len(ground):
+    structure, relative = Assembly(run.scenario).structure, run.scenario.time_ratio**2 * run.exact_acceleration
+    if structure is None:
         return relative
-    return np.asarray(relative + ground[:, None] * run.scenario.build_structure().influence)
+    return np.asarray(relative + ground_acceleration(run)[:, None] * structure.influence)

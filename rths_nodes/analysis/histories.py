@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.indices import (
     BLOCK,
     EnergyMonitor,
@@ -71,8 +72,7 @@ def first_step(run: Run) -> int:
 def histories(run: Run) -> Histories:
     """The running indices of a test."""
     samples = counted(run)
-    structure = run.scenario.build_structure()
-    elastic = run.scenario.reference_energy(structure)
+    elastic = Assembly(run.scenario).reference_energy
     target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
     n, n_axes = target.shape
     indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
@@ -152,7 +152,7 @@ def parameters(run: Run) -> dict[str, dict[str, Array]]:
 
 def state_units(run: Run) -> Mapping[str, str]:
     """Units of the compensator's inner numbers by quantity, as the compensator states them."""
-    units: Mapping[str, str] = getattr(run.scenario.build_compensator(), "state_units", {})
+    units: Mapping[str, str] = getattr(Assembly(run.scenario).compensator, "state_units", {})
     return units
 
 

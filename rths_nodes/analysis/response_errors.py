@@ -16,6 +16,7 @@ from rths_nodes.analysis.reference.coupled import ideal_of
 from rths_nodes.core.samples import Array
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
@@ -39,7 +40,9 @@ def _whole_response(text: str) -> tuple[Array, Array]:
         ideal = ideal_of(scenario)
         return ideal.displacement, ideal.acceleration
     found = unsplit.unsplit(scenario)
-    ground = np.outer(scenario.ground_acceleration(), scenario.build_structure().influence)
+    assembly = Assembly(scenario)
+    assert assembly.structure is not None  # unsplit refuses a test without
+    ground = np.outer(assembly.ground_acceleration, assembly.structure.influence)
     return found.displacement, found.acceleration + ground
 
 
@@ -56,7 +59,7 @@ def response_errors(run: Run) -> dict[str, dict[str, float]]:
         "acceleration": (energy.absolute_acceleration(run)[start:], acceleration),
     }
     errors = {name: _percent(*pair) for name, pair in pairs.items()}
-    names = run.scenario.dof_names()
+    names = Assembly(run.scenario).names.observed
     return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}
 
 

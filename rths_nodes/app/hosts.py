@@ -24,6 +24,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
@@ -118,12 +119,13 @@ def run(
     loaded = override(loaded, overrides)
     _check(host, pace, actuator_nodes, apart)
     namespace = names.checked_namespace(namespace)
-    loaded.codec()
+    assembly = Assembly(loaded)
+    assembly.codec()
     directory = Path(record).absolute() if record is not None else None
     if names.RECORDER in apart and directory is None:
         raise ConfigError("apart = recorder: there is none without a recording")
     # builds every component: what is wrong is refused here, before any node starts
-    loop = _loop(loaded, host, pace, directory is not None, faults)
+    loop = _loop(assembly, host, pace, directory is not None, faults)
     if directory is not None:
         bag.check_free(directory)
     told = (lambda sample: progress(sample, loaded.samples)) if progress else None
@@ -145,11 +147,11 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _loop(scenario: Scenario, host: str, pace: str, recorded: bool, faults: Sequence[str]) -> Loop:
+def _loop(assembly: Assembly, host: str, pace: str, recorded: bool, faults: Sequence[str]) -> Loop:
     """The loop of the host embedded, with its faults. Raises ConfigError for what it or ``host`` cannot have."""
     parsed = [faulty.parse(words) for words in faults]
-    faulty.check(parsed, scenario, host, pace, recorded)
-    return FaultyLoop(scenario, parsed) if parsed and host == "embedded" else Loop(scenario)
+    faulty.check(parsed, assembly.scenario, host, pace, recorded)
+    return FaultyLoop(assembly, parsed) if parsed and host == "embedded" else Loop(assembly)
 
 
 def _check(host: str, pace: str, actuator_nodes: str, apart: Sequence[str]) -> None:
@@ -199,11 +201,11 @@ def _embedded(
     about = information(scenario, scenario.run_id(), "embedded", "lockstep")
     if faults:
         about["faults"] = " ".join(faults)
-    collector = Collector(scenario, loop.commands.state_names) if keep else None
+    collector = Collector(scenario, loop.assembly.names) if keep else None
     recording = None
     if directory is not None:
         topics = recorded_topics(namespace)
-        recording = RecordingSink(open_writer(str(directory), topics, about), scenario, namespace, about)
+        recording = RecordingSink(open_writer(str(directory), topics, about), loop.assembly, namespace, about)
     sinks = [sink for sink in (collector, recording) if sink is not None]
     try:
         outcome = loop.run(sinks, progress, interrupted)

@@ -31,11 +31,28 @@ class GroundMotion(Protocol):
 class RestoringForce(Protocol):
     """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
 
+    initial_stiffness: Any
+    """N/m: a number for one degree of freedom, else ``(n_dof, n_dof)``."""
+    elastic_energy: float
+    """Strain energy at first yield, J; zero for a linear one."""
+
     def force(self, displacement: Array) -> Array:
         """Move to ``displacement`` (m) and give the force there."""
         ...
 
     def reset(self) -> None: ...
+
+
+class Damping(Protocol):
+    """Viscous damping of a whole structure, formed once from its matrices."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any) -> None: ...
+
+    def matrix(self, mass: Array, stiffness: Array) -> Array:
+        """Damping ``(n_dof, n_dof)`` N s/m, symmetric, from mass (kg) and stiffness (N/m) of the same shape."""
+        ...
 
 
 class Structure(Protocol):
@@ -117,6 +134,24 @@ class Setup(Protocol):
     def degrees_of_freedom(self, displacement: Array) -> Array:
         """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
         ...
+
+
+class SemiActive(Protocol):
+    """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once in an integration step."""
+
+    Params: ClassVar[type]
+    inputs: tuple[str, ...]
+    """Names of what it controls, with their units: those that the rig must have."""
+
+    def __init__(self, params: Any, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
+        """``dt`` is the integration step (s); ``measured`` names the auxiliary channels of a Measurement."""
+        ...
+
+    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
+        """Inputs ``(len(inputs),)`` from a Measurement and the ground acceleration (m/s^2) of the same step."""
+        ...
+
+    def reset(self) -> None: ...
 
 
 class Compensator(Protocol):

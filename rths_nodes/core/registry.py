@@ -86,3 +86,8 @@ def load(family: str, name: object, path: str = "") -> Any:
 def class_of(family: str, built: Any) -> Any:
     """The component class that belongs to checked parameters ``built``."""
     return load(family, type(built).type_name)
+
+
+def build(family: str, params: Any, *arguments: Any) -> Any:
+    """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor."""
+    return class_of(family, params)(params, *arguments)

@@ -14,7 +14,7 @@ import numpy as np
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.samples import Command, Measurement, Target
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -50,17 +50,18 @@ class Outcome:
 
 
 class Loop:
-    """All stages of a scenario, run in the reference order. Raises ConfigError when one cannot be built.
+    """All stages of an assembly, run in the reference order. Raises ConfigError when one cannot be built.
 
     Between the stages nothing is late or lost: ``faulty_loop.py`` has the same order without that.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.scenario = scenario
-        self.substructure = NumericalStage(scenario)
-        self.commands = CommandStage(scenario)
-        self.rig = RigStage(scenario)
-        self.monitor = MonitorStage(scenario)
+    def __init__(self, assembly: Assembly) -> None:
+        self.assembly = assembly
+        self.scenario = assembly.scenario
+        self.substructure = NumericalStage.of(assembly)
+        self.commands = CommandStage.of(assembly)
+        self.rig = RigStage(assembly.scenario, assembly.port)
+        self.monitor = MonitorStage.of(assembly)
         self._breach_known = False
 
     def run(

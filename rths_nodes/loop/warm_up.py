@@ -11,7 +11,7 @@ import numpy as np
 
 from rths_nodes.core.samples import Measurement, Target
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly, Names
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 
@@ -19,9 +19,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 class StepWarmUp:
     """The integration step: Measurement in, Target out."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.stage = NumericalStage(scenario, loaded=False)
-        self._measured = _resting_measurement(scenario)
+    def __init__(self, assembly: Assembly) -> None:
+        self.stage = NumericalStage.of(assembly.twin(loaded=False))
+        self._measured = _resting_measurement(assembly.names)
 
     def __call__(self, codec: Codec) -> Target | None:
         """One more step of the twin; None after its last."""
@@ -37,11 +37,11 @@ class StepWarmUp:
 class CommandWarmUp:
     """The first Command of a step: Target and Measurement in."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.stage = CommandStage(scenario)
-        self._measured = _resting_measurement(scenario)
-        nothing = np.zeros(len(scenario.dof_names()))
-        inputs = np.zeros(len(scenario.build_port().auxiliary_inputs))
+    def __init__(self, assembly: Assembly) -> None:
+        names = assembly.names
+        self.stage = CommandStage.of(assembly.twin())
+        self._measured = _resting_measurement(names)
+        nothing, inputs = np.zeros(len(names.observed)), np.zeros(len(names.inputs))
         self._target = Target(0, nothing, nothing, nothing, nothing, nothing, nothing, inputs)
         self.stage.target(self._target)
 
@@ -57,6 +57,6 @@ class CommandWarmUp:
             codec.pack_command(command, 0)
 
 
-def _resting_measurement(scenario: Scenario) -> Measurement:
-    nothing = np.zeros(len(scenario.axes))
-    return Measurement(0, nothing, nothing, nothing, np.zeros(len(scenario.build_port().auxiliary_names)))
+def _resting_measurement(names: Names) -> Measurement:
+    nothing = np.zeros(len(names.axes))
+    return Measurement(0, nothing, nothing, nothing, np.zeros(len(names.auxiliary)))

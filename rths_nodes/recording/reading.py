@@ -8,6 +8,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
 from rths_nodes.recording.run import Collector, Run
@@ -19,9 +20,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
     scenario = files.from_text(recording.information["scenario"], f"{path}: scenario")
-    names = scenario.state_names()
-    codec = scenario.codec()
-    collector = Collector(scenario, names)
+    assembly = Assembly(scenario)
+    codec = assembly.codec()
+    collector = Collector(scenario, assembly.names)
     information = dict(recording.information)
     numbers: dict[str, float] = {}
     for topic, data, _ in recording.messages():

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
+from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 
 Flags = np.ndarray[Any, np.dtype[np.uint32]]
@@ -92,10 +93,10 @@ def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> 
 class Collector:
     """A sink that gathers a Run in memory: of a live embedded test, or of a recording that is read."""
 
-    def __init__(self, scenario: Scenario, state_names: Sequence[str]) -> None:
+    def __init__(self, scenario: Scenario, names: Names) -> None:
         self.scenario = scenario
-        self._names = tuple(state_names)
-        n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
+        self._names = names.state
+        n_axes, n_dof = len(names.axes), len(names.observed)
         rows = scenario.samples + _MARGIN
         self._per_axis = {
             name: _Table(n_axes, rows)

@@ -10,7 +10,7 @@ from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.embedded import Outcome
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.bag import Writer
 
@@ -18,10 +18,11 @@ from rths_nodes.recording.bag import Writer
 class RecordingSink:
     """A sink of the embedded loop that writes what the nodes would have sent, stamped in test time."""
 
-    def __init__(self, writer: Writer, scenario: Scenario, namespace: str, information: dict[str, str]) -> None:
-        names = scenario.state_names()
-        self._writer, self._scenario, self._information = writer, scenario, information
-        self._codec = scenario.codec()
+    def __init__(self, writer: Writer, assembly: Assembly, namespace: str, information: dict[str, str]) -> None:
+        self._writer, self._information = writer, information
+        self._scenario = assembly.scenario
+        self._constants = assembly.test_constants()
+        self._codec = assembly.codec()
         self._topic = f"/{namespace}/"
         self._start = time.time_ns()
         self._sample = 0
@@ -30,7 +31,7 @@ class RecordingSink:
             "ready": True,
             "scenario_hash": information["scenario_hash"],
             "parameters": information["scenario"],
-            "state_names": names,
+            "state_names": assembly.names.state,
             "version": information["version"],
         }
         self._tell("node_status", "NodeStatus", status)
@@ -47,7 +48,6 @@ class RecordingSink:
         self._write(name, encode(message, {"stamp": stamp} | values), stamp)
 
     def _tell_state(self, state: State, reason: str) -> None:
-        scenario = self._scenario
         values = {
             "state": int(state),
             "sample": self._sample,
@@ -55,7 +55,7 @@ class RecordingSink:
             "scenario_hash": self._information["scenario_hash"],
             "run_id": self._information["run_id"],
         }
-        self._tell("test_state", "TestState", scenario.test_constants() | values)
+        self._tell("test_state", "TestState", self._constants | values)
 
     def target(self, target: Target) -> None:
         stamp = self._stamp(target.step * self._scenario.samples_per_step)

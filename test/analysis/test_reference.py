@@ -14,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector
 
@@ -78,7 +79,7 @@ def test_a_linear_structure_in_closed_form() -> None:
 def test_equilibrium_holds_at_every_step() -> None:
     model = scene()
     response = unsplit(model)
-    load = model.external_force(model.build_structure())
+    load = Assembly(model).external_force
     inner = 0.6 * STIFFNESS * response.displacement + response.force
     np.testing.assert_allclose(MASS * response.acceleration + inner, load, atol=1e-9 * np.abs(load).max())
 
@@ -140,8 +141,8 @@ def test_the_loop_with_a_perfect_actuator_tends_to_it(integrator: str) -> None:
 
 
 def run_of(changed: Scenario) -> Any:
-    loop = Loop(changed)
-    collector = Collector(loop.scenario, loop.commands.state_names)
+    loop = Loop(Assembly(changed))
+    collector = Collector(loop.scenario, loop.assembly.names)
     return collector.run(metrics=loop.run([collector]).metrics)
 
 

@@ -29,6 +29,7 @@ from rths_nodes.analysis.units import rounded
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
@@ -54,8 +55,8 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
 def simulate(scenario: Scenario) -> Run:
-    loop = Loop(scenario)
-    collector = Collector(scenario, loop.commands.state_names)
+    loop = Loop(Assembly(scenario))
+    collector = Collector(scenario, loop.assembly.names)
     outcome = loop.run([collector])
     information = {"outcome": outcome.state.name.lower(), "reason": outcome.reason, **INFORMATION}
     return collector.run(information, outcome.metrics)
@@ -496,8 +497,9 @@ def test_input_energy_is_found_again_in_its_parts() -> None:
 
 def test_ground_acceleration_is_that_of_the_record() -> None:
     run = paper()
-    structure = run.scenario.build_structure()
-    force = run.scenario.external_force(structure)[: len(run.external_force)]
+    assembly = Assembly(run.scenario)
+    structure = assembly.structure
+    force = assembly.external_force[: len(run.external_force)]
     np.testing.assert_allclose(energy.ground_acceleration(run), -force[:, 0] / structure.mass[0, 0], rtol=1e-12)
 
 

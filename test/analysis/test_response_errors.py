@@ -12,6 +12,7 @@ from rths_nodes.app.studies import comparison
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 PERFECT = ("axes.story_1.actuator.type=pure_delay", "compensator.type=none", "duration=5")
 
@@ -37,7 +38,7 @@ def test_the_error_is_the_rms_of_the_difference() -> None:
         100.0 * np.linalg.norm(run.dof_displacement - whole.displacement) / np.linalg.norm(whole.displacement)
     )
     assert response_errors(run)["x"]["displacement"] == pytest.approx(expected)
-    ground = files.load("chen_ricles_2010", ["duration=3"]).ground_acceleration()
+    ground = Assembly(files.load("chen_ricles_2010", ["duration=3"])).ground_acceleration
     np.testing.assert_allclose(whole_response(run.scenario)[1], whole.acceleration + ground[:, None])
 
 

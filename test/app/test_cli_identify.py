@@ -15,6 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.coupled_rig import coupled_model, feedforward
 from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 SPECIMEN: dict[str, Any] = {
     "mass": [[98.3, 0.0], [0.0, 98.3]],
@@ -94,7 +95,7 @@ def test_a_transport_that_nobody_declared_is_measured_and_becomes_lead(
     responses = []
     for declared, model in ((2, place / "model.yaml"), (0, tmp_path / "model.yaml")):
         sets = [f"port.transport_samples={declared}", f"compensator={{type: model_based, model: {model}}}"]
-        responses.append(files.load(place / "rig.yaml", sets).build_compensator().frequency_response(omega))
+        responses.append(Assembly(files.load(place / "rig.yaml", sets)).compensator.frequency_response(omega))
     np.testing.assert_allclose(responses[1], responses[0], rtol=1e-12)
     sets = [f"compensator={{type: model_based, model: {place / 'early.yaml'}}}"]
     early = (tmp_path / "model.yaml").read_text().replace("lead: 0.002", "lead: -0.003")
@@ -102,7 +103,7 @@ def test_a_transport_that_nobody_declared_is_measured_and_becomes_lead(
     with pytest.raises(
         ConfigError, match=r"lead = -0.003 s: with 0.002 s of lead and transport the sum must be >= 0"
     ):
-        files.load(place / "rig.yaml", sets).build_compensator()
+        _ = Assembly(files.load(place / "rig.yaml", sets)).compensator
 
 
 def test_the_model_goes_into_a_test(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

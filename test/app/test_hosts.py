@@ -19,6 +19,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.recording import bag
 
@@ -346,4 +347,4 @@ def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):
 
 
 def test_without_a_structure_scenario_names_come_from_the_axes():
-    assert files.load("predefined_sine").dof_names() == ("axis_1",)
+    assert Assembly(files.load("predefined_sine")).names.model == ("axis_1",)

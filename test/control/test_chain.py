@@ -15,6 +15,7 @@ from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.params import params
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 DT, DELAY = 1.0 / 1024.0, 0.01
 NONE = {"type": "none"}
@@ -155,7 +156,7 @@ def test_the_names_keep_their_place_in_a_recording() -> None:
         f"compensator.first={yaml_text.dump(inner)}",
         f"compensator.second={yaml_text.dump(POLYNOMIAL)}",
     ]
-    names = files.load("predefined_sine", overrides).state_names()
+    names = Assembly(files.load("predefined_sine", overrides)).names.state
     axis = names[0].split(".")[1]
     assert names[0] == f"axes.{axis}.first.first.alpha"
     numbers = flatten(dict.fromkeys(names, 1.0), "compensator")

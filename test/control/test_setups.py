@@ -18,6 +18,7 @@ from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
@@ -231,7 +232,7 @@ def test_actuators_that_come_to_jam_are_beyond_the_reach(make: Make) -> None:
 )
 def test_a_coupler_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Loop(scene(setup={"type": "rigid_coupler", **TWO, **changes}))
+        Loop(Assembly(scene(setup={"type": "rigid_coupler", **TWO, **changes})))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +288,8 @@ def scene(**changes: Any) -> Scenario:
 
 
 def run(changed: Scenario) -> tuple[Outcome, Run]:
-    loop = Loop(changed)
-    collector = Collector(loop.scenario, loop.commands.state_names)
+    loop = Loop(Assembly(changed))
+    collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     return outcome, collector.run(metrics=outcome.metrics)
 
@@ -359,7 +360,7 @@ def test_a_soft_start_moves_the_axes_alike() -> None:
 def test_a_soft_start_beyond_the_reach_is_refused() -> None:
     narrow = {"type": "rigid_coupler", **TWO, "largest_rotation": 1e-4}
     with pytest.raises(ConfigError, match=r"soft_start.amplitude = 0.05 m: lies beyond the reach of the setup"):
-        Loop(scene(setup=narrow, soft_start={"amplitude": 0.05}))
+        Loop(Assembly(scene(setup=narrow, soft_start={"amplitude": 0.05})))
 
 
 def test_a_recording_knows_the_force_in_every_pose() -> None:
@@ -447,4 +448,4 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
 )
 def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Loop(files.load(name, [override]))
+        Loop(Assembly(files.load(name, [override])))

@@ -17,6 +17,7 @@ import rths_nodes.app.hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 LIMIT = 0.05
 
@@ -63,7 +64,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_port_stands_where_it_stood_and_says_why() -> None:
-    port = files.load("chen_ricles_2010", [f"port.watchdog={LIMIT}"]).build_port()
+    port = Assembly(files.load("chen_ricles_2010", [f"port.watchdog={LIMIT}"])).port
     port.arm_watchdog()
     port.wait_tick()
     port.write(np.array([1e-4]))
@@ -101,7 +102,7 @@ def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, pa
 
 
 def test_without_being_asked_for_there_is_none() -> None:
-    port = files.load("chen_ricles_2010").build_port()
+    port = Assembly(files.load("chen_ricles_2010")).port
     port.arm_watchdog()
     port.write(np.array([1e-4]))
     assert (port.interlock, port._watchdog) == ("", None)
@@ -115,4 +116,4 @@ def test_in_lockstep_nothing_is_late() -> None:
 def test_a_watchdog_that_does_not_wait_for_two_commands_is_refused() -> None:
     loaded = files.load("chen_ricles_2010", ["port.watchdog=0.05", "servo_rate=10", "substeps=1"])
     with pytest.raises(ConfigError, match=r"port.watchdog = 0.05 s: must be >= 0.2 s, two servo periods"):
-        loaded.build_port()
+        _ = Assembly(loaded).port

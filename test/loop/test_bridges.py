@@ -14,6 +14,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measure
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -141,7 +142,7 @@ def follow(stage: CommandStage, motion: Any, late: set[int], samples: int = 90) 
 def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
     late = {sample for sample in late if sample % 10 != 0 or sample - 1 in late}
     late -= set(range(38, 41))  # a Target that is here stays here
-    sent, flags = follow(CommandStage(SLOW), parabola, late)
+    sent, flags = follow(CommandStage.of(Assembly(SLOW)), parabola, late)
     np.testing.assert_allclose(sent, [parabola(k * DT)[0] for k in range(1, 91)], rtol=1e-9)
     assert {k + 1 for k, flag in enumerate(flags) if flag & FLAG_BRIDGED} == late
 
@@ -151,8 +152,8 @@ def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
 def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
     """The command's velocity changes no more than the ramp alone changes it, and the motion finds back."""
     loaded = override(SLOW, [f"ramp.type={ramp}"])
-    plain, _ = follow(CommandStage(loaded), wave, set())
-    bridged, _ = follow(CommandStage(loaded), wave, set(range(31, 31 + length)))
+    plain, _ = follow(CommandStage.of(Assembly(loaded)), wave, set())
+    bridged, _ = follow(CommandStage.of(Assembly(loaded)), wave, set(range(31, 31 + length)))
     ripple = np.abs(np.diff(plain, 2)).max()
     assert np.abs(np.diff(bridged, 2)).max() <= 1.5 * ripple
     np.testing.assert_array_equal(bridged[30 + length + 10 :], plain[30 + length + 10 :])
@@ -162,14 +163,14 @@ def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:
 def test_several_late_targets_are_followed_in_order() -> None:
     """Two Targets that come together: the ramp has its history again."""
     loaded = override(SLOW, ["ramp.type=quadratic", "substeps=4"])
-    plain, _ = follow(CommandStage(loaded), wave, set())
-    bridged, flags = follow(CommandStage(loaded), wave, set(range(41, 49)))
+    plain, _ = follow(CommandStage.of(Assembly(loaded)), wave, set())
+    bridged, flags = follow(CommandStage.of(Assembly(loaded)), wave, set(range(41, 49)))
     assert sum(flag & FLAG_BRIDGED for flag in flags) == 8
     np.testing.assert_array_equal(bridged[58:], plain[58:])
 
 
 def test_a_bridge_is_not_longer_than_it_may_be() -> None:
-    stage = CommandStage(SINE)
+    stage = CommandStage.of(Assembly(SINE))
     stage.target(target(0, *wave(0.0)))
     answers = [stage.bridge(measurement(sample)) for sample in range(LONGEST + 2)]
     assert all(answers[:LONGEST])
@@ -178,7 +179,7 @@ def test_a_bridge_is_not_longer_than_it_may_be() -> None:
 
 
 def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
-    stage = CommandStage(SINE)
+    stage = CommandStage.of(Assembly(SINE))
     stage.target(target(0))
     assert stage.bridge(measurement(0, FLAG_TRIPPED)) is None
     assert stage.bridge(measurement(stage.samples)) is None
@@ -186,7 +187,7 @@ def test_a_bridge_knows_the_end_of_the_test_and_a_trip() -> None:
 
 
 def test_a_target_that_comes_twice_is_dropped() -> None:
-    stage = CommandStage(SINE)
+    stage = CommandStage.of(Assembly(SINE))
     for step in (0, 1, 1, 0, 2):
         stage.target(target(step))
     assert stage.dropped == 2
@@ -198,7 +199,7 @@ def test_a_target_that_comes_twice_is_dropped() -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, value: float) -> None:
     """Also where the ramp does not look at it."""
-    stage = CommandStage(override(SLOW, ["ramp.type=linear"]))
+    stage = CommandStage.of(Assembly(override(SLOW, ["ramp.type=linear"])))
     stage.target(target(0))
     bad = target(1)
     setattr(bad, field, np.array([value]))
@@ -210,7 +211,7 @@ def test_a_target_that_is_no_number_becomes_a_command_that_is_none(field: str, v
 
 def test_adaptation_rests_while_a_target_is_bridged() -> None:
     loaded = files.load("predefined_sine", ["duration=1"])
-    stage = CommandStage(loaded)
+    stage = CommandStage.of(Assembly(loaded))
     stage.target(target(0))
     stage.target(target(1))
     stage.next(measurement(0))
@@ -226,7 +227,8 @@ def test_adaptation_rests_while_a_target_is_bridged() -> None:
 
 
 def rig_of(*overrides: str) -> RigStage:
-    stage = RigStage(override(SINE, overrides))
+    scenario = override(SINE, overrides)
+    stage = RigStage(scenario, Assembly(scenario).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -382,7 +384,7 @@ def test_auxiliary_values_are_checked(value: float) -> None:
 
 
 def test_the_monitor_goes_on_where_a_command_was_lost() -> None:
-    stage = MonitorStage(SINE)
+    stage = MonitorStage.of(Assembly(SINE))
     for step in range(40):
         stage.target(target(step))
     for sample in range(33):
@@ -401,11 +403,11 @@ def test_the_monitor_goes_on_where_a_command_was_lost() -> None:
 def test_a_breach_in_the_last_samples_is_not_passed_over(behind: int) -> None:
     """Found within the last 512 samples, or when the last block is worked off: too late to stop, not to say."""
     words = ["duration=8", "monitor.energy_error_percent=2"]
-    loop = Loop(files.load("chen_ricles_2010", words))
+    loop = Loop(Assembly(files.load("chen_ricles_2010", words)))
     assert loop.run().state is State.TRIPPED
     breach = loop.monitor.monitor.breach
     assert breach is not None
-    short = Loop(override(loop.scenario, [f"duration={(breach[0] + behind) / 1024}"]))
+    short = Loop(Assembly(override(loop.scenario, [f"duration={(breach[0] + behind) / 1024}"])))
     outcome = short.run()
     assert short.monitor.monitor.breach == breach
     assert outcome.samples == short.scenario.samples < breach[0] + 512
@@ -413,6 +415,6 @@ def test_a_breach_in_the_last_samples_is_not_passed_over(behind: int) -> None:
 
 
 def test_a_wish_to_hold_after_the_end_changes_nothing() -> None:
-    loop = Loop(override(SINE, ["duration=0.1"]))
+    loop = Loop(Assembly(override(SINE, ["duration=0.1"])))
     outcome = loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples)
     assert outcome.state is State.FINISHED

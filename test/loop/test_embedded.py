@@ -12,6 +12,7 @@ import pytest
 from rths_nodes.core.samples import FLAG_SATURATED, FLAG_TRIPPED, Measurement
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.recording.run import Collector, Run
 
@@ -176,8 +177,8 @@ class Applied:
     ],
 )
 def test_a_limit_trips_the_test(override: str, reason: str) -> None:
-    loop, applied = Loop(files.load("chen_ricles_2010", ["duration=8", override])), Applied()
-    collector = Collector(loop.scenario, loop.commands.state_names)
+    loop, applied = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", override]))), Applied()
+    collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector, applied])
     run = collector.run()
     assert outcome.state is State.TRIPPED
@@ -200,7 +201,7 @@ def test_a_limit_trips_the_test(override: str, reason: str) -> None:
 
 
 def test_a_breach_of_the_monitor_takes_effect_a_window_later(simulate: Simulate) -> None:
-    loop = Loop(files.load("chen_ricles_2010", ["duration=8", "monitor.energy_error_percent=2"]))
+    loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8", "monitor.energy_error_percent=2"])))
     outcome = loop.run()
     breach = loop.monitor.monitor.breach
     assert breach is not None
@@ -211,7 +212,7 @@ def test_a_breach_of_the_monitor_takes_effect_a_window_later(simulate: Simulate)
 
 
 def test_an_interruption_holds_the_rig() -> None:
-    loop = Loop(files.load("chen_ricles_2010", ["duration=8"]))
+    loop = Loop(Assembly(files.load("chen_ricles_2010", ["duration=8"])))
     outcome = loop.run(interrupted=lambda: loop.rig.sample >= 3000)
     assert outcome.state is State.HELD
     assert outcome.reason.endswith("interrupted")

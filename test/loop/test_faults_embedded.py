@@ -19,6 +19,7 @@ from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import KINDS, NEED_NODES, Delay, Slow, kind_of, parse
 from rths_nodes.loop.faults.streams import FaultyStream, flip_bit
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.bridges import MotionBridge
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
@@ -28,8 +29,8 @@ FIXED = ["compensator.alpha_es=27", "compensator.k_p_per_mm2=0"]
 
 
 def run(name: str, overrides: Sequence[str], *faults: str) -> tuple[Outcome, Run, Loop]:
-    loop = FaultyLoop(files.load(name, overrides), [parse(words) for words in faults])
-    collector = Collector(loop.scenario, loop.commands.state_names)
+    loop = FaultyLoop(Assembly(files.load(name, overrides)), [parse(words) for words in faults])
+    collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     return outcome, collector.run(metrics=outcome.metrics), loop
 
@@ -218,8 +219,8 @@ def test_a_slow_node_is_late_by_whole_samples() -> None:
 @pytest.mark.parametrize("name", ["chen_ricles_2010", "tadc_sine", "three_independent_axes"])
 def test_without_faults_nothing_is_bridged_and_the_bits_are_the_same(name: str) -> None:
     outcome, found, loop = run(name, ["duration=0.5"])
-    plain = Loop(loop.scenario)
-    collector = Collector(plain.scenario, plain.commands.state_names)
+    plain = Loop(Assembly(loop.scenario))
+    collector = Collector(plain.scenario, plain.assembly.names)
     assert plain.run([collector]).metrics == outcome.metrics or np.isnan(outcome.metrics["hsem_percent"])
     reference = collector.run()
     for array, values in found.arrays().items():
@@ -335,7 +336,7 @@ NOT_A_NUMBER = [
 @pytest.mark.parametrize(("name", "message", "field"), NOT_A_NUMBER)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_is_no_number_trips_and_is_never_sent(name: str, message: str, field: str, value: str) -> None:
-    loop = FaultyLoop(files.load(name, ["duration=0.3"]), [parse(f"nan@0.2:{message},{value},{field}")])
+    loop = FaultyLoop(Assembly(files.load(name, ["duration=0.3"])), [parse(f"nan@0.2:{message},{value},{field}")])
     sent: list[np.ndarray] = []
     write = loop.rig.port.write
 
@@ -382,7 +383,7 @@ EVERY = [
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:
     """From command to command no more than the velocity limit; a test ends finished, or tripped and at rest."""
-    loop = FaultyLoop(files.load("chen_ricles_2010", ["duration=0.8", f"seed={seed}"]), [parse(fault)])
+    loop = FaultyLoop(Assembly(files.load("chen_ricles_2010", ["duration=0.8", f"seed={seed}"])), [parse(fault)])
     sent: list[np.ndarray] = [np.zeros(1)]
     write = loop.rig.port.write
 
@@ -437,7 +438,7 @@ def test_a_spike_is_one_sample() -> None:
 
 def test_a_command_that_the_safe_policy_has_replaced_bridges_nothing() -> None:
     loaded = files.load("chen_ricles_2010")
-    collector = Collector(loaded, ())
+    collector = Collector(loaded, Assembly(loaded).names)
     at, zero = 3, np.zeros(1)
     for sample in range(at + 1):
         flags = FLAG_TRIPPED if sample == at else FLAG_BRIDGED

@@ -12,6 +12,7 @@ import pytest
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.stages.axis import AxisStage, GatheringStage
 from rths_nodes.loop.stages.rig import RigStage
@@ -88,7 +89,7 @@ NOISY = ("axes.story_1.sensors.force_noise_rms=50", "axes.story_3.sensors.displa
 def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
     rig = loaded(*overrides)
     stage, _ = gathered(rig)
-    assert numbers(run(stage)) == numbers(run(RigStage(rig)))
+    assert numbers(run(stage)) == numbers(run(RigStage(rig, Assembly(rig).port)))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
 def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words):
     rig = loaded(override, "axes.story_1.limits.deceleration=0.5")
     stage, wires = gathered(rig)
-    whole = RigStage(rig)
+    whole = RigStage(rig, Assembly(rig).port)
     assert numbers(run(stage)) == numbers(run(whole))
     assert (stage.machine.state, stage.machine.reason) == (whole.machine.state, whole.machine.reason)
     assert words in stage.machine.reason
@@ -116,7 +117,7 @@ def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words
 def test_late_commands_are_bridged_as_with_one_node(length):
     """The axes check their measurement against the bridged target, too; 10 samples are 10 ms."""
     found = []
-    for stage in (gathered(loaded())[0], RigStage(loaded())):
+    for stage in (gathered(loaded())[0], RigStage(loaded(), Assembly(loaded()).port)):
         stage.connect()
         stage.machine.to(State.ARMED)
         measured = [stage.first()]
@@ -149,7 +150,7 @@ def test_the_axes_hear_the_target_that_is_bridged():
 def test_an_operators_hold_is_the_same_too():
     rig = loaded()
     stage, _ = gathered(rig)
-    whole = RigStage(rig)
+    whole = RigStage(rig, Assembly(rig).port)
     stage.trip("enough", 40)
     whole.trip("enough", 40)
     assert numbers(run(stage)) == numbers(run(whole))
@@ -160,7 +161,7 @@ def test_the_true_state_is_gathered_too():
     rig = loaded(*NOISY)
     stage, _ = gathered(rig)
     run(stage, 20)
-    whole = RigStage(rig)
+    whole = RigStage(rig, Assembly(rig).port)
     whole.connect()
     whole.machine.to(State.ARMED)
     whole.first()
@@ -254,7 +255,7 @@ def test_what_comes_twice_counts_once():
 
     wires.send_command, wires.measurement_of, wires.wait_for = send_twice, twice, lambda axes, sample: ""
     found = run(stage)
-    assert numbers(found) == numbers(run(RigStage(rig)))
+    assert numbers(found) == numbers(run(RigStage(rig, Assembly(rig).port)))
     for expected in found:
         true, _ = stage.port.true_state()
         assert true.sample == expected.sample

@@ -15,6 +15,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.overrides import override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
@@ -239,7 +240,7 @@ def test_any_override_gives_a_loop_or_config_error(base: Scenario, place: int, v
     def attempt() -> None:
         built = override(base, ["duration=0.1", f"{keys[place % len(keys)]}={value}"])
         if built.samples < 100_000:
-            Loop(built)
+            Loop(Assembly(built))
 
     assert "\n" not in refused(attempt)
 
@@ -261,7 +262,7 @@ def test_the_hash_leaves_the_rest_to_its_owner_and_tells_runs_apart() -> None:
 
 
 def test_states_are_named_by_axis() -> None:
-    assert PAPER.state_names() == (
+    assert Assembly(PAPER).names.state == (
         "axes.story_1.alpha",
         "axes.story_1.delta_alpha",
         "axes.story_1.tracking_indicator",
@@ -269,9 +270,9 @@ def test_states_are_named_by_axis() -> None:
 
 
 def test_without_a_structure_the_axes_are_the_degrees_of_freedom() -> None:
-    assert SINE.dof_names() == ("axis_1",)
-    assert PAPER.dof_names() == ("x",)
-    assert not SINE.external_force(None).any()
+    assert Assembly(SINE).names.model == ("axis_1",)
+    assert Assembly(PAPER).names.model == ("x",)
+    assert not Assembly(SINE).external_force.any()
 
 
 def test_a_run_id_names_the_scenario_and_is_a_file_name():

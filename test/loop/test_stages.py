@@ -12,6 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
@@ -39,7 +40,7 @@ def command(sample: int, value: float = 0.0, goal: float = 0.0) -> Command:
 
 
 def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> None:
-    stage = NumericalStage(PAPER)
+    stage = NumericalStage.of(Assembly(PAPER))
     assert stage.first().step == 0
     first = stage.next(measurement(0))
     assert first is not None
@@ -52,14 +53,14 @@ def test_the_substructure_answers_only_the_measurement_that_its_step_needs() -> 
 
 
 def test_the_substructure_ends_with_the_test() -> None:
-    stage = NumericalStage(PAPER)
+    stage = NumericalStage.of(Assembly(PAPER))
     answers = [stage.next(measurement(10 * step)) for step in range(PAPER.steps + 1)]
     assert [answer.step for answer in answers[:-1] if answer] == list(range(1, PAPER.steps + 1))
     assert answers[-1] is None
 
 
 def test_a_measured_force_slows_the_structure_down() -> None:
-    free, held = NumericalStage(PAPER), NumericalStage(PAPER)
+    free, held = NumericalStage.of(Assembly(PAPER)), NumericalStage.of(Assembly(PAPER))
     for step in range(3):
         a, b = free.next(measurement(10 * step)), held.next(measurement(10 * step, force=1e5))
     assert a is not None
@@ -71,7 +72,7 @@ def test_a_measured_force_slows_the_structure_down() -> None:
 
 
 def test_commands_need_the_target_of_their_step() -> None:
-    stage = CommandStage(PAPER)
+    stage = CommandStage.of(Assembly(PAPER))
     stage.target(target(0))
     assert stage.ready(0)
     assert not stage.ready(1)
@@ -81,14 +82,14 @@ def test_commands_need_the_target_of_their_step() -> None:
 
 
 def test_a_target_out_of_order_is_refused() -> None:
-    stage = CommandStage(PAPER)
+    stage = CommandStage.of(Assembly(PAPER))
     stage.target(target(0))
     with pytest.raises(ValueError, match="Target 2 came where 1 was expected"):
         stage.target(target(2))
 
 
 def test_after_a_trip_there_are_no_commands() -> None:
-    stage = CommandStage(PAPER)
+    stage = CommandStage.of(Assembly(PAPER))
     stage.target(target(0))
     stage.target(target(1))
     assert stage.next(measurement(0, flags=FLAG_TRIPPED)) is None
@@ -99,8 +100,8 @@ def test_after_a_trip_there_are_no_commands() -> None:
 
 def test_bridged_samples_do_not_adapt() -> None:
     """A burst of nonsense that is flagged leaves the compensator as it was."""
-    stage = CommandStage(SINE)
-    steps = NumericalStage(SINE)
+    stage = CommandStage.of(Assembly(SINE))
+    steps = NumericalStage.of(Assembly(SINE))
     stage.target(steps.first())
     for sample in range(20):
         goal = steps.next(measurement(sample))
@@ -116,7 +117,7 @@ def test_bridged_samples_do_not_adapt() -> None:
 @pytest.fixture
 def rig() -> RigStage:
     """A rig at Measurement 0; the stroke is 0.25 m, the velocity 10 m/s."""
-    stage = RigStage(SINE)
+    stage = RigStage(SINE, Assembly(SINE).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -172,7 +173,8 @@ def test_a_bad_measurement_trips(
 
 
 def test_the_tracking_error_trips() -> None:
-    rig = RigStage(override(SINE, ["axes.axis_1.limits.tracking_error=0.01"]))
+    scenario = override(SINE, ["axes.axis_1.limits.tracking_error=0.01"])
+    rig = RigStage(scenario, Assembly(scenario).port)
     rig.connect()
     rig.machine.to(State.ARMED)
     rig.first()
@@ -225,7 +227,7 @@ def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
 
 
 def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = RigStage(SINE)
+    rig = RigStage(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)
     with pytest.raises(ConfigError, match="only an operator may arm it"):
         rig.connect()
@@ -257,10 +259,10 @@ class Script:
 @pytest.mark.parametrize("overrides", [[], ["axes.story_1.limits.force=2e4"]], ids=["finished", "tripped"])
 def test_the_monitor_pairs_by_numbers_however_messages_arrive(overrides: list[str]) -> None:
     """Each kind in its own order, the kinds interleaved at random: the same indices to the bit."""
-    loop, script = Loop(override(PAPER, overrides)), Script()
+    loop, script = Loop(Assembly(override(PAPER, overrides))), Script()
     outcome = loop.run([script])
     for seed in range(5):
-        stage = MonitorStage(loop.scenario)
+        stage = MonitorStage.of(Assembly(loop.scenario))
         waiting = {kind: list(reversed(sent)) for kind, sent in script.sent.items()}
         rng = np.random.default_rng(seed)
         while any(waiting.values()):

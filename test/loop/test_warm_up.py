@@ -8,29 +8,22 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.samples import Command, Measurement
-from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.embedded import Loop, Sink
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
 from rths_nodes.recording.run import Collector
 
 BRIEF = ("duration=0.5", "soft_start=null")
 
 
-def codec_of(rig: Scenario) -> Codec:
-    port = rig.build_port()
-    sizes = len(port.auxiliary_names), len(port.auxiliary_inputs)
-    return Codec(len(rig.dof_names()), len(rig.axes), len(rig.state_names()), *sizes)
-
-
 class Rehearsed(Loop):
     """The reference loop with a rehearsal before every step."""
 
-    def __init__(self, rig: Scenario) -> None:
-        super().__init__(rig)
-        self._codec = codec_of(rig)
-        self._rehearsals = StepWarmUp(rig), CommandWarmUp(rig)
+    def __init__(self, assembly: Assembly) -> None:
+        super().__init__(assembly)
+        self._codec = assembly.codec()
+        self._rehearsals = StepWarmUp(assembly), CommandWarmUp(assembly)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         if measured.sample % self.scenario.samples_per_step == 0:
@@ -40,7 +33,7 @@ class Rehearsed(Loop):
 
 
 def numbers(loop: Loop) -> dict[str, bytes]:
-    collector = Collector(loop.scenario, loop.commands.state_names)
+    collector = Collector(loop.scenario, loop.assembly.names)
     outcome = loop.run([collector])
     return {name: values.tobytes() for name, values in collector.run(metrics=outcome.metrics).arrays().items()}
 
@@ -51,14 +44,15 @@ CASES = [(name, case) for name in files.shipped() for case in ("", *files.load(n
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
     rig = files.load(name, BRIEF, case)
-    assert numbers(Rehearsed(rig)) == numbers(Loop(rig))
+    assert numbers(Rehearsed(Assembly(rig))) == numbers(Loop(Assembly(rig)))
 
 
 @pytest.mark.parametrize("name", files.shipped())
 def test_a_twin_stands_still_through_the_whole_test(name: str) -> None:
     rig = files.load(name, BRIEF)
-    codec = codec_of(rig)
-    step, command = StepWarmUp(rig), CommandWarmUp(rig)
+    assembly = Assembly(rig)
+    codec = assembly.codec()
+    step, command = StepWarmUp(assembly), CommandWarmUp(assembly)
     prescribed = rig.structure is None
     for number in range(1, rig.steps + 1):
         target = step(codec)

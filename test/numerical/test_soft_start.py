@@ -15,6 +15,7 @@ from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Measurement, 
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.numerical.soft_start import SoftStart
@@ -83,7 +84,7 @@ def test_the_test_after_it_is_the_test_without_it(simulate: Callable[..., tuple[
 
 def test_the_compensator_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = files.load("chen_ricles_2010", ["duration=0.1", *SOFT])
-    substructure, commands = NumericalStage(loaded), CommandStage(loaded)
+    substructure, commands = NumericalStage.of(Assembly(loaded)), CommandStage.of(Assembly(loaded))
     seen: list[tuple[bool, bool]] = []
 
     def step(target: Motion, measured: Any) -> Any:
@@ -114,6 +115,6 @@ def test_a_rig_of_several_axes_moves_them_all_alike() -> None:
     data = loaded.data()
     data["axes"]["axis_2"] = data["axes"]["axis_1"]
     data["setup"] = {"type": "matrix", "matrix": [[1.0, 0.0], [-1.0, 1.0]]}
-    stage = Loop(files.from_text(yaml_text.dump(data), "two axes")).substructure
+    stage = Loop(Assembly(files.from_text(yaml_text.dump(data), "two axes"))).substructure
     displacement = stage._soft_start[300].displacement
     np.testing.assert_allclose(displacement, displacement[0] * np.array([1.0, 2.0]))

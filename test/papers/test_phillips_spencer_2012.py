@@ -13,6 +13,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording.run import Run
 
 NAME = "phillips_spencer_2012"
@@ -42,12 +43,11 @@ def run(case: str, *overrides: str) -> Run:
 def ideal() -> IdealResponse:
     """Case (a): the structure in one piece, with damper and controller."""
     loaded = files.load(NAME)
-    structure = loaded.build_structure()
-    damper = registry.class_of("specimen", loaded.rig.damper)(loaded.rig.damper)
-    controller = registry.class_of("semi_active", loaded.semi_active)(
-        loaded.semi_active, structure, loaded.step, measured_names(3)
-    )
-    return ideal_response(structure, damper, loaded.ground_acceleration(), loaded.step, controller)
+    assembly = Assembly(loaded)
+    structure = assembly.structure
+    damper = registry.build("specimen", loaded.rig.damper)
+    controller = registry.build("semi_active", loaded.semi_active, structure, loaded.step, measured_names(3))
+    return ideal_response(structure, damper, assembly.ground_acceleration, loaded.step, controller)
 
 
 def tracking(run: Run) -> Array:

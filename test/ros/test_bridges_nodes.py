@@ -16,6 +16,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Co
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
@@ -340,7 +341,7 @@ def test_what_a_bridge_may_be_is_told_by_both_nodes(by_hand):
 def found_late() -> tuple[list[str], str]:
     """A test that ends 5 samples after a limit of the monitor was broken, and the words of it."""
     words = "monitor.energy_error_percent=2"
-    loop = Loop(files.load(NAME, ["duration=8", words]))
+    loop = Loop(Assembly(files.load(NAME, ["duration=8", words])))
     assert loop.run().state is State.TRIPPED
     sample, reason = loop.monitor.monitor.breach or (0, "")
     return [f"duration={(sample + 5) / 1024}", words], reason

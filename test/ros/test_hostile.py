@@ -433,8 +433,9 @@ def outcome(run: subprocess.Popen) -> dict:
 FLOOD = """
 import sys, time
 sys.path.insert(0, {folder!r})
-from test_hostile import Stranger, composed, hostile, scenario, NAME
-codec = scenario.load(NAME).codec()
+from rths_nodes.loop.scenario.assembly import Assembly
+from test_hostile import Stranger, composed, files, hostile, NAME
+codec = Assembly(files.load(NAME)).codec()
 with composed.ros_context() as context:
     stranger = Stranger(context)
     bursts = {{topic: hostile(codec, topic, 500) for topic in stranger.publishers}}

@@ -19,6 +19,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
@@ -221,7 +222,7 @@ def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
 
 def stopped_before_its_target(by_hand, node):
     """A compensator with Measurement 0, whose Target 1 has not come, and the first sample of a safe stop."""
-    substructure = NumericalStage(node.scenario)
+    substructure = NumericalStage.of(Assembly(node.scenario))
     zero = np.zeros(1)
     first, second = Measurement(0, zero, zero, zero), Measurement(1, zero, zero, zero, flags=FLAG_TRIPPED)
     node.inboxes["target"].put(node.codec.pack_target(substructure.first(), 0))

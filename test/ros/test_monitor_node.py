@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor
@@ -17,7 +18,7 @@ from rths_nodes.ros.nodes.monitor import STATUS_RATE, MonitorNode
 
 def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
     """A test of the reference loop put before ``node``, ``without`` the last Measurements; its last sample."""
-    loop = Loop(node.scenario)
+    loop = Loop(Assembly(node.scenario))
     loop.rig.connect()
     loop.rig.machine.to(State.ARMED)
     inboxes, codec = node.inboxes, node.codec

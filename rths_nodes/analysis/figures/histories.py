@@ -25,6 +25,7 @@ from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, I
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import MM, MM2, MS, quantity, rounded
 from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.assembly import Assembly
 
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
@@ -139,7 +140,7 @@ def response(view: View) -> Drawing | None:
     ground = energy.ground_acceleration(run)
     if len(ground) < 2:
         return None
-    dofs = styled(run.scenario.dof_names())
+    dofs = styled(Assembly(run.scenario).names.observed)
     figure, panels = time_sheet(view, [1.0, 1.35, 1.35], dofs if len(dofs) > 1 else [])
     total = energy.absolute_acceleration(run)
     plot(panels[0], run.step_time[: len(ground)], ground, color=INK, lw=0.7)

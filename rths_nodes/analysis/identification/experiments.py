@@ -10,6 +10,7 @@ from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import number, params
 from rths_nodes.core.strict import as_data
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -85,7 +86,7 @@ def _alone(count: int, axis: int) -> list[list[float]]:
 
 def _switching(scenario: Scenario) -> dict[str, Any] | None:
     """The controller of the rig's auxiliary inputs; that of the test where it is none that we know."""
-    inputs = scenario.build_port().auxiliary_inputs
+    inputs = Assembly(scenario).port.auxiliary_inputs
     if inputs != (channels.DAMPER_VOLTAGE,):
         return as_data(scenario.semi_active) if inputs else None
     known = registry.load("semi_active", "random_switching").Params

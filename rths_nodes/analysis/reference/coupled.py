@@ -15,6 +15,7 @@ from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Specimen, Structure
 from rths_nodes.core.samples import EMPTY, Array, Measurement
 from rths_nodes.laboratory.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 
@@ -40,20 +41,22 @@ def measured_names(n_dof: int) -> tuple[str, ...]:
 
 def ideal_of(scenario: Any) -> IdealResponse:
     """The ideal response that belongs to a scenario with a coupled rig: its damper, controller and excitation."""
-    structure, rig = scenario.build_structure(), scenario.rig
+    assembly, rig = Assembly(scenario), scenario.rig
+    structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test without one has no response of the whole structure")
     n = len(structure.influence)
-    setup = registry.class_of("setup", scenario.setup)(scenario.setup, n, len(scenario.axes))
-    damper: Any = NoSpecimen() if rig.damper is None else registry.class_of("specimen", rig.damper)(rig.damper)
+    setup = assembly.setup
+    damper: Any = NoSpecimen() if rig.damper is None else registry.build("specimen", rig.damper)
     controller = None
     if scenario.semi_active is not None:
-        cls = registry.class_of("semi_active", scenario.semi_active)
-        controller = cls(scenario.semi_active, structure, scenario.step, measured_names(n))
+        controller = registry.build(
+            "semi_active", scenario.semi_active, structure, scenario.step, measured_names(n)
+        )
     return ideal_response(
         structure,
         damper,
-        scenario.ground_acceleration(),
+        assembly.ground_acceleration,
         scenario.step,
         controller,
         setup.forces(rig.location(), np.zeros(n)).copy(),

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.numerical.integrators.dynamics import trial_force
 from rths_nodes.numerical.structures.damping import modes
@@ -59,10 +60,11 @@ def unsplit(scenario: Scenario, tolerance: float = 1e-4) -> Response:
         raise ConfigError(
             "rig: the whole with a coupled rig is computed by rths_nodes.analysis.reference.coupled.ideal_response"
         )
-    structure = scenario.build_structure()
+    assembly = Assembly(scenario)
+    structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test without one has no response of the whole structure")
-    model = _Whole(scenario, structure)
+    model = _Whole(assembly, structure)
     mass, _, stiffness = whole(structure)
     substeps = max(1, math.ceil(scenario.step * modes(mass, stiffness)[0][-1] / COARSEST))
     with np.errstate(over="ignore", invalid="ignore"):  # too large a step runs away: it is halved
@@ -82,15 +84,13 @@ def unsplit(scenario: Scenario, tolerance: float = 1e-4) -> Response:
 class _Whole:
     """The equation of motion of both substructures together."""
 
-    def __init__(self, scenario: Scenario, structure: Any) -> None:
+    def __init__(self, assembly: Assembly, structure: Structure) -> None:
+        scenario = assembly.scenario
         self._structure = structure
         self._dt = scenario.step
-        self._external = scenario.external_force(structure)
-        n_dof, n_axes = self._external.shape[1], len(scenario.axes)
-        self._setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
-        self._specimens = [
-            registry.class_of("specimen", axis.specimen)(axis.specimen) for axis in scenario.axes.values()
-        ]
+        self._external = assembly.external_force
+        self._setup = assembly.setup
+        self._specimens = [registry.build("specimen", axis.specimen) for axis in scenario.axes.values()]
         self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
 
     def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:

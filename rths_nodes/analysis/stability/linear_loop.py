@@ -26,6 +26,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.strict import walk
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 Response = Callable[[Frequencies], Complex]
@@ -150,15 +151,15 @@ class LinearLoop:
 
 def linear_loop(scenario: Scenario) -> LinearLoop:
     """The loop of ``scenario`` at small motion. Raises ConfigError for a part whose response is not known."""
-    structure = scenario.build_structure()
+    assembly = Assembly(scenario)
+    structure = assembly.structure
     if structure is None:
         raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
     if getattr(scenario, "rig", None) is not None:
         raise ConfigError("rig: a coupled rig has no response per axis; its stability is not judged here")
     n_axes = len(scenario.axes)
-    setup = registry.class_of("setup", scenario.setup)(scenario.setup, len(structure.influence), n_axes)
-    axes_of, forces_of = _transformation(setup, len(structure.influence), n_axes)
-    compensator = scenario.build_compensator()
+    axes_of, forces_of = _transformation(assembly.setup, len(structure.influence), n_axes)
+    compensator = assembly.compensator
     specimens = _specimens(scenario)
     return LinearLoop(
         structure.mass,
@@ -204,8 +205,8 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
     """The actuators' responses; a specimen at small motion does not change them."""
     found = []
     for name, axis in scenario.axes.items():
-        specimen = registry.class_of("specimen", axis.specimen)(axis.specimen)
-        actuator = registry.class_of("actuator", axis.actuator)(axis.actuator, scenario.dt, specimen)
+        specimen = registry.build("specimen", axis.specimen)
+        actuator = registry.build("actuator", axis.actuator, scenario.dt, specimen)
         found.append(_response(actuator, "actuator", f"axes.{name}.actuator", axis.actuator))
     return tuple(found)
 
@@ -214,7 +215,7 @@ def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
     found = []
     for name, axis in scenario.axes.items():
         try:
-            found.append(SmallSpecimen.of(registry.class_of("specimen", axis.specimen)(axis.specimen)))
+            found.append(SmallSpecimen.of(registry.build("specimen", axis.specimen)))
         except ValueError as error:
             raise ConfigError(
                 f"axes.{name}.specimen.type = {type(axis.specimen).type_name!r}: is not linear at small motion "

@@ -17,19 +17,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together."""
     from rths_nodes.loop.embedded import Loop
+    from rths_nodes.loop.scenario.assembly import Assembly
 
     loaded = arguments.scenario(options)
-    loop = Loop(loaded)
+    assembly = Assembly(loaded)
+    Loop(assembly)
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
     slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
-    each, dof = loaded.samples_per_step, len(loaded.dof_names())
+    each, dof = loaded.samples_per_step, len(assembly.names.model)
     print(
         f"  {loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
         f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
     )
     print(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
-    peak = abs(loop.substructure.external_force).max()
+    peak = abs(assembly.external_force).max()
     print(f"  largest external force {peak / 1e3:.4g} kN")
     if loaded.soft_start:
         print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")

@@ -28,6 +28,7 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.indices import PUBLISHED
@@ -162,14 +163,15 @@ def _label(assignments: Sequence[str]) -> str:
 def _check(variant: Variant) -> None:
     """Builds every component; refuses published values that nothing here is called."""
     try:
-        variant.scenario.codec()
-        Loop(variant.scenario)
+        assembly = Assembly(variant.scenario)
+        assembly.codec()
+        Loop(assembly)
     except ConfigError as error:
         raise error.within(variant.name) from None
-    quantities = {name.rpartition(".")[2] for name in variant.scenario.state_names()}
+    quantities = {name.rpartition(".")[2] for name in assembly.names.state}
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in variant.scenario.axes]
-    known += [f"{name}_{dof}" for name in RESPONSE for dof in variant.scenario.dof_names()]
+    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
     for name in variant.published:
         if name not in known:
             raise unknown(f"cases.{variant.name}.published.{name}", "index", name, known)

@@ -215,7 +215,7 @@ class Adaptive:
             return k_p * unit, (PAPER_GAIN_RATIO * k_p if k_i is None else k_i) * unit
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._inner = registry.class_of("compensator", params.compensator)(params.compensator, dt, n_axes)
+        self._inner = registry.build("compensator", params.compensator, dt, n_axes)
         self._indicator = INDICATORS[params.indicator]
         self._feels = params.indicator == "energy"
         name, sample, none = _adapted(self._inner, dt)

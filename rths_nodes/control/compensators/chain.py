@@ -34,7 +34,7 @@ class Chain:
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._dt = dt
         stages = {"first": params.first, "second": params.second}
-        built = {name: registry.class_of("compensator", own)(own, dt, n_axes) for name, own in stages.items()}
+        built = {name: registry.build("compensator", own, dt, n_axes) for name, own in stages.items()}
         self._first, self._second = built["first"], built["second"]
         names = {f"{place}.{own}": (stage, own) for place, stage in built.items() for own in stage.state_names}
         self.state_names = tuple(names)

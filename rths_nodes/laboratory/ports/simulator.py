@@ -151,9 +151,7 @@ class _SeparateAxes:
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
         self._actuators = [
-            registry.class_of("actuator", axis.actuator)(
-                axis.actuator, dt, registry.class_of("specimen", axis.specimen)(axis.specimen)
-            )
+            registry.build("actuator", axis.actuator, dt, registry.build("specimen", axis.specimen))
             for axis in axes.values()
         ]
 

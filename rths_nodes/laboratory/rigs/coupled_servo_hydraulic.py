@@ -138,4 +138,4 @@ class CoupledServoHydraulic:
 def _damper(params: CoupledServoHydraulic.Params) -> Any:
     if params.damper is None:
         return NoSpecimen()
-    return registry.class_of("specimen", params.damper)(params.damper)
+    return registry.build("specimen", params.damper)

@@ -18,9 +18,7 @@ class Parallel:
         second: Any = component("specimen", "the other")
 
     def __init__(self, params: Params) -> None:
-        self._first, self._second = (
-            registry.class_of("specimen", part)(part) for part in (params.first, params.second)
-        )
+        self._first, self._second = (registry.build("specimen", part) for part in (params.first, params.second))
         self._split = len(self._first.initial_state)
         self.initial_state: tuple[float, ...] = (*self._first.initial_state, *self._second.initial_state)
         self.felt: bool = getattr(self._first, "felt", True) or getattr(self._second, "felt", True)

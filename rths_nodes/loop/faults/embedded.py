@@ -17,16 +17,17 @@ from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults.kinds import check
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 
 
 class FaultyLoop(Loop):
     """A Loop with ``faults`` (of ``faults.parse``). Raises ConfigError for one that needs nodes."""
 
-    def __init__(self, scenario: Scenario, faults: Sequence[Any]) -> None:
-        super().__init__(scenario)
+    def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
+        super().__init__(assembly)
+        scenario = assembly.scenario
         check(faults, scenario, "embedded", "lockstep", recorded=False)
-        codec = scenario.codec()
+        codec = assembly.codec()
         rate, seed = scenario.servo_rate, scenario.seed
         self._targets: FaultyStream[Target] = FaultyStream(
             "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison("target")

@@ -10,15 +10,10 @@ import re
 import time
 from typing import Any
 
-import attrs
-import numpy as np
-
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.params import component, integer, mapping, number, params, section, sections, text
-from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk
-from rths_nodes.core.wire.codec import Codec
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -197,105 +192,6 @@ class Scenario:
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
-    def build_structure(self) -> Any:
-        """The numerical substructure; None for a test without one."""
-        if self.structure is None:
-            return None
-        return registry.class_of("structure", self.structure)(self.structure)
-
-    def reference_energy(self, structure: Any) -> float:
-        """What the running energy monitor adds to the input energy, J."""
-        given = self.monitor.reference_energy
-        if given is not None:
-            return given
-        return 0.0 if structure is None else float(structure.elastic_energy)
-
-    def dof_names(self) -> tuple[str, ...]:
-        """Names of the degrees of freedom; those of the axes where there is no structure."""
-        if self.structure is None:
-            return tuple(self.axes)
-        names: tuple[str, ...] = self.build_structure().names
-        return names
-
     def run_id(self) -> str:
         """What tells the next run from others: name, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
-
-    def state_names(self) -> tuple[str, ...]:
-        """Names of the compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
-        axes = tuple(self.axes)
-        names = self.build_compensator().state_names
-        pairs = [name.rstrip("]").partition("[") for name in names]
-        return tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
-
-    def auxiliary_names(self) -> tuple[str, ...]:
-        """Names of the measured auxiliary channels."""
-        names: tuple[str, ...] = self.build_port().auxiliary_names
-        return names
-
-    def codec(self) -> Codec:
-        """Packs and unpacks the messages of this rig. Raises ConfigError when it does not fit into them."""
-        port = self.build_port()
-        return Codec(
-            len(self.dof_names()),
-            len(self.axes),
-            len(self.state_names()),
-            len(port.auxiliary_names),
-            len(port.auxiliary_inputs),
-        )
-
-    def test_constants(self) -> dict[str, Any]:
-        """The fields of TestState that do not change during a test."""
-        return {
-            "scenario": self.name,
-            "servo_rate": self.servo_rate,
-            "substeps": self.samples_per_step,
-            "samples": self.samples,
-            "transport_samples": self.port.transport_samples,
-            "axis_names": list(self.axes),
-            "degree_of_freedom_names": list(self.dof_names()),
-            "auxiliary_names": list(self.auxiliary_names()),
-        }
-
-    def build_compensator(self) -> Any:
-        """The compensator for all axes; to a ``lead`` the port's transport is added."""
-        params = self.compensator
-        if hasattr(params, "fits"):
-            params.fits(self)
-        if hasattr(params, "lead"):
-            params = attrs.evolve(params, lead=params.lead + self.port.transport_samples * self.dt)
-        return registry.class_of("compensator", params)(params, self.dt, len(self.axes))
-
-    def external_force(self, structure: Any) -> Array:
-        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure."""
-        acceleration = self.ground_acceleration()
-        if structure is None:
-            return np.zeros((len(acceleration), len(self.axes)))
-        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
-
-    def ground_acceleration(self) -> Array:
-        """Acceleration of the ground at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
-        times = self.step * np.arange(self.steps - self.soft_start_steps + 1)
-        motion = registry.class_of("ground_motion", self.ground_motion)(self.ground_motion, self.seed)
-        acceleration: Array = motion.sample(times)
-        return acceleration
-
-    def build_port(self) -> Any:
-        """The port to the rig."""
-        if hasattr(self.port, "fits"):
-            self.port.fits(self)
-        rig = None
-        if self.rig is not None:
-            rig = registry.class_of("rig", self.rig)(self.rig, self.dt, len(self.axes))
-        return registry.class_of("port", self.port)(self.port, self.axes, self.dt, self.seed, rig)
-
-    def build_semi_active(self, structure: Any) -> Any:
-        """The controller of the rig's auxiliary inputs; None for none. Raises ConfigError when it does not fit."""
-        if self.semi_active is None:
-            return None
-        port = self.build_port()
-        cls = registry.class_of("semi_active", self.semi_active)
-        if cls.inputs != port.auxiliary_inputs:
-            has = ", ".join(port.auxiliary_inputs) or "none"
-            raise ConfigError(f"semi_active: controls {', '.join(cls.inputs)}; auxiliary inputs of the rig: {has}")
-        return cls(self.semi_active, structure, self.step, port.auxiliary_names)

@@ -7,6 +7,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.laboratory.ports.per_axis import Links, PerAxisPort
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import alone, check_layout
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import RigStage
@@ -22,7 +23,7 @@ class AxisStage:
 
     def __init__(self, scenario: Scenario, axis: str) -> None:
         mine = alone(scenario, axis)
-        self.port = mine.build_port()
+        self.port = Assembly(mine).port
         if not self.port.simulated:
             raise ConfigError(
                 "port: is not a simulator: only an operator may arm it, which this version cannot do"
@@ -104,8 +105,7 @@ class GatheringStage(RigStage):
 
     def __init__(self, scenario: Scenario, links: Links) -> None:
         check_layout(scenario)
-        super().__init__(scenario)
-        self.port = PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links)
+        super().__init__(scenario, PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links))
         self._check = _Check(scenario, self.port)
 
     def first(self) -> Measurement:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rths_nodes.core import registry
+from rths_nodes.core.protocols import Compensator, Ramp, Setup
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,
@@ -20,6 +20,7 @@ from rths_nodes.core.samples import (
     Motion,
     Target,
 )
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import MotionBridge
@@ -32,14 +33,21 @@ class CommandStage:
     ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets that came again.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        n_axes, n_dof = len(scenario.axes), len(scenario.dof_names())
+    def __init__(
+        self,
+        scenario: Scenario,
+        ramp: Ramp,
+        setup: Setup,
+        compensator: Compensator,
+        state_names: Sequence[str],
+    ) -> None:
+        n_axes = len(scenario.axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
-        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, n_dof, n_axes)
-        self.ramp = registry.class_of("ramp", scenario.ramp)(scenario.ramp, scenario.dt, self.substeps, n_dof)
-        self.compensator = scenario.build_compensator()
-        self.state_names = scenario.state_names()
+        self.ramp = ramp
+        self.setup = setup
+        self.compensator = compensator
+        self.state_names = tuple(state_names)
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
         self._in_a_row = 0
@@ -49,6 +57,14 @@ class CommandStage:
         self._flags = 0
         self._auxiliary = EMPTY
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+
+    @classmethod
+    def of(cls, assembly: Assembly) -> CommandStage:
+        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
+        # a setup of its own: one that begins its search where the last one ended must not be led astray by the
+        # poses that the numerical stage asks for, which come in another order in each host
+        setup = assembly.fresh("setup")
+        return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, assembly.names.state)
 
     def target(self, target: Target) -> None:
         """Receive the next Target. Raises ValueError when one before it is missing."""

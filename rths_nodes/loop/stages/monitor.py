@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.monitor import Monitor
 
@@ -15,16 +16,10 @@ from rths_nodes.loop.supervision.monitor import Monitor
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by their numbers and feeds the monitor in order."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        structure = scenario.build_structure()
+    def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float) -> None:
+        """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error."""
         self.substeps = scenario.samples_per_step
-        self.monitor = Monitor(
-            scenario.monitor,
-            tuple(scenario.axes),
-            len(scenario.dof_names()),
-            scenario.dt,
-            scenario.reference_energy(structure),
-        )
+        self.monitor = Monitor(scenario.monitor, tuple(scenario.axes), n_dof, scenario.dt, reference_energy)
         self._steps = scenario.steps
         self._targets: deque[Target] = deque()
         self._commands: deque[Command] = deque()
@@ -33,6 +28,11 @@ class MonitorStage:
         self._last_command = 0
         self._last_driven = 0
         self._aim = np.zeros((2, len(scenario.axes)))
+
+    @classmethod
+    def of(cls, assembly: Assembly) -> MonitorStage:
+        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
+        return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy)
 
     @property
     def sample(self) -> int:

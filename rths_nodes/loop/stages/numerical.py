@@ -4,41 +4,59 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement, Target
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 
 class NumericalStage:
     """The numerical substructure: turns the forces of the axes into Targets.
 
-    Unless it is ``loaded`` the ground stands still, and no other external force acts.
+    ``external_force`` ``(steps + 1, n_dof)`` N and ``ground_acceleration`` ``(steps + 1,)`` m/s^2 are those of the
+    test without its soft start; a ``controller`` sets the ``n_inputs`` auxiliary inputs of the rig.
+    Raises ConfigError for a soft start beyond the reach of the setup.
     """
 
-    def __init__(self, scenario: Scenario, loaded: bool = True) -> None:
-        structure = scenario.build_structure()
-        self.external_force = scenario.external_force(structure)
-        ground_acceleration = scenario.ground_acceleration()
-        if not loaded:
-            self.external_force = np.zeros_like(self.external_force)
-            ground_acceleration = np.zeros_like(ground_acceleration)
-        self.n_dof = self.external_force.shape[1]
-        self.setup = registry.class_of("setup", scenario.setup)(scenario.setup, self.n_dof, len(scenario.axes))
-        self.integrator = registry.class_of("integrator", scenario.integrator)(
-            scenario.integrator, structure, self.external_force, scenario.step
-        )
+    def __init__(
+        self,
+        scenario: Scenario,
+        integrator: Integrator,
+        setup: Setup,
+        external_force: Array,
+        ground_acceleration: Array,
+        controller: SemiActive | None = None,
+        n_inputs: int = 0,
+    ) -> None:
+        self.integrator = integrator
+        self.setup = setup
+        self.external_force = external_force
+        self.n_dof = external_force.shape[1]
         self.substeps = scenario.samples_per_step
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
         self._index = 0
         self._nothing = np.zeros(self.n_dof)
-        self._controller = scenario.build_semi_active(structure)
+        self._controller = controller
         self._ground_acceleration = ground_acceleration.tolist()
-        self._auxiliary = np.zeros(len(scenario.build_port().auxiliary_inputs))
+        self._auxiliary = np.zeros(n_inputs)
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
+
+    @classmethod
+    def of(cls, assembly: Assembly) -> NumericalStage:
+        """The stage of an assembly. Raises ConfigError where a part cannot be built."""
+        return cls(
+            assembly.scenario,
+            assembly.integrator,
+            assembly.setup,
+            assembly.external_force,
+            assembly.ground_acceleration,
+            assembly.controller,
+            len(assembly.names.inputs),
+        )
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         """The Targets of the soft start; the last is the start of the test."""

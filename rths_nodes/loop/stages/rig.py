@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
@@ -21,8 +23,8 @@ class RigStage:
     ``late_commands`` the Commands that came too late to be sent.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self.port = scenario.build_port()
+    def __init__(self, scenario: Scenario, port: Any) -> None:
+        self.port = port
         self.machine = TestMachine()
         self.samples = scenario.samples
         self._limits = scenario.limits

@@ -23,7 +23,7 @@ class Prescribed:
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is not None:
             raise ConfigError("structure: must be left out with the integrator 'prescribed'")
-        motion = registry.class_of("ground_motion", params.displacement)(params.displacement, 0)
+        motion = registry.build("ground_motion", params.displacement, 0)
         if not hasattr(motion, "derivatives"):
             known = [
                 name

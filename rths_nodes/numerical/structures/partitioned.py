@@ -29,7 +29,7 @@ class Partition:
         self.experimental_mass, self.experimental_damping, self.experimental_stiffness = tested
         self.mass = self._rest("mass", mass, tested[0], positive=True)
         self.stiffness = self._rest("stiffness", stiffness, tested[2])
-        model = registry.class_of("damping", damping)(damping)
+        model = registry.build("damping", damping)
         self.damping = self._rest("damping", model.matrix(mass, stiffness), tested[1])
         self.restoring_force = LinearRestoringForce(self.stiffness)
 

@@ -35,7 +35,7 @@ class Sdof:
         if force is None:
             self.restoring_force: Any = Linear(Linear.Params(stiffness=params.mass * omega**2), 1)
         else:
-            self.restoring_force = registry.class_of("restoring_force", force)(force, 1)
+            self.restoring_force = registry.build("restoring_force", force, 1)
         self.mass = np.array([[params.mass]])
         self.damping = np.array([[2.0 * params.damping_ratio * params.mass * omega]])
         self.stiffness = np.array([[self.restoring_force.initial_stiffness]])

@@ -33,6 +33,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions
@@ -120,7 +121,7 @@ class LaunchedTest:
         chosen = {name: context.launch_configurations[name] for name in ARGUMENTS}
         overrides = split(chosen["overrides"])
         scenario = files.load(chosen["scenario"], overrides, chosen["case"])
-        Loop(scenario)  # builds every component
+        Loop(Assembly(scenario))  # builds every component
         faults = split(chosen["faults"])
         parsed, recorded = [faulty.parse(words) for words in faults], chosen["record"] == "own"
         faulty.check(parsed, scenario, "processes", chosen["pace"], recorded)

@@ -18,6 +18,7 @@ from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import GatheringStage
 from rths_nodes.loop.stages.rig import RigStage
@@ -88,15 +89,16 @@ class ActuatorNode(RthsNode):
     def own_parameters(self) -> dict[str, tuple[Any, str]]:
         return {"peer_timeout": (30.0, "time in which all peers must be ready, s")}
 
-    def build(self, scenario: Scenario) -> None:
-        self.rig = GatheringStage(scenario, self) if self.axes else RigStage(scenario)
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
+        self.rig = GatheringStage(scenario, self) if self.axes else RigStage(scenario, assembly.port)
         self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
         self.rig.port.pacer = self.pacer
         self.rig.connect()
         if self.pacer:
             self.rig.port.arm_watchdog()
         # Now, not when a state is told: that is in real time, where a library's threads may wait for each other.
-        self._constants = scenario.test_constants()
+        self._constants = assembly.test_constants()
         self._loop, self._hop = Durations(scenario.samples), Durations(scenario.samples)
         self._command: Command | None = None
         self._statuses: dict[str, dict[str, Any]] = {}

@@ -14,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import AxisStage
 from rths_nodes.loop.supervision.states import State
@@ -61,7 +62,8 @@ class AxisNode(RthsNode):
             known = ", ".join(loaded.axes)
             raise ConfigError(f"namespace = {self.get_namespace()}: must end with the name of an axis: {known}")
 
-    def build(self, scenario: Scenario) -> None:
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
         self.stage = AxisStage(scenario, self.axis)
         self._pacer = None if self.lockstep else Pacer(scenario.dt, 0)
         self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS

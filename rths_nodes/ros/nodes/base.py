@@ -28,6 +28,7 @@ from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.realtime import Starving
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.loop.timing import of_hop
@@ -144,7 +145,7 @@ class RthsNode(LifecycleNode):
 
     # -- configuration ------------------------------------------------------------------------------------
 
-    def build(self, scenario: Scenario) -> None:
+    def build(self, assembly: Assembly) -> None:
         """Make the stage of this node."""
         raise TypeError(f"{type(self).__name__} has no stage")
 
@@ -157,10 +158,10 @@ class RthsNode(LifecycleNode):
         """True when the next sample takes this node much longer than most do."""
         return False
 
-    def rehearse_with(self, rehearsal: Callable[[Scenario], Callable[[Any], Any]]) -> None:
+    def rehearse_with(self, rehearsal: Callable[[Assembly], Callable[[Any], Any]]) -> None:
         """Rehearse integration steps (``rehearsal.py``) in real time, where not every sample begins one."""
         gains = not self._lockstep and self.scenario.samples_per_step > 1
-        self._rehearsal, self._rehearsed = rehearsal(self.scenario) if gains else None, 0
+        self._rehearsal, self._rehearsed = rehearsal(self.assembly) if gains else None, 0
 
     @property
     def rehearsal_due(self) -> bool:
@@ -279,7 +280,8 @@ class RthsNode(LifecycleNode):
         self._calm = round(self.scenario.dt * 1e9 / 4)
         self._beat_of = -1
         faults = self._checked_faults()
-        self.build(self.scenario)
+        self.assembly = Assembly(self.scenario)
+        self.build(self.assembly)
         self._make_codec()
         self._open_endpoints()
         if faults:
@@ -323,7 +325,7 @@ class RthsNode(LifecycleNode):
         return tuple(self.value("peers"))
 
     def _make_codec(self) -> None:
-        self.codec = self.scenario.codec()
+        self.codec = self.assembly.codec()
         serialization.check(self.codec)
 
     def _open_endpoints(self) -> None:

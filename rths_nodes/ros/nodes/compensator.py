@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.warm_up import CommandWarmUp
 from rths_nodes.ros.names import COMPENSATOR
@@ -30,8 +30,9 @@ class CompensatorNode(RthsNode):
     sections = ("ramp", "setup", "compensator")
     reads = ("bridge",)
 
-    def build(self, scenario: Scenario) -> None:
-        self.stage = CommandStage(scenario)
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
+        self.stage = CommandStage.of(assembly)
         self._expected = 0
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
@@ -24,8 +24,9 @@ class IntegratorNode(RthsNode):
     role = INTEGRATOR
     sections = ("ground_motion", "structure", "integrator", "setup", "semi_active")
 
-    def build(self, scenario: Scenario) -> None:
-        self.stage = NumericalStage(scenario)
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
+        self.stage = NumericalStage.of(assembly)
         self._expected = 0
         self._hop = Durations(scenario.steps)
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)

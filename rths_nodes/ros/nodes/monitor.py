@@ -8,7 +8,7 @@ from sensor_msgs.msg import JointState
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Measurement
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.names import MONITOR
@@ -30,8 +30,9 @@ class MonitorNode(RthsNode):
     sections = ("monitor",)
     reads = ("structure",)  # its elastic energy is the scale of the energy error
 
-    def build(self, scenario: Scenario) -> None:
-        self.stage = MonitorStage(scenario)
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
+        self.stage = MonitorStage.of(assembly)
         self._expected = 0
         self._status_of = -1
         self._tripped = False

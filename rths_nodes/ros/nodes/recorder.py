@@ -14,8 +14,8 @@ from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.version import __version__
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
@@ -72,7 +72,8 @@ class RecorderNode(RthsNode):
             "host": ("processes", "host of this run, for the record"),
         }
 
-    def build(self, scenario: Scenario) -> None:
+    def build(self, assembly: Assembly) -> None:
+        scenario = assembly.scenario
         if not self.value("record"):
             raise ConfigError("record: missing; the directory of the recording")
         rows = [topic for topic in names.heard_by(self.role) if topic.recorded]

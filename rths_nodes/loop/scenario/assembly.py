@@ -1,0 +1,212 @@
+"""What is built of a scenario: every component once, on first use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Setup, Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the numbers that the parts of a test hand to each other, in their order.
+
+    The three kinds of degrees of freedom are the same today; code that uses one says which it means.
+    """
+
+    interface: tuple[str, ...]
+    """Degrees of freedom that the setup turns into axes."""
+    observed: tuple[str, ...]
+    """Degrees of freedom in a Target: those of the interface, and what else is to be seen."""
+    model: tuple[str, ...]
+    """Degrees of freedom of the numerical substructure; those of the axes where there is none."""
+    axes: tuple[str, ...]
+    state: tuple[str, ...]
+    """The compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
+    auxiliary: tuple[str, ...]
+    """Measured auxiliary channels, with their units."""
+    inputs: tuple[str, ...]
+    """Auxiliary channels of a Command, with their units."""
+
+
+class Assembly:
+    """The components of a scenario, each built once, on first use, and handed on to all that need it.
+
+    :meth:`fresh` and :meth:`twin` give second ones, which share no memory with the first. Whatever cannot be built
+    raises ConfigError.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._first: Assembly | None = None
+        self._loaded = True
+
+    def twin(self, loaded: bool = True) -> Assembly:
+        """An assembly of second components; unless ``loaded`` the ground stands still under them.
+
+        Names and ground motion, which nobody changes, are those of the first. Of a component whose class declares
+        itself ``external = True`` (it speaks to a socket, a process, a rig) there is no second: ConfigError.
+        """
+        twin = Assembly(self.scenario)
+        twin._first, twin._loaded = self, loaded
+        return twin
+
+    def fresh(self, what: str) -> Any:
+        """A second ``what`` and all that it is made of, e.g. ``fresh("setup")``; raises what :meth:`twin` does."""
+        return getattr(self.twin(), what)
+
+    def _build(self, family: str, params: Any, *arguments: Any) -> Any:
+        cls = registry.class_of(family, params)
+        if self._first is not None and getattr(cls, "external", False):
+            raise ConfigError(
+                f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
+            )
+        return cls(params, *arguments)
+
+    # -- numerical substructure ---------------------------------------------------------------------------
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """The numerical substructure; None for a test without one."""
+        params = self.scenario.structure
+        return None if params is None else self._build("structure", params)
+
+    @cached_property
+    def ground_acceleration(self) -> Array:
+        """Acceleration of the ground at every step of the test, without the soft start: ``(steps + 1,)`` m/s^2."""
+        if self._first is not None:
+            acceleration = self._first.ground_acceleration
+            return acceleration if self._loaded else np.zeros_like(acceleration)
+        scenario = self.scenario
+        times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
+        motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
+        sampled: Array = motion.sample(times)
+        return sampled
+
+    @cached_property
+    def external_force(self) -> Array:
+        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure."""
+        acceleration, structure = self.ground_acceleration, self.structure
+        if structure is None or not self._loaded:
+            return np.zeros((len(acceleration), len(self._model)))
+        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
+
+    @cached_property
+    def integrator(self) -> Integrator:
+        """The integrator of the structure under the external force."""
+        scenario = self.scenario
+        built: Integrator = self._build(
+            "integrator", scenario.integrator, self.structure, self.external_force, scenario.step
+        )
+        return built
+
+    @cached_property
+    def reference_energy(self) -> float:
+        """What the running energy monitor adds to the input energy, J."""
+        given = self.scenario.monitor.reference_energy
+        if given is not None:
+            return given
+        return 0.0 if self.structure is None else float(self.structure.elastic_energy)
+
+    # -- control ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def ramp(self) -> Ramp:
+        """The interpolation of Targets at the servo rate."""
+        scenario = self.scenario
+        built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, len(self._model))
+        return built
+
+    @cached_property
+    def setup(self) -> Setup:
+        """The transformation between degrees of freedom and axes.
+
+        It may remember what it solved last, so that each stage that calls it has its own (``fresh``).
+        """
+        scenario = self.scenario
+        built: Setup = self._build("setup", scenario.setup, len(self._model), len(scenario.axes))
+        return built
+
+    @cached_property
+    def compensator(self) -> Compensator:
+        """The compensator for all axes; to a ``lead`` the port's transport is added."""
+        scenario, params = self.scenario, self.scenario.compensator
+        if hasattr(params, "fits"):
+            params.fits(scenario)
+        if hasattr(params, "lead"):
+            params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
+        built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
+        return built
+
+    @cached_property
+    def controller(self) -> Any:
+        """The controller of the rig's auxiliary inputs; None for none."""
+        params = self.scenario.semi_active
+        if params is None:
+            return None
+        inputs = registry.class_of("semi_active", params).inputs
+        if inputs != self.port.auxiliary_inputs:
+            has = ", ".join(self.port.auxiliary_inputs) or "none"
+            raise ConfigError(f"semi_active: controls {', '.join(inputs)}; auxiliary inputs of the rig: {has}")
+        return self._build("semi_active", params, self.structure, self.scenario.step, self.port.auxiliary_names)
+
+    # -- laboratory ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def port(self) -> Port:
+        """The port to the rig, with its simulator where it has one."""
+        scenario, rig = self.scenario, None
+        if hasattr(scenario.port, "fits"):
+            scenario.port.fits(scenario)
+        if scenario.rig is not None:
+            rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
+        built: Port = self._build("port", scenario.port, scenario.axes, scenario.dt, scenario.seed, rig)
+        return built
+
+    # -- what the parts hand to each other ----------------------------------------------------------------
+
+    @cached_property
+    def _model(self) -> tuple[str, ...]:
+        return tuple(self.scenario.axes) if self.structure is None else self.structure.names
+
+    @cached_property
+    def names(self) -> Names:
+        """Names of degrees of freedom, axes, inner numbers and auxiliary channels."""
+        if self._first is not None:
+            return self._first.names
+        dof, axes = self._model, tuple(self.scenario.axes)
+        port = self.port
+        pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
+        state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
+        return Names(dof, dof, dof, axes, state, port.auxiliary_names, port.auxiliary_inputs)
+
+    def codec(self) -> Codec:
+        """Packs and unpacks the messages of this rig. Raises ConfigError when it does not fit into them."""
+        names = self.names
+        return Codec(
+            len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs)
+        )
+
+    def test_constants(self) -> dict[str, Any]:
+        """The fields of TestState that do not change during a test."""
+        scenario, names = self.scenario, self.names
+        return {
+            "scenario": scenario.name,
+            "servo_rate": scenario.servo_rate,
+            "substeps": scenario.samples_per_step,
+            "samples": scenario.samples,
+            "transport_samples": scenario.port.transport_samples,
+            "axis_names": list(names.axes),
+            "degree_of_freedom_names": list(names.observed),
+            "auxiliary_names": list(names.auxiliary),
+        }
