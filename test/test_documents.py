@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from rths_nodes.app.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "doc").glob("*.md"), ROOT / "benchmarks" / "README.md"])
@@ -75,6 +80,36 @@ def test_links_lead_somewhere(document: Path) -> None:
         if other.suffix == ".md" and other.is_file() and anchor not in anchors(other):
             dead.append(f"{target}#{anchor}")
     assert dead == []
+
+
+def transcripts() -> list[Any]:
+    """Every ``console`` block of the documents: its commands, each with what it is to print."""
+    found = []
+    for document in DOCUMENTS:
+        for number, block in enumerate(re.findall(r"^```console\n(.*?)^```", document.read_text(), re.M | re.S)):
+            parts = re.split(r"^\$ (.*)\n", block, flags=re.M)[1:]
+            pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            found.append(pytest.param(pairs, id=f"{document.stem}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("commands", transcripts())
+def test_a_command_prints_what_the_document_shows(
+    commands: list[tuple[str, str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """``...`` stands for what changes from run to run, or was left out."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    for command, shown in commands:
+        program, *words = shlex.split(command)
+        assert program == "rths"
+        main(words)
+        out, err = capsys.readouterr()
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        assert doctest.OutputChecker().check_output(shown, out + err, flags), out + err
 
 
 def anchors(document: Path) -> set[str]:
