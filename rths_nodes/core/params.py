@@ -1,9 +1,9 @@
 """How parameters are declared: once, beside the algorithm, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
-:func:`text`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`, :func:`sections`
-and :func:`mapping`. From that declaration come the strict YAML check (``strict.build``), the ROS parameter with
-its range, ``rths params`` and the generated parameter page (``parameter_table.table``).
+:func:`text`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`,
+:func:`sections` and :func:`mapping`. From that declaration come the strict YAML check (``strict.build``), the ROS
+parameter with its range, ``rths params`` and the generated parameter page (``parameter_table.table``).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Spec:
     cls: type | None = None
     optional: bool = False
     default_data: Mapping[str, Any] | None = None
+    after: str = ""
 
     @property
     def bound(self) -> str:
@@ -80,6 +81,11 @@ def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = ()) ->
     return _field(Spec("text", doc, choices=tuple(choices), optional=default is None), default)
 
 
+def path(doc: str, default: Any = attrs.NOTHING) -> Any:
+    """A file. In a scenario file it is relative to that file, elsewhere to the working directory."""
+    return _field(Spec("path", doc, optional=default is None), default)
+
+
 def flag(doc: str, default: Any = attrs.NOTHING) -> Any:
     """True or false."""
     return _field(Spec("flag", doc), default)
@@ -95,13 +101,14 @@ def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
     return _field(Spec("matrix", doc, unit, optional=default is None), default)
 
 
-def component(family: str, doc: str, default: Any = attrs.NOTHING) -> Any:
+def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = "") -> Any:
     """A section with a ``type`` out of ``family``; its value is that component's Params.
 
     ``default`` is None for an optional section, or the data (``{"type": ...}``) that is built when it is missing.
+    ``after`` names the field beside it whose component hands on to this one.
     """
     data = default if isinstance(default, Mapping) else None
-    spec = Spec("component", doc, family=family, optional=default is None, default_data=data)
+    spec = Spec("component", doc, family=family, optional=default is None, default_data=data, after=after)
     return attrs.field(default=None if data is not None else default, metadata={_KEY: spec})
 
 

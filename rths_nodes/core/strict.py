@@ -125,6 +125,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
     "number": checked_number,
     "integer": _integer,
     "text": _text,
+    "path": _text,
     "flag": _flag,
     "vector": _vector,
     "matrix": _matrix,
@@ -182,10 +183,18 @@ def as_data(built: Any) -> Any:
 
 def walk(built: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """All parameter objects in ``built`` with their paths, outer ones first."""
+    return ((place, part) for place, part, _ in walk_declared(built, path))
+
+
+def walk_declared(
+    built: Any, path: str = "", declared: tuple[Spec, ...] = ()
+) -> Iterator[tuple[str, Any, tuple[Spec, ...]]]:
+    """As :func:`walk`, and of each what was declared of the fields on the way to it."""
     if attrs.has(type(built)):
-        yield path, built
+        yield path, built, declared
         for field in attrs.fields(type(built)):
-            yield from walk(getattr(built, field.name), join(path, field.name))
+            value = getattr(built, field.name)
+            yield from walk_declared(value, join(path, field.name), (*declared, spec_of(field)))
     elif isinstance(built, Mapping):
         for name, entry in built.items():
-            yield from walk(entry, join(path, name))
+            yield from walk_declared(entry, join(path, name), declared)

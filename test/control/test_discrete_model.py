@@ -397,11 +397,8 @@ def test_wrong_parameters_are_refused(make: Callable[..., Any], data: dict[str, 
 
 
 def cautions(*, soft: bool = False, structure: bool = True, noise: float = 0.0, **data: Any) -> list[str]:
-    axis = SimpleNamespace(sensors=SimpleNamespace(displacement_noise_rms=noise))
-    scenario = SimpleNamespace(
-        axes={"a": axis}, soft_start=object() if soft else None, structure=object() if structure else None
-    )
-    found: list[str] = build(registry.load("compensator", "discrete_model").Params, data).cautions(scenario)
+    test = SimpleNamespace(displacement_noise_rms=(noise,), has_soft_start=soft, has_structure=structure)
+    found: list[str] = build(registry.load("compensator", "discrete_model").Params, data).cautions(test)
     return found
 
 

@@ -231,14 +231,14 @@ def test_a_model_of_another_rig_is_refused(make: Make, tmp_path: Path) -> None:
         make("compensator", "model_based", DT, 2, model=str(path))
     loaded = override(from_text(LOOP, "test"), [f"compensator={{type: model_based, model: {path}}}"])
     with pytest.raises(ConfigError, match=r"axes = a, b, c: must be those of the rig: floor_1, floor_2, floor_3"):
-        loaded.compensator.fits(loaded)
-    (caution,) = loaded.compensator.cautions(loaded)
+        loaded.compensator.fits(loaded.context())
+    (caution,) = loaded.compensator.cautions(loaded.context())
     assert "is of the axes a, b, c" in caution
 
 
 def test_a_straight_ramp_is_told() -> None:
     loaded = override(from_text(LOOP, "test"), ["ramp.type=linear"])
-    (caution,) = loaded.compensator.cautions(loaded)
+    (caution,) = loaded.compensator.cautions(loaded.context())
     assert "no acceleration" in caution
 
 

@@ -14,6 +14,8 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion, Target
 from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import replace
 
 DT, DELAY = 1.0 / 1024.0, 0.0137
 NOTHING = np.zeros(1)
@@ -164,10 +166,9 @@ def test_parameters_out_of_bounds_are_refused(make: Callable[..., Any], name: st
         make("compensator", name, DT, 1, **({"delay": DELAY} | wrong))
 
 
-def scenario(ramp: str, compensator: Any, substeps: int = 10) -> Any:
-    """As much of a scenario as warnings look at."""
-    cls = registry.load("ramp", ramp)
-    return SimpleNamespace(ramp=build(cls.Params, {}), samples_per_step=substeps, compensator=compensator)
+def seen(ramp: str, behind: bool = False) -> Any:
+    """As much of a test as warnings look at."""
+    return SimpleNamespace(ramp=ramp, samples_per_step=10, behind=behind)
 
 
 def params(name: str, **data: Any) -> Any:
@@ -187,7 +188,7 @@ def params(name: str, **data: Any) -> Any:
     ],
 )
 def test_it_warns_of_a_ramp_that_does_not_fit(own: Any, ramp: str, words: str) -> None:
-    cautions = own.cautions(scenario(ramp, own))
+    cautions = own.cautions(seen(ramp))
     assert bool(cautions) == bool(words)
     assert all(words in caution for caution in cautions)
     assert own.spans()["delay"] == DELAY
@@ -195,11 +196,30 @@ def test_it_warns_of_a_ramp_that_does_not_fit(own: Any, ramp: str, words: str) -
 
 def test_behind_another_compensator_the_ramp_does_not_matter() -> None:
     own = params("linear_acceleration")
-    chain = registry.load("compensator", "chain").Params
-    front, back = chain(first=own, second=params("polynomial")), chain(first=params("polynomial"), second=own)
-    assert own.cautions(scenario("linear", front))
-    assert own.cautions(scenario("linear", chain(first=front, second=params("polynomial"))))
-    adaptive = registry.load("compensator", "adaptive").Params
-    assert own.cautions(scenario("linear", adaptive(compensator=own)))
-    assert not own.cautions(scenario("linear", back))
-    assert not own.cautions(scenario("quadratic", back))
+    assert not own.cautions(seen("linear", behind=True))
+    assert not own.cautions(seen("quadratic", behind=True))
+
+
+OWN, OTHER = {"type": "linear_acceleration", "delay": DELAY}, {"type": "polynomial", "delay": DELAY}
+
+
+def chain(first: Any, second: Any) -> dict[str, Any]:
+    return {"type": "chain", "first": first, "second": second}
+
+
+@pytest.mark.parametrize(
+    ("compensator", "place"),
+    [
+        (OWN, "compensator"),
+        (chain(OWN, OTHER), "compensator.first"),
+        (chain(chain(OWN, OTHER), OTHER), "compensator.first.first"),
+        ({"type": "adaptive", "compensator": OWN}, "compensator.compensator"),
+        (chain(OTHER, OWN), ""),
+        (chain(OTHER, chain(OWN, OTHER)), ""),
+    ],
+)
+def test_a_compensator_is_told_whether_it_stands_behind_another(compensator: Any, place: str) -> None:
+    loaded = files.load("chen_ricles_2010", ["ramp.type=linear"])
+    found = replace(loaded, [(["compensator"], compensator)]).cautions()
+    warned = [words.partition(":")[0] for words in found if "linear ramp has no acceleration" in words]
+    assert warned == ([place] if place else [])

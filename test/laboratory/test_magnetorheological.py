@@ -147,11 +147,10 @@ def test_what_cannot_be_is_refused(damper: Make) -> None:
 
 def test_a_low_servo_rate_is_warned_of() -> None:
     change = "axes.story_1.specimen={type: magnetorheological_damper}"
-    slow = files.load("chen_ricles_2010", [change])
-    words = slow.axes["story_1"].specimen.cautions(slow)
-    assert words == ["a magnetorheological damper is inexact or unstable below 2000 Hz: raise servo_rate"]
+    words = "a magnetorheological damper is inexact or unstable below 2000 Hz: raise servo_rate"
+    assert f"axes.story_1.specimen: {words}" in files.load("chen_ricles_2010", [change]).cautions()
     fast = files.load("chen_ricles_2010", [change, "servo_rate=2000"])
-    assert fast.axes["story_1"].specimen.cautions(fast) == []
+    assert not any("magnetorheological" in caution for caution in fast.cautions())
 
 
 def test_steps_are_stable_up_to_the_stated_velocity(make: Make, damper: Make) -> None:

@@ -310,13 +310,12 @@ def test_tracking_with_and_without_the_coupling(ideal: tuple[IdealResponse, np.n
 
 
 def test_substeps_that_are_too_long_for_the_limits_are_warned_of() -> None:
-    axis = SimpleNamespace(limits=SimpleNamespace(velocity=0.3))
-    scenario = SimpleNamespace(dt=DT, axes={"a": axis, "b": axis, "c": axis})
+    test = SimpleNamespace(dt=DT, velocity_limits=(0.3, 0.3, 0.3))
     cls = registry.load("rig", "coupled_servo_hydraulic")
     data = {"mass": MASS.tolist(), "damping": DAMPING.tolist(), "stiffness": STIFFNESS.tolist()}
 
     def cautions(**more: Any) -> list[str]:
-        found: list[str] = build(cls.Params, data | more, "rig").cautions(scenario)
+        found: list[str] = build(cls.Params, data | more, "rig").cautions(test)
         return found
 
     assert cautions() == []

@@ -321,5 +321,5 @@ def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match=r"compensator.window = 30 s: must be <= duration = 20 s"):
         files.load("predefined_sine")
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
-    monkeypatch.setattr(cls, "cautions", lambda self, whole: [f"too wild for {whole.name}"], raising=False)
-    assert files.load("predefined_sine").cautions() == ["compensator: too wild for predefined_sine"]
+    monkeypatch.setattr(cls, "cautions", lambda self, test: [f"too wild for {test.axes[0]}"], raising=False)
+    assert files.load("predefined_sine").cautions() == ["compensator: too wild for axis_1"]

@@ -22,12 +22,12 @@ Three things differ from the print:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.params import integer, number, params, vector
@@ -120,9 +120,9 @@ class AdaptiveTimeSeries:
             """Parameter -> seconds of history that it needs."""
             return {"window": self.window, "delay": self.delay}
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warnings about the ramp in front."""
-            return acceleration_cautions(self, scenario)
+            return acceleration_cautions(test)
 
     state_units: Mapping[str, str] = {"a0": "1", "a1": "s", "a2": "s^2"}
 

@@ -29,7 +29,7 @@ class Chain:
     @params
     class Params:
         first: Any = component("compensator", "sees the target")
-        second: Any = component("compensator", "sees the output of the first as its target")
+        second: Any = component("compensator", "sees the output of the first as its target", after="first")
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._dt = dt

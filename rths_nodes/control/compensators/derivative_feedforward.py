@@ -10,11 +10,11 @@ order 2 that of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.params import integer, number, params
 from rths_nodes.core.samples import Array, Motion
@@ -37,9 +37,9 @@ class DerivativeFeedforward:
             """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay}
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warnings about the ramp in front."""
-            return acceleration_cautions(self, scenario) if self.order > 1 else []
+            return acceleration_cautions(test) if self.order > 1 else []
 
     state_names: tuple[str, ...] = ()
     state_units: Mapping[str, str] = {}

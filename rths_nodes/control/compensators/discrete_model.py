@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.params import flag, integer, number, params, text, vector
@@ -103,12 +103,12 @@ class DiscreteModel:
                     f"largest_gain = {self.largest_gain:g}"
                 )
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of the published start within the loop, and of noise from which it would learn."""
-            noise = max((axis.sensors.displacement_noise_rms for axis in scenario.axes.values()), default=0.0)
+            noise = max(test.displacement_noise_rms, default=0.0)
             quiet = self.quiet_amplitude if self.guarded else 0.0
             found = []
-            if self._starts_wildly(scenario):
+            if self._starts_wildly(test):
                 found.append(
                     f"initial_covariance_per_mm2 = {self.initial_covariance_per_mm2:g} 1/mm^2 without a soft "
                     "start whose covariance is kept: may burst when it begins to learn within the loop"
@@ -121,10 +121,10 @@ class DiscreteModel:
                 )
             return found
 
-        def _starts_wildly(self, scenario: Any) -> bool:
-            prepared = scenario.soft_start is not None and self.after_soft_start == "keep"
+        def _starts_wildly(self, test: TestContext) -> bool:
+            prepared = test.has_soft_start and self.after_soft_start == "keep"
             wild = self.initial_covariance_per_mm2 >= BURSTING_PER_MM2
-            return wild and not prepared and scenario.structure is not None
+            return wild and not prepared and test.has_structure
 
     state_units: Mapping[str, str] = {f"theta_{tap + 1}": "1" for tap in range(TAPS)}
 

@@ -11,11 +11,11 @@ spike, and only the one over a whole step is the third derivative. Hence `spacin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.params import integer, number, params
 from rths_nodes.core.samples import Array, Motion
@@ -47,15 +47,15 @@ class LinearAcceleration:
             """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay}
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warnings about the ramp in front, and about a spacing that is not that of its steps."""
-            step = scenario.samples_per_step
-            if ramp_seen(self, scenario) == "quadratic" and self.spacing % step:
+            step = test.samples_per_step
+            if ramp_seen(test) == "quadratic" and self.spacing % step:
                 return [
                     f"spacing = {self.spacing} samples: the acceleration of the quadratic ramp changes once in "
                     f"{step} samples; take that"
                 ]
-            return acceleration_cautions(self, scenario)
+            return acceleration_cautions(test)
 
     state_names: tuple[str, ...] = ()
     state_units: Mapping[str, str] = {}

@@ -16,19 +16,19 @@ derivatives are those of the target: the ramp in front must hand on the integrat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.models import inverse
 from rths_nodes.core.models.coupled_rig import RigConstants, feedforward
 from rths_nodes.core.models.file import LoadingModel, load
 from rths_nodes.core.models.inverse import DERIVATIVES
-from rths_nodes.core.params import flag, number, params, section, text
+from rths_nodes.core.params import flag, number, params, path, section
 from rths_nodes.core.samples import Array, Motion
 
 Rows = tuple[tuple[float, ...], ...]
@@ -54,7 +54,7 @@ class ModelBased:
     class Params:
         """Parameters; exactly one of ``model`` and ``known``."""
 
-        model: str | None = text("model file, as rths identify writes it; relative to the working directory", None)
+        model: str | None = path("model file, as rths identify writes it; relative to the working directory", None)
         known: Known | None = section(Known, "the known constants of the rig, instead of a model file", None)
         coupled: bool = flag("false: ignore what one axis does to the others", True)
         feedback: FeedbackParams | None = section(
@@ -79,16 +79,16 @@ class ModelBased:
             """Parameter -> seconds of history that it needs."""
             return {"lead": self.lead}
 
-        def fits(self, scenario: Any) -> None:
+        def fits(self, test: TestContext) -> None:
             """Raises ConfigError for a model file of another rig."""
             if self.model:
-                load(self.model, tuple(scenario.axes))
+                load(self.model, test.axes)
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a ramp without the target's derivatives, and of a model taken under other conditions."""
-            found = acceleration_cautions(self, scenario)
+            found = acceleration_cautions(test)
             if self.model:
-                found += load(self.model).cautions(tuple(scenario.axes), scenario.servo_rate)
+                found += load(self.model).cautions(test.axes, test.servo_rate)
             return found
 
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}

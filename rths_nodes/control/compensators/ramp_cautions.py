@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from rths_nodes.core.checks import TestContext
 
 
-def ramp_seen(params: Any, scenario: Any) -> str:
-    """Type of the ramp whose motion the compensator with ``params`` gets; empty behind another compensator."""
-    front = scenario.compensator
-    while front is not None and front is not params:
-        front = getattr(front, "first", None) or getattr(front, "compensator", None)
-    return "" if front is None else type(scenario.ramp).type_name
+def ramp_seen(test: TestContext) -> str:
+    """Type of the ramp whose motion the compensator gets; empty behind another compensator."""
+    return "" if test.behind else test.ramp
 
 
-def acceleration_cautions(params: Any, scenario: Any) -> list[str]:
+def acceleration_cautions(test: TestContext) -> list[str]:
     """A warning where the ramp is straight: its acceleration is zero, the integrator's is not handed on."""
-    if ramp_seen(params, scenario) != "linear":
+    if ramp_seen(test) != "linear":
         return []
     return ["the linear ramp has no acceleration, which is used here; take a curved one (ramp.type = quadratic)"]

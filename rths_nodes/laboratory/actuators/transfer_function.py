@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.params import params, vector
 from rths_nodes.core.protocols import Specimen
@@ -54,7 +53,7 @@ class TransferFunction(HeldPlant):
             if worst.real >= 0.0:
                 raise ConfigError(f"{place}: has a pole at {worst:.4g} rad/s, its real part must be < 0 (stable)")
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of an actuator that does not settle at its command."""
             gain = self.numerator[-1] / self.denominator[-1]
             if abs(gain - 1.0) <= GAIN_TOLERANCE:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import integer, number, params, vector
 from rths_nodes.core.protocols import Rig
@@ -49,11 +50,11 @@ class Simulator:
             "rms of the noise of each auxiliary channel; none if left out", "m/s^2 or m or N", None, at_least=0.0
         )
 
-        def fits(self, scenario: Any) -> None:
+        def fits(self, test: TestContext) -> None:
             """Raises ConfigError for a watchdog that would not wait for two commands."""
-            if self.watchdog is not None and self.watchdog < 2.0 * scenario.dt:
+            if self.watchdog is not None and self.watchdog < 2.0 * test.dt:
                 raise ConfigError(
-                    f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * scenario.dt:g} s, two servo periods"
+                    f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
                 )
 
     simulated = True

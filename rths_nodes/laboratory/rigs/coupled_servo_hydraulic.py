@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import channels, registry
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.models.coupled_rig import CoupledModel, RigConstants, force_input, state_space
 from rths_nodes.core.params import component, number, params, text, vector
@@ -52,9 +53,9 @@ class CoupledServoHydraulic:
                 shown = show(self.damper_location)
                 raise ConfigError(f"{path}.damper_location = {shown}: must be {n} numbers, one for each axis")
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a held command, and of sub-steps that are too long for the damper."""
-            return self._ripple() + self._divergence(scenario)
+            return self._ripple() + self._divergence(test)
 
         def _ripple(self) -> list[str]:
             if self.hold == "ramp":
@@ -64,14 +65,13 @@ class CoupledServoHydraulic:
                 "damping that is not there: the response may be tens of per cent wrong and tracking look perfect"
             ]
 
-        def _divergence(self, scenario: Any) -> list[str]:
+        def _divergence(self, test: TestContext) -> list[str]:
             """At the velocities that the limits admit."""
             if not hasattr(self.damper, "fastest"):
                 return []
-            step = scenario.dt / substeps_of(scenario.dt, self.longest_substep)
+            step = test.dt / substeps_of(test.dt, self.longest_substep)
             fastest: float = self.damper.fastest(step)
-            limits = [axis.limits.velocity for axis in scenario.axes.values()]
-            largest = float(np.abs(self.location()) @ limits)
+            largest = float(np.abs(self.location()) @ test.velocity_limits)
             if largest <= fastest:
                 return []
             return [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import number, params
 
@@ -69,11 +69,10 @@ class MagnetorheologicalDamper:
             largest: float = (self.slope / (self.beta + self.gamma)) ** (1.0 / self.exponent)
             return RUNGE_KUTTA_LIMIT * largest / (self.exponent * self.slope * step)
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a low servo rate where it is the specimen of an axis; a rig has steps of its own."""
-            alone = any(axis.specimen is self for axis in scenario.axes.values())
             lowest = 1.0 / (STEPS_IN_A_SAMPLE * LONGEST_STEP)
-            if not alone or scenario.dt * lowest <= 1.0 + 1e-9:
+            if not test.on_axis or test.dt * lowest <= 1.0 + 1e-9:
                 return []
             return [f"a magnetorheological damper is inexact or unstable below {lowest:g} Hz: raise servo_rate"]
 

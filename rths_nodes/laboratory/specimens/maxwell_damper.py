@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.params import number, params
 from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
@@ -20,10 +20,10 @@ class MaxwellDamper:
         series_stiffness: float = number("spring k_s in series", "N/m", 20e6, more_than=0.0)
         parallel_stiffness: float = number("spring k_p in parallel with both", "N/m", 0.0, at_least=0.0)
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a relaxation that is too fast for the servo rate."""
             time = self.damping / self.series_stiffness
-            return relaxation_cautions(time, "damping / series_stiffness", scenario)
+            return relaxation_cautions(time, "damping / series_stiffness", test)
 
     initial_state: tuple[float, ...] = (0.0,)
     """Force f of spring and dashpot, N."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import number, params
 from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
@@ -42,12 +42,12 @@ class ReliefValveDamper:
             if self.series_stiffness is not None and self.relief_damping == 0.0:
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a relaxation that is too fast for the servo rate."""
             if self.series_stiffness is None:
                 return []
             time = self.relief_damping / self.series_stiffness
-            return relaxation_cautions(time, "relief_damping / series_stiffness", scenario)
+            return relaxation_cautions(time, "relief_damping / series_stiffness", test)
 
     def __init__(self, params: Params) -> None:
         self._damping, self._relief_damping = params.damping, params.relief_damping

@@ -10,8 +10,8 @@ shear. The curves of Fig. 6 are not at hand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.params import number, params
 from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
@@ -35,9 +35,9 @@ class SlippingElastomeric:
         slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
         exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=100.0)
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a relaxation that is too fast for the servo rate."""
-            return relaxation_cautions(self.relaxation_time, "relaxation_time", scenario)
+            return relaxation_cautions(self.relaxation_time, "relaxation_time", test)
 
     initial_state: tuple[float, ...] = (0.0, 0.0)
     """Deformation u of the rubber, m, and relaxing force q, N."""

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.checks import check_fit
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Setup, Structure
 from rths_nodes.core.samples import Array
@@ -141,8 +142,7 @@ class Assembly:
     def compensator(self) -> Compensator:
         """The compensator for all axes; to a ``lead`` the port's transport is added."""
         scenario, params = self.scenario, self.scenario.compensator
-        if hasattr(params, "fits"):
-            params.fits(scenario)
+        check_fit(params, scenario.context())
         if hasattr(params, "lead"):
             params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
@@ -166,8 +166,7 @@ class Assembly:
     def port(self) -> Port:
         """The port to the rig, with its simulator where it has one."""
         scenario, rig = self.scenario, None
-        if hasattr(scenario.port, "fits"):
-            scenario.port.fits(scenario)
+        check_fit(scenario.port, scenario.context())
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
         built: Port = self._build("port", scenario.port, scenario.axes, scenario.dt, scenario.seed, rig)

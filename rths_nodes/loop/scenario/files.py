@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
+
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.params import spec_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
@@ -53,25 +58,26 @@ def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     if folder is not None:
-        _resolve_files(data, folder)
+        _resolve_files(Scenario, data, folder)
     try:
         return build(Scenario, data)
     except ConfigError as error:
         raise error.within(origin) from None
 
 
-def _resolve_files(data: Any, folder: Path) -> None:
-    """Makes the files that a scenario names absolute: they stand relative to it."""
-    sections = [data.get("ground_motion"), data.get("compensator")]
-    while sections:
-        section = sections.pop()
-        if not isinstance(section, dict):
-            continue
-        for key in FILES:
-            if isinstance(section.get(key), str):
-                section[key] = str((folder / os.path.expanduser(section[key])).absolute())
-        sections += [section[part] for part in ("first", "second") if part in section]  # of a chain
-
-
-FILES = ("file", "model")
-"""Keys of a ground motion and of a compensator that name files."""
+def _resolve_files(cls: type, data: Any, folder: Path) -> None:
+    """Makes the files that are declared in ``cls`` absolute in its ``data``: they stand relative to ``folder``."""
+    if not isinstance(data, dict):
+        return
+    for field in attrs.fields(cls):
+        spec, value = spec_of(field), data.get(field.name)
+        if spec.kind == "path" and isinstance(value, str):
+            data[field.name] = str((folder / os.path.expanduser(value)).absolute())
+        elif spec.kind == "section" and spec.cls is not None:
+            _resolve_files(spec.cls, value, folder)
+        elif spec.kind == "sections" and spec.cls is not None and isinstance(value, dict):
+            for entry in value.values():
+                _resolve_files(spec.cls, entry, folder)
+        elif spec.kind == "component" and isinstance(value, dict):
+            with suppress(ConfigError):  # an unknown type is refused, with its place, when the scenario is built
+                _resolve_files(registry.load(spec.family, value.get("type")).Params, value, folder)

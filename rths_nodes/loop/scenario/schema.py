@@ -8,12 +8,14 @@ import math
 import os
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext, cautions_of, spans_of
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.params import component, integer, mapping, number, params, section, sections, text
-from rths_nodes.core.strict import as_data, walk
+from rths_nodes.core.strict import as_data, walk, walk_declared
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -121,7 +123,7 @@ class Scenario:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
         for place, part in walk(self):
-            for name, span in getattr(part, "spans", dict)().items():
+            for name, span in spans_of(part).items():
                 if span > self.duration * self.time_ratio:
                     raise ConfigError(
                         f"{join(place, name)} = {span:g} s: must be <= duration = "
@@ -141,8 +143,31 @@ class Scenario:
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
-        parts = [(place, part) for place, part in walk(self) if hasattr(part, "cautions")]
-        return [f"{place}: {words}" for place, part in parts if part is not self for words in part.cautions(self)]
+        context, found = self.context(), []
+        for place, part, declared in walk_declared(self):
+            if part is not self:
+                behind = any(spec.after for spec in declared)
+                on_axis = [spec.kind for spec in declared] == ["sections", "component"]
+                own = replace(context, behind=behind, on_axis=on_axis)
+                found += [f"{place}: {words}" for words in cautions_of(part, own)]
+        return found
+
+    def context(self) -> TestContext:
+        """What components may know of this test when they check their parameters."""
+        return TestContext(
+            axes=tuple(self.axes),
+            velocity_limits=tuple(axis.limits.velocity for axis in self.axes.values()),
+            displacement_noise_rms=tuple(axis.sensors.displacement_noise_rms for axis in self.axes.values()),
+            servo_rate=self.servo_rate,
+            dt=self.dt,
+            step=self.step,
+            substeps=self.substeps,
+            samples_per_step=self.samples_per_step,
+            duration=self.duration,
+            ramp=type(self.ramp).type_name,
+            has_structure=self.structure is not None,
+            has_soft_start=self.soft_start is not None,
+        )
 
     @property
     def dt(self) -> float:

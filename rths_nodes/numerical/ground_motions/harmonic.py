@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.params import integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import (
@@ -40,9 +39,9 @@ class Harmonic:
             """Refuses rises that do not fit."""
             check_taper(self.ramp_periods, self.periods, f"{path}.ramp_periods", "periods")
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of an excitation that is cut off or too fast for the steps."""
-            return excitation_cautions("frequency", self.frequency, self.periods / self.frequency, scenario)
+            return excitation_cautions("frequency", self.frequency, self.periods / self.frequency, test)
 
     def __init__(self, params: Params, seed: int) -> None:
         """``seed`` is not used."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import number, params
 from rths_nodes.core.samples import Array
@@ -54,9 +55,9 @@ class BandLimitedNoise:
                     f"1 / duration): must be <= {MOST_LINES}"
                 )
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of noise that is cut off or too fast for the steps."""
-            return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, scenario)
+            return excitation_cautions("upper_frequency", self.upper_frequency, self.duration, test)
 
     def __init__(self, params: Params, seed: int) -> None:
         """``seed`` fixes the phases."""

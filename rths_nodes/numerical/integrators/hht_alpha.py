@@ -9,10 +9,9 @@ compare the CR algorithm with it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import integer, number, params
 from rths_nodes.core.protocols import Structure
@@ -44,9 +43,9 @@ class HilberHughesTaylor(Dynamics):
             "iterations in one time step, each a step here", default=10, at_least=1, at_most=1000
         )
 
-        def cautions(self, scenario: Any) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
             """Warns of iterations that are longer than a sample."""
-            if scenario.substeps == 1:
+            if test.substeps == 1:
                 return []
             return ["its iterations are made for substeps = 1: one in each sample"]
 

@@ -1,0 +1,80 @@
+"""What the parameters of a component may say about the test in which they stand.
+
+A ``Params`` class checks its own fields in ``validate``. What depends on the rest of the scenario it says in the
+methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never the scenario itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+
+@dataclass(frozen=True)
+class TestContext:
+    """What parameters may know of their test. Tuples have one entry for each axis, in order."""
+
+    __test__: ClassVar[bool] = False  # not a test case, whatever pytest thinks of the name
+
+    axes: tuple[str, ...]
+    """Names of the axes."""
+    velocity_limits: tuple[float, ...]
+    """m/s."""
+    displacement_noise_rms: tuple[float, ...]
+    """Of the displacement sensors, m."""
+    servo_rate: float
+    """Samples per second of the rig, Hz."""
+    dt: float
+    """Servo period, s."""
+    step: float
+    """Integration step, s, in the time of the structure."""
+    substeps: int
+    """Samples of an integration step as the scenario states them."""
+    samples_per_step: int
+    """Samples of an integration step on the time axis of the rig."""
+    duration: float
+    """Of the test, s, in the time of the structure."""
+    ramp: str
+    """Type of the ramp."""
+    has_structure: bool
+    """False where the motion is prescribed, so that no loop is closed."""
+    has_soft_start: bool
+    behind: bool = False
+    """True for a compensator whose target is the output of another one, in place of the ramp's."""
+    on_axis: bool = False
+    """True for the actuator and the specimen of an axis; false for a part of them, or of a rig."""
+
+
+class ChecksScenario(Protocol):
+    """What a ``Params`` class may have beside its fields. Each method may be left out."""
+
+    def spans(self) -> Mapping[str, float]:
+        """Parameter -> seconds of history that it needs; a shorter test is refused."""
+        ...
+
+    def fits(self, test: TestContext) -> None:
+        """Raise ConfigError for a test in which the component cannot work."""
+        ...
+
+    def cautions(self, test: TestContext) -> list[str]:
+        """What is allowed but dangerous or doubtful in this test, in words."""
+        ...
+
+
+def spans_of(params: Any) -> Mapping[str, float]:
+    """Seconds of history that ``params`` need, by parameter."""
+    found: Mapping[str, float] = params.spans() if hasattr(params, "spans") else {}
+    return found
+
+
+def check_fit(params: Any, test: TestContext) -> None:
+    """Raises ConfigError where ``params`` refuse the test."""
+    if hasattr(params, "fits"):
+        params.fits(test)
+
+
+def cautions_of(params: Any, test: TestContext) -> list[str]:
+    """The cautions of ``params`` in the test."""
+    found: list[str] = params.cautions(test) if hasattr(params, "cautions") else []
+    return found
