@@ -6,6 +6,7 @@ import fcntl
 import itertools
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import pytest
 from hypothesis import settings
 
 from rths_nodes.core import registry
-from rths_nodes.core.strict import build
+from rths_nodes.core.strict import build, walk_declared
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
@@ -64,6 +66,40 @@ def make() -> Callable[..., Any]:
         return cls(build(cls.Params, data, family), *arguments)
 
     return make
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts the components that are built: ``setup identity``."""
+    counts: Counter[str] = Counter()
+    load, seen = registry.load, set()
+
+    def counting(family: str, name: object, path: str = "") -> Any:
+        cls = load(family, name, path)
+        if cls not in seen:
+            seen.add(cls)
+            construct = cls.__init__
+
+            def count(self: Any, *arguments: Any, **named: Any) -> None:
+                counts[f"{family} {name}"] += type(self) is cls
+                construct(self, *arguments, **named)
+
+            monkeypatch.setattr(cls, "__init__", count)
+        return cls
+
+    monkeypatch.setattr(registry, "load", counting)
+    return counts
+
+
+@pytest.fixture(scope="session")
+def declared() -> Callable[[Scenario], Counter[str]]:
+    """Counts the components that a scenario names, as ``built`` does."""
+
+    def declared(scenario: Scenario) -> Counter[str]:
+        parts = ((part, specs[-1].family) for _, part, specs in walk_declared(scenario) if specs)
+        return Counter(f"{family} {type(part).type_name}" for part, family in parts if family)
+
+    return declared
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import check_fit
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, Setup, Structure
+from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.scenario.schema import Scenario
@@ -43,8 +43,8 @@ class Names:
 class Assembly:
     """The components of a scenario, each built once, on first use, and handed on to all that need it.
 
-    :meth:`fresh` and :meth:`twin` give second ones, which share no memory with the first. Whatever cannot be built
-    raises ConfigError.
+    They remember what was done to them, so an assembly serves one run. :meth:`fresh` and :meth:`twin` give second
+    ones, which share no memory with the first. What cannot be built raises ConfigError.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -149,16 +149,19 @@ class Assembly:
         return built
 
     @cached_property
-    def controller(self) -> Any:
+    def controller(self) -> SemiActive | None:
         """The controller of the rig's auxiliary inputs; None for none."""
         params = self.scenario.semi_active
         if params is None:
             return None
         inputs = registry.class_of("semi_active", params).inputs
-        if inputs != self.port.auxiliary_inputs:
-            has = ", ".join(self.port.auxiliary_inputs) or "none"
+        if inputs != self.names.inputs:
+            has = ", ".join(self.names.inputs) or "none"
             raise ConfigError(f"semi_active: controls {', '.join(inputs)}; auxiliary inputs of the rig: {has}")
-        return self._build("semi_active", params, self.structure, self.scenario.step, self.port.auxiliary_names)
+        built: SemiActive = self._build(
+            "semi_active", params, self.structure, self.scenario.step, self.names.auxiliary
+        )
+        return built
 
     # -- laboratory ---------------------------------------------------------------------------------------
 
@@ -176,6 +179,9 @@ class Assembly:
 
     @cached_property
     def _model(self) -> tuple[str, ...]:
+        """Names of the degrees of freedom; in themselves no reason to build a compensator or a port."""
+        if self._first is not None:
+            return self._first._model
         return tuple(self.scenario.axes) if self.structure is None else self.structure.names
 
     @cached_property

@@ -161,7 +161,11 @@ class RthsNode(LifecycleNode):
     def rehearse_with(self, rehearsal: Callable[[Assembly], Callable[[Any], Any]]) -> None:
         """Rehearse integration steps (``rehearsal.py``) in real time, where not every sample begins one."""
         gains = not self._lockstep and self.scenario.samples_per_step > 1
-        self._rehearsal, self._rehearsed = rehearsal(self.assembly) if gains else None, 0
+        self._rehearsal, self._rehearsed = None, 0
+        try:
+            self._rehearsal = rehearsal(self.assembly) if gains else None
+        except ConfigError as error:  # there is no second one of a component outside of this process
+            self.note = f"{self.identity}: no rehearsals: {error}"
 
     @property
     def rehearsal_due(self) -> bool:
