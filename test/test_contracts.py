@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.reference.coupled import measured_names
-from rths_nodes.core import registry
+from rths_nodes.core import protocols, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.params import Spec, required_names, spec_of
 from rths_nodes.core.samples import Measurement, Motion, Target
@@ -349,6 +350,26 @@ def test_it_gives_finite_numbers_and_the_same_again_after_reset(family: str, nam
     assert np.isfinite(first).all()
     np.testing.assert_array_equal(history(drive), first, err_msg="after reset")
     np.testing.assert_array_equal(history(driver(family, name)), first, err_msg="of another one")
+
+
+def protocol_of(family: str) -> Any:
+    """``ground_motion`` -> ``GroundMotion`` of the protocols."""
+    return getattr(protocols, "".join(word.capitalize() for word in family.split("_")))
+
+
+@every_component
+def test_it_has_all_that_its_protocol_states(family: str, name: str) -> None:
+    cls, protocol, made = registry.load(family, name), protocol_of(family), []
+
+    def construct(*arguments: Any) -> Any:
+        made.append(cls(*arguments))
+        return made[-1]
+
+    next(globals()[f"drive_{family}"](construct, params_of(family, name))())
+    members = {key for base in protocol.__mro__ for key in (*vars(base), *inspect.get_annotations(base))}
+    stated = sorted(key for key in members if not key.startswith("_"))
+    assert stated
+    assert [key for key in stated if not hasattr(made[0], key)] == []
 
 
 @every_component

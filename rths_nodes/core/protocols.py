@@ -28,19 +28,26 @@ class GroundMotion(Protocol):
         ...
 
 
-class RestoringForce(Protocol):
+class StructuralForce(Protocol):
     """Restoring force of the numerical substructure, ``(n_dof,)`` N, with its memory."""
-
-    initial_stiffness: Any
-    """N/m: a number for one degree of freedom, else ``(n_dof, n_dof)``."""
-    elastic_energy: float
-    """Strain energy at first yield, J; zero for a linear one."""
 
     def force(self, displacement: Array) -> Array:
         """Move to ``displacement`` (m) and give the force there."""
         ...
 
     def reset(self) -> None: ...
+
+
+class RestoringForce(StructuralForce, Protocol):
+    """The restoring force of every degree of freedom by itself, as a component."""
+
+    Params: ClassVar[type]
+    initial_stiffness: float
+    """N/m."""
+    elastic_energy: float
+    """Strain energy at first yield, J; zero for a linear one."""
+
+    def __init__(self, params: Any, n_dof: int) -> None: ...
 
 
 class Damping(Protocol):
@@ -73,7 +80,7 @@ class Structure(Protocol):
     influence: Array
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
-    restoring_force: RestoringForce
+    restoring_force: StructuralForce
 
 
 class Integrator(Protocol):

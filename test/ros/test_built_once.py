@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,6 @@ pytest.importorskip("rclpy")
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
-
-from .conftest import node_by_hand
 
 NAME = "phillips_spencer_2012"
 TWINS = {
@@ -26,10 +25,10 @@ TWINS = {
 @pytest.mark.parametrize("pace", ["lockstep", "realtime"])
 @pytest.mark.parametrize("role", names.NODES)
 def test_a_node_builds_nothing_twice(
-    role: str, pace: str, built: Counter[str], declared: Callable[[Scenario], Counter[str]]
+    role: str, pace: str, by_hand: Any, built: Counter[str], declared: Callable[[Scenario], Counter[str]]
 ) -> None:
     loaded = files.load(NAME, ["substeps=2"])
-    with node_by_hand(role, scenario=NAME, overrides=["substeps=2"], pace=pace):
+    with by_hand.node(role, scenario=NAME, overrides=["substeps=2"], pace=pace):
         pass
     twins = TWINS.get(role, ()) if pace == "realtime" else ()
     for name, count in declared(loaded).items():
