@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.params import required_names
+from rths_nodes.core.parameters import required_names
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
 

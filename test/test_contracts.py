@@ -15,7 +15,7 @@ import pytest
 from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import protocols, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import Spec, required_names, spec_of
+from rths_nodes.core.parameters import Spec, required_names, spec_of
 from rths_nodes.core.samples import Measurement, Motion, Target
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump, parse

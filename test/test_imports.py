@@ -36,7 +36,7 @@ ROS = {
     *("sensor_msgs", "std_msgs", "std_srvs"),
 }
 EXTERNAL = {
-    "core/params.py": NUMBERS | {"attrs"},
+    "core/parameters.py": NUMBERS | {"attrs"},
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
@@ -219,7 +219,7 @@ def test_a_breach_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("core/params.py", "import attrs"),
+        ("core/parameters.py", "import attrs"),
         ("analysis/figures/sheet.py", "import matplotlib"),
         ("ros/nodes/base.py", "from rths_nodes.msg import Target"),
         ("ros/nodes/base.py", "from rths_nodes.loop.embedded import Loop"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array, Motion, Target
 
 TABLE = {

@@ -1,1 +1,96 @@
-"""What every other room speaks: samples, protocols, parameters, the registry, bytes on the wire, mathematics."""
+"""What every other room speaks: samples, protocols, parameters, the registry, bytes on the wire, mathematics.
+
+The author of a component, in this package or in another one, takes all that it needs from here:
+
+    from rths_nodes.core import Array, Motion, number, params
+
+Each name is loaded when it is first asked for, so that the modules below cost nothing before.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rths_nodes.core.checks import ChecksScenario, TestContext
+    from rths_nodes.core.errors import ConfigError
+    from rths_nodes.core.parameters import (
+        component,
+        flag,
+        integer,
+        mapping,
+        matrix,
+        number,
+        params,
+        path,
+        section,
+        sections,
+        text,
+        vector,
+    )
+    from rths_nodes.core.protocols import (
+        Actuator,
+        Compensator,
+        Damping,
+        GroundMotion,
+        Integrator,
+        Port,
+        Ramp,
+        RestoringForce,
+        Rig,
+        SemiActive,
+        Setup,
+        Specimen,
+        Structure,
+    )
+    from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
+
+__all__ = [
+    "EMPTY",
+    "Actuator",
+    "Array",
+    "ChecksScenario",
+    "Command",
+    "Compensator",
+    "ConfigError",
+    "Damping",
+    "GroundMotion",
+    "Integrator",
+    "Measurement",
+    "Motion",
+    "Port",
+    "Ramp",
+    "RestoringForce",
+    "Rig",
+    "SemiActive",
+    "Setup",
+    "Specimen",
+    "Structure",
+    "Target",
+    "TestContext",
+    "component",
+    "flag",
+    "integer",
+    "mapping",
+    "matrix",
+    "number",
+    "params",
+    "path",
+    "section",
+    "sections",
+    "text",
+    "vector",
+]
+
+_MODULES = ("errors", "samples", "parameters", "checks", "protocols")
+"""Where they stand: cheap ones first, none imports one behind it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

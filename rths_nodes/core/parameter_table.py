@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from rths_nodes.core.params import spec_of
+from rths_nodes.core.parameters import spec_of
 from rths_nodes.core.strict import as_data
 
 

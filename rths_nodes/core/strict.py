@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
-from rths_nodes.core.params import Spec, spec_of
+from rths_nodes.core.parameters import Spec, spec_of
 
 T = TypeVar("T")
 

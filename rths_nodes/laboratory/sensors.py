@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 
 BLOCK = 256

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Array
 
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from rths_nodes.core import registry
+from rths_nodes.core import params, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import params
 
 
 @pytest.fixture

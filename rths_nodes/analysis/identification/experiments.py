@@ -8,7 +8,7 @@ import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace

@@ -27,7 +27,7 @@ from typing import Any
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.params import component, number, params, text
+from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.samples import Array, Motion
 
 PER_MM2 = 1e6

@@ -7,7 +7,7 @@ The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integr
 from __future__ import annotations
 
 from rths_nodes.control.compensators.adaptive import PAPER_GAIN_PER_MM2, Adaptive, LawParams
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.strict import as_data, build
 
 

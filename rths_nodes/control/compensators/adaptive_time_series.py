@@ -30,7 +30,7 @@ from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.params import integer, number, params, vector
+from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.samples import Array, Motion
 
 COEFFICIENTS = 3

@@ -15,7 +15,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
-from rths_nodes.core.params import component, params
+from rths_nodes.core.parameters import component, params
 from rths_nodes.core.samples import Array, Motion
 
 

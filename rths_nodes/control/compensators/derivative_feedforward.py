@@ -16,7 +16,7 @@ import numpy as np
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array, Motion
 
 

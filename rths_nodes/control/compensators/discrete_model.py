@@ -36,7 +36,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.params import flag, integer, number, params, text, vector
+from rths_nodes.core.parameters import flag, integer, number, params, text, vector
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.signals import Taps, ThreeParameterLeastSquares
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array, Motion
 
 

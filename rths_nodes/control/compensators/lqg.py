@@ -21,7 +21,7 @@ from scipy.linalg import block_diag, solve_continuous_are
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.inverse import StateSpace
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 
 

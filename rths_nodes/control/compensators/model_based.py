@@ -28,7 +28,7 @@ from rths_nodes.core.models import inverse
 from rths_nodes.core.models.coupled_rig import RigConstants, feedforward
 from rths_nodes.core.models.file import LoadingModel, load
 from rths_nodes.core.models.inverse import DERIVATIVES
-from rths_nodes.core.params import flag, number, params, path, section
+from rths_nodes.core.parameters import flag, number, params, path, section
 from rths_nodes.core.samples import Array, Motion
 
 Rows = tuple[tuple[float, ...], ...]

@@ -20,7 +20,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array, Motion
 
 MAX_ORDER = 4

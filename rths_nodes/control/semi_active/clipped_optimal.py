@@ -14,7 +14,7 @@ from scipy.linalg import solve_continuous_are
 from rths_nodes.core import channels
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import number, params, vector
+from rths_nodes.core.parameters import number, params, vector
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Measurement

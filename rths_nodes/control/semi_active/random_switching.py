@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rths_nodes.core import channels
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Measurement
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import params
+from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array, Motion
 
 

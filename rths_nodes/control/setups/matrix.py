@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import matrix, params
+from rths_nodes.core.parameters import matrix, params
 from rths_nodes.core.samples import Array, Motion
 
 

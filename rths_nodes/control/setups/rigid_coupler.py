@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import matrix, number, params, text, vector
+from rths_nodes.core.parameters import matrix, number, params, text, vector
 from rths_nodes.core.samples import Array, Motion
 
 SINGULAR = 1e-3

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import matrix, params, vector
+from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
 
 Complex = NDArray[np.complex128]

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rths_nodes.core import discretisation as exact_steps
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
-from rths_nodes.core.params import text
+from rths_nodes.core.parameters import text
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath

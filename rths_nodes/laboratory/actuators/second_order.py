@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.laboratory.actuators.held_plant import HeldPlant, hold_parameter
 

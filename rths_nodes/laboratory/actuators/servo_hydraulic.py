@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
-from rths_nodes.core.params import integer, number, params, text
+from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.laboratory.actuators.held_plant import transition
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import params, vector
+from rths_nodes.core.parameters import params, vector
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.actuators.held_plant import HeldPlant, hold_parameter

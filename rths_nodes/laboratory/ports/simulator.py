@@ -15,7 +15,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import integer, number, params, vector
+from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement
 from rths_nodes.laboratory.ports.watchdog import Watchdog

@@ -10,7 +10,7 @@ from rths_nodes.core import channels, registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.models.coupled_rig import CoupledModel, RigConstants, force_input, state_space
-from rths_nodes.core.params import component, number, params, text, vector
+from rths_nodes.core.parameters import component, number, params, text, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 
 
 class ComputedSpring:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rths_nodes.core.bouc_wen import bouc_wen_slope
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 
 STEEL = 0.5
 """Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as steel does it."""

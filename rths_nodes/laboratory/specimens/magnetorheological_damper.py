@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rths_nodes.core.bouc_wen import bouc_wen_slope
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 
 LONGEST_STEP = 1.0 / 8000.0
 """s: Runge-Kutta steps of the states, stable up to 0.24 m/s; at 1/2000 s they diverge beyond 0.06 m/s."""

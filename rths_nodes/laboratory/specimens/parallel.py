@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core import registry
-from rths_nodes.core.params import component, params
+from rths_nodes.core.parameters import component, params
 
 
 class Parallel:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
 

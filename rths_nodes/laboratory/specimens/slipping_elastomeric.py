@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rths_nodes.core.bouc_wen import bouc_wen_slope
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 
 
 class SofteningElastomeric:

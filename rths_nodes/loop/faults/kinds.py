@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameter_table import table
-from rths_nodes.core.params import integer, number, params, text
+from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.strict import build
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import attrs
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.params import spec_of
+from rths_nodes.core.parameters import spec_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse

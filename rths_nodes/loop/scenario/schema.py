@@ -14,7 +14,7 @@ from typing import Any
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, spans_of
 from rths_nodes.core.errors import ConfigError, join, show
-from rths_nodes.core.params import component, integer, mapping, number, params, section, sections, text
+from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
 from rths_nodes.core.strict import as_data, walk, walk_declared
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.supervision.bridges import BridgeParams

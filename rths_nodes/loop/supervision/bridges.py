@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
 

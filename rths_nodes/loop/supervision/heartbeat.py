@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import number, params, text
+from rths_nodes.core.parameters import number, params, text
 
 BEATS = 4
 """Signs of life that may be missed in a row before a node counts as lost."""

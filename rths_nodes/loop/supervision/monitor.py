@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import FLAG_SOFT_START, Array, Command, Measurement, Target
 from rths_nodes.loop.supervision.indices import BLOCK, EnergyMonitor, Tracking
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.params import integer, number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import (
     Triple,

@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import check_taper, excitation_cautions, product, window
 

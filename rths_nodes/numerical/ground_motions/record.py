@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params, path, text
+from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
 

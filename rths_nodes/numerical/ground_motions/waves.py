@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import params, text
+from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import Dynamics

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 

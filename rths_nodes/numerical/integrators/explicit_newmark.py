@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.params import params
+from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import Dynamics

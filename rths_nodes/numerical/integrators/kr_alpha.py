@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import Dynamics

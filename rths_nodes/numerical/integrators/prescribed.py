@@ -8,7 +8,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import component, params
+from rths_nodes.core.parameters import component, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 

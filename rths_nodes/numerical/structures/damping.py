@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import matrix, params, vector
+from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
 
 TABLE = {

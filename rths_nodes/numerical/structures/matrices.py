@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.params import component, matrix, params, vector
+from rths_nodes.core.parameters import component, matrix, params, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rths_nodes.core.bouc_wen import bouc_wen_slope
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import number, params
+from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
 
 TABLE = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.params import component, number, params
+from rths_nodes.core.parameters import component, number, params
 from rths_nodes.numerical.structures.restoring_forces import Linear
 
 

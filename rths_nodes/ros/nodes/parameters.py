@@ -16,7 +16,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from rths_nodes.core.errors import ConfigError, join, unknown
-from rths_nodes.core.params import Spec, spec_of
+from rths_nodes.core.parameters import Spec, spec_of
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace

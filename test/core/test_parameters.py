@@ -9,7 +9,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameter_table import table
-from rths_nodes.core.params import (
+from rths_nodes.core.parameters import (
     component,
     flag,
     integer,
