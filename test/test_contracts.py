@@ -16,7 +16,7 @@ from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import protocols, registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import Spec, required_names, spec_of
-from rths_nodes.core.samples import Measurement, Motion, Target
+from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.laboratory.sensors import Sensors
@@ -299,10 +299,11 @@ def drive_port(cls: Any, params: Any) -> Drive:
 
     def drive() -> Iterator[Any]:
         port.open()
+        port.begin()
         assert port.read().sample == 0
         for k in range(1, SAMPLES):
             assert port.wait_tick() == k
-            port.write(np.full(2, WAVE[k]))
+            port.write(Command(k, np.full(2, WAVE[k]), np.full(2, WAVE[k])))
             measured = port.read()
             assert measured.sample == k
             assert measured.auxiliary.shape == (len(port.auxiliary_names),)

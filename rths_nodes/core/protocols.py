@@ -10,10 +10,10 @@ times faster than arrays of length one. A returned array belongs to the componen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from rths_nodes.core.samples import EMPTY, Array, Measurement, Motion, Target
+from rths_nodes.core.samples import Array, Command, Measurement, Motion, Target
 
 
 class GroundMotion(Protocol):
@@ -236,9 +236,12 @@ class Rig(Protocol):
 
 
 class Port(Protocol):
-    """The hardware port: owner of the tick. The simulator is its first implementation."""
+    """The way to a rig, and the owner of the tick. The simulator is its first implementation.
 
-    Params: ClassVar[type]
+    The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
+    real actuator can move.
+    """
+
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]
@@ -246,7 +249,17 @@ class Port(Protocol):
     auxiliary_inputs: tuple[str, ...]
     """Names of the auxiliary channels of a command, with their units: ``damper_voltage [V]``."""
 
-    def open(self) -> None: ...
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
+        """Connect to the rig, which stands at sample 0.
+
+        ``pacer`` waits for the next tick of the computer's clock and gives the ticks that were missed; it is for
+        simulators, and without it they run as fast as they can. A real rig has a clock of its own.
+        """
+        ...
+
+    def begin(self) -> None:
+        """The test begins: ask the rig for Measurement 0, which :meth:`read` gives."""
+        ...
 
     def arm_watchdog(self) -> None:
         """Before the test, in real time: whoever stands behind the port begins to expect commands."""
@@ -258,21 +271,43 @@ class Port(Protocol):
 
     @property
     def interlock(self) -> str:
-        """Why the rig does not follow commands any more, in words; empty while it does. It trips us."""
+        """Why the rig does not follow commands any more, in words; empty while it does.
+
+        It trips the test before any limit is checked: there may be no measurement to check.
+        """
+        ...
+
+    @property
+    def partial_stop(self) -> str:
+        """Which part of the rig has stopped by itself, in words; empty while none has.
+
+        It trips the test after the limits are checked: a limit that stopped that part is the better reason.
+        """
         ...
 
     def wait_tick(self) -> int:
         """Wait for the next tick and give its sample number."""
         ...
 
-    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
-        """Send ``(n_axes,)`` m and the auxiliary inputs; the port keeps the arrays."""
+    def write(self, command: Command) -> None:
+        """Send the Command of the tick. What the port keeps of it, it copies.
+
+        In a safe stop it carries FLAG_TRIPPED, and its target is its command.
+        """
         ...
 
-    def read(self) -> Measurement: ...
+    def read(self) -> Measurement:
+        """The Measurement of the tick."""
+        ...
+
+    def truth(self) -> Measurement | None:
+        """The true, noise-free state of the tick; None where it is not known, as on a real rig."""
+        ...
 
     def safe(self) -> None:
         """Leave the rig to its own safe state; must work at any time."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back what :meth:`open` and :meth:`arm_watchdog` took."""
+        ...

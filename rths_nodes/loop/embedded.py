@@ -60,7 +60,7 @@ class Loop:
         self.scenario = assembly.scenario
         self.substructure = NumericalStage.of(assembly)
         self.commands = CommandStage.of(assembly)
-        self.rig = RigStage(assembly.scenario, assembly.port)
+        self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = False
 
@@ -134,7 +134,8 @@ class Loop:
         self._heed_monitor()
         for sink in sinks:
             sink.measurement(measured)
-            sink.truth(self.rig.port.truth())
+            if (true := self.rig.port.truth()) is not None:
+                sink.truth(true)
 
     def _heed_monitor(self) -> None:
         breach = self.monitor.monitor.breach

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.core.samples import FLAG_SATURATED, FLAG_SLIPPED
+from rths_nodes.core.samples import FLAG_SATURATED, FLAG_SLIPPED, Command
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Axis
 
@@ -32,12 +32,18 @@ def port(make: Callable[..., Any]) -> Callable[..., Any]:
     return port
 
 
+def move(port: Any, position: np.ndarray) -> int:
+    """One tick; its sample."""
+    sample: int = port.wait_tick()
+    port.write(Command(sample, position, position))
+    return sample
+
+
 def drive(port: Any, commands: np.ndarray) -> np.ndarray:
     """Measured displacement and force ``(n + 1, 2, n_axes)`` of samples 0 to n."""
     seen = [port.read()]
     for command in commands:
-        port.wait_tick()
-        port.write(np.full(len(seen[0].displacement), command))
+        move(port, np.full(len(seen[0].displacement), command))
         seen.append(port.read())
     return np.array([[measured.displacement, measured.force] for measured in seen])
 
@@ -50,8 +56,7 @@ def test_samples_count_from_zero_and_carry_the_applied_command(port: Callable[..
     assert rig.simulated
     first = rig.read()
     assert (first.sample, first.displacement[0], first.force[0], first.command[0]) == (0, 0.0, 0.0, 0.0)
-    assert rig.wait_tick() == 1
-    rig.write(np.array([0.3]))
+    assert move(rig, np.array([0.3])) == 1
     measured = rig.read()
     assert (measured.sample, measured.command[0]) == (1, 0.3)
     assert measured.displacement[0] == pytest.approx(0.1)
@@ -75,8 +80,7 @@ def test_open_begins_again(port: Callable[..., Any]) -> None:
 def test_the_truth_has_no_noise(port: Callable[..., Any]) -> None:
     noisy, clean = port({"a": axis(sensors={"force_noise_rms": 1.0})}), port()
     for rig in (noisy, clean):
-        rig.wait_tick()
-        rig.write(np.array([0.3]))
+        move(rig, np.array([0.3]))
     assert noisy.truth().force[0] == clean.read().force[0]
     assert noisy.read().force[0] != clean.read().force[0]
 
@@ -93,8 +97,7 @@ def test_a_saturated_sensor_flags_its_samples(port: Callable[..., Any]) -> None:
     rig = port({"a": axis(sensors={"displacement_range": 0.2})})
     flags = []
     for command in (0.3, 2.0, -1.5):
-        rig.wait_tick()
-        rig.write(np.array([command]))
+        move(rig, np.array([command]))
         flags.append(rig.read().flags)
     assert flags == [0, FLAG_SATURATED, 0]
 
@@ -102,11 +105,10 @@ def test_a_saturated_sensor_flags_its_samples(port: Callable[..., Any]) -> None:
 def test_a_missed_tick_flags_its_sample(port: Callable[..., Any]) -> None:
     rig = port()
     missed = iter([0, 2, 0])
-    rig.pacer = lambda: next(missed)
+    rig.open(lambda: next(missed))
     flags = []
     for _ in range(3):
-        rig.wait_tick()
-        rig.write(np.zeros(1))
+        move(rig, np.zeros(1))
         flags.append(rig.read().flags)
     assert flags == [0, FLAG_SLIPPED, 0]
     assert rig.sample == 3

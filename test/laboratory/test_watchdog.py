@@ -15,11 +15,16 @@ import pytest
 import rths_nodes
 import rths_nodes.app.hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Command
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LIMIT = 0.05
+
+
+def command(sample: int, position: float) -> Command:
+    return Command(sample, np.array([position]), np.array([position]))
 
 
 def wait_for(taken: Any) -> str:
@@ -67,13 +72,13 @@ def test_the_port_stands_where_it_stood_and_says_why() -> None:
     port = Assembly(files.load("chen_ricles_2010", [f"port.watchdog={LIMIT}"])).port
     port.arm_watchdog()
     port.wait_tick()
-    port.write(np.array([1e-4]))
+    port.write(command(1, 1e-4))
     assert port.interlock == ""
     time.sleep(10.0 * LIMIT)
 
     def tick() -> str:
         port.wait_tick()
-        port.write(np.array([5e-4]))
+        port.write(command(port.sample, 5e-4))
         return str(port.interlock)
 
     assert "port.watchdog" in wait_for(tick)
@@ -104,7 +109,7 @@ def test_a_frozen_actuator_node_finds_the_rig_taken_and_trips(tmp_path: Path, pa
 def test_without_being_asked_for_there_is_none() -> None:
     port = Assembly(files.load("chen_ricles_2010")).port
     port.arm_watchdog()
-    port.write(np.array([1e-4]))
+    port.write(command(1, 1e-4))
     assert (port.interlock, port._watchdog) == ("", None)
 
 

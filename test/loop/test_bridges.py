@@ -25,6 +25,7 @@ from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
 from rths_nodes.loop.supervision.states import State
 
 DT = 1.0 / 1024.0
+NOTHING = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
 SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none"])
 SLOW = override(SINE, ["substeps=10", "ramp.type=hermite"])
 LONGEST = 10
@@ -228,7 +229,7 @@ def test_adaptation_rests_while_a_target_is_bridged() -> None:
 
 def rig_of(*overrides: str) -> RigStage:
     scenario = override(SINE, overrides)
-    stage = RigStage(scenario, Assembly(scenario).port)
+    stage = RigStage.of(scenario, Assembly(scenario).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -354,9 +355,10 @@ def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
     """Full speed, all that may be bridged, then the safe stop."""
     limits = build(Limits, {"stroke": 0.25, "velocity": velocity, "force": 1e6})
     dt = 1e-4
-    stop = SafeStop({"a": limits}, dt, np.array([velocity * 0.010]), np.array([velocity]))
+    stop, last = SafeStop({"a": limits}, dt), np.array([velocity * 0.010])
+    stop.begin(last - velocity * dt, last)
     while not stop.at_rest:
-        position = stop.step()[0]
+        position = stop.step(NOTHING)[0]
     assert position <= excess_travel(limits, 0.010) <= position + velocity * dt
 
 

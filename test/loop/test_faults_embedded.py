@@ -340,9 +340,9 @@ def test_what_is_no_number_trips_and_is_never_sent(name: str, message: str, fiel
     sent: list[np.ndarray] = []
     write = loop.rig.port.write
 
-    def watched(command: np.ndarray, auxiliary: np.ndarray) -> None:
-        sent.append(np.concatenate((command, auxiliary)))
-        write(command, auxiliary)
+    def watched(command: Command) -> None:
+        sent.append(np.concatenate((command.command, command.auxiliary)))
+        write(command)
 
     loop.rig.port.write = watched
     outcome = loop.run()
@@ -387,9 +387,9 @@ def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:
     sent: list[np.ndarray] = [np.zeros(1)]
     write = loop.rig.port.write
 
-    def watched(command: np.ndarray, auxiliary: np.ndarray) -> None:
-        sent.append(command.copy())
-        write(command, auxiliary)
+    def watched(command: Command) -> None:
+        sent.append(command.command.copy())
+        write(command)
 
     loop.rig.port.write = watched
     outcome = loop.run()

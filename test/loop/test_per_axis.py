@@ -11,10 +11,11 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
+from rths_nodes.laboratory.ports.per_axis import PerAxisPort
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import check_layout
-from rths_nodes.loop.stages.axis import AxisStage, GatheringStage
+from rths_nodes.loop.stages.axis import AxisStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 
@@ -25,11 +26,17 @@ def loaded(*overrides):
     return files.load("three_independent_axes", [*SHORT, *overrides])
 
 
+def connected(rig, axis):
+    stage = AxisStage.of(rig, axis)
+    stage.connect()
+    return stage
+
+
 class Wires:
     """Links to stages in the same program. ``deaf`` axes do not answer from that sample on."""
 
     def __init__(self, rig):
-        self.stages = {axis: AxisStage(rig, axis) for axis in rig.axes}
+        self.stages = {axis: connected(rig, axis) for axis in rig.axes}
         self.measured = {axis: deque() for axis in rig.axes}
         self.true = {axis: deque() for axis in rig.axes}
         self.deaf = {}
@@ -53,7 +60,11 @@ class Wires:
 
 def gathered(rig):
     wires = Wires(rig)
-    return GatheringStage(rig, wires), wires
+    return RigStage.of(rig, PerAxisPort(tuple(rig.axes), rig.port.transport_samples, wires)), wires
+
+
+def whole_rig(rig):
+    return RigStage.of(rig, Assembly(rig).port)
 
 
 def commands(samples, amplitude=5e-3, frequency=3.0, dt=1 / 1024):
@@ -71,7 +82,7 @@ def run(stage, samples=150, **options):
     for command in commands(samples, **options):
         if stage.ended:
             break
-        found.append(stage.tick(None if stage.stopping or stage.trip_due else command))
+        found.append(stage.tick(None if stage.stopping or stage.stop_due else command))
     while stage.stopping and not stage.ended:
         found.append(stage.tick(None))
     return found
@@ -89,7 +100,7 @@ NOISY = ("axes.story_1.sensors.force_noise_rms=50", "axes.story_3.sensors.displa
 def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
     rig = loaded(*overrides)
     stage, _ = gathered(rig)
-    assert numbers(run(stage)) == numbers(run(RigStage(rig, Assembly(rig).port)))
+    assert numbers(run(stage)) == numbers(run(whole_rig(rig)))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +115,7 @@ def test_the_gathered_rig_is_the_whole_one_to_the_bit(overrides):
 def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words):
     rig = loaded(override, "axes.story_1.limits.deceleration=0.5")
     stage, wires = gathered(rig)
-    whole = RigStage(rig, Assembly(rig).port)
+    whole = whole_rig(rig)
     assert numbers(run(stage)) == numbers(run(whole))
     assert (stage.machine.state, stage.machine.reason) == (whole.machine.state, whole.machine.reason)
     assert words in stage.machine.reason
@@ -117,7 +128,7 @@ def test_a_breach_of_one_axis_stops_all_of_them_as_with_one_node(override, words
 def test_late_commands_are_bridged_as_with_one_node(length):
     """The axes check their measurement against the bridged target, too; 10 samples are 10 ms."""
     found = []
-    for stage in (gathered(loaded())[0], RigStage(loaded(), Assembly(loaded()).port)):
+    for stage in (gathered(loaded())[0], whole_rig(loaded())):
         stage.connect()
         stage.machine.to(State.ARMED)
         measured = [stage.first()]
@@ -150,7 +161,7 @@ def test_the_axes_hear_the_target_that_is_bridged():
 def test_an_operators_hold_is_the_same_too():
     rig = loaded()
     stage, _ = gathered(rig)
-    whole = RigStage(rig, Assembly(rig).port)
+    whole = whole_rig(rig)
     stage.trip("enough", 40)
     whole.trip("enough", 40)
     assert numbers(run(stage)) == numbers(run(whole))
@@ -161,7 +172,7 @@ def test_the_true_state_is_gathered_too():
     rig = loaded(*NOISY)
     stage, _ = gathered(rig)
     run(stage, 20)
-    whole = RigStage(rig, Assembly(rig).port)
+    whole = whole_rig(rig)
     whole.connect()
     whole.machine.to(State.ARMED)
     whole.first()
@@ -255,7 +266,7 @@ def test_what_comes_twice_counts_once():
 
     wires.send_command, wires.measurement_of, wires.wait_for = send_twice, twice, lambda axes, sample: ""
     found = run(stage)
-    assert numbers(found) == numbers(run(RigStage(rig, Assembly(rig).port)))
+    assert numbers(found) == numbers(run(whole_rig(rig)))
     for expected in found:
         true, _ = stage.port.true_state()
         assert true.sample == expected.sample
@@ -266,25 +277,25 @@ def follow(stage, position, flags=0):
 
 
 def test_command_0_moves_nothing():
-    stage = AxisStage(loaded(), "story_2")
+    stage = connected(loaded(), "story_2")
     first = stage.follow(Command(0, np.array([0.01]), np.array([0.01])))
     assert (first.sample, first.command.tolist()) == (0, [0.0])
 
 
 def test_an_axis_of_which_a_command_is_missing_stops_by_itself():
-    stage = AxisStage(loaded(), "story_2")
+    stage = connected(loaded(), "story_2")
     for k in range(5):
         follow(stage, 1e-4 * k)
     measured = stage.follow(Command(6, np.array([6e-4]), np.array([6e-4])))
-    assert stage.astray
+    assert stage.out_of_sequence
     assert stage.trip == "Command 6 came where 5 was expected"
     assert (measured.sample, measured.flags) == (5, FLAG_TRIPPED)
     while not stage.at_rest:
-        assert stage.coast().command[0] >= 4e-4
+        assert stage.stop_alone().command[0] >= 4e-4
 
 
 def test_an_axis_alone_brakes_at_its_deceleration_and_holds():
-    stage = AxisStage(loaded("axes.story_2.limits.deceleration=2.0"), "story_2")
+    stage = connected(loaded("axes.story_2.limits.deceleration=2.0"), "story_2")
     step = 0.5e-3  # of the command, per sample: 0.512 m/s
     follow(stage, 0.0)
     for k in range(1, 11):
@@ -293,7 +304,7 @@ def test_an_axis_alone_brakes_at_its_deceleration_and_holds():
     stage.stop("nobody leads")
     sent = [10 * step]
     while not stage.at_rest:
-        measured = stage.coast()
+        measured = stage.stop_alone()
         assert measured.flags & FLAG_TRIPPED
         sent.append(measured.command[0])
     v, dt = step * 1024, 1 / 1024
@@ -303,7 +314,7 @@ def test_an_axis_alone_brakes_at_its_deceleration_and_holds():
 
 
 def test_a_wrong_command_does_not_reach_the_axis():
-    stage = AxisStage(loaded(), "story_2")
+    stage = connected(loaded(), "story_2")
     follow(stage, 0.0)
     measured = follow(stage, 0.2)
     assert "axes.story_2.limits.stroke: command = 0.2 m" in stage.trip
@@ -311,7 +322,7 @@ def test_a_wrong_command_does_not_reach_the_axis():
 
 
 def test_the_safe_stop_of_the_rig_is_not_ended_by_a_limit_of_one_axis():
-    stage = AxisStage(loaded("axes.story_2.limits.tracking_error=1e-6"), "story_2")
+    stage = connected(loaded("axes.story_2.limits.tracking_error=1e-6"), "story_2")
     follow(stage, 0.0)
     assert follow(stage, 0.5e-3, FLAG_TRIPPED).flags == 0
     assert stage.trip == ""
@@ -328,4 +339,4 @@ def test_an_axis_needs_a_name_that_a_namespace_may_have():
     with pytest.raises(ConfigError, match=r"axes\.2nd: must be ASCII letters"):
         check_layout(named)
     with pytest.raises(ConfigError, match="did you mean 'story_1'"):
-        AxisStage(rig, "story1")
+        AxisStage.of(rig, "story1")

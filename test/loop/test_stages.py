@@ -117,7 +117,7 @@ def test_bridged_samples_do_not_adapt() -> None:
 @pytest.fixture
 def rig() -> RigStage:
     """A rig at Measurement 0; the stroke is 0.25 m, the velocity 10 m/s."""
-    stage = RigStage(SINE, Assembly(SINE).port)
+    stage = RigStage.of(SINE, Assembly(SINE).port)
     stage.connect()
     stage.machine.to(State.ARMED)
     stage.first()
@@ -173,8 +173,8 @@ def test_a_bad_measurement_trips(
 
 
 def test_the_tracking_error_trips() -> None:
-    scenario = override(SINE, ["axes.axis_1.limits.tracking_error=0.01"])
-    rig = RigStage(scenario, Assembly(scenario).port)
+    limited = override(SINE, ["axes.axis_1.limits.tracking_error=0.01"])
+    rig = RigStage.of(limited, Assembly(limited).port)
     rig.connect()
     rig.machine.to(State.ARMED)
     rig.first()
@@ -222,12 +222,12 @@ def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
     rig.trip("later", 5)
     flags = [rig.tick(command(sample)).flags for sample in range(1, 5)]
     assert flags == [0, 0, 0, 0]
-    assert rig.trip_due
+    assert rig.stop_due
     assert rig.tick(command(5)).flags == FLAG_TRIPPED
 
 
 def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = RigStage(SINE, Assembly(SINE).port)
+    rig = RigStage.of(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)
     with pytest.raises(ConfigError, match="only an operator may arm it"):
         rig.connect()

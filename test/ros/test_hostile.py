@@ -26,6 +26,7 @@ from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
@@ -227,7 +228,7 @@ def test_a_foreign_publisher_is_told_of_where_no_message_says_whose_it_is(by_han
         begin(node)
         node._next_look = 0
         node.look()
-        assert node.rig.trip_known
+        assert node.rig.stop_request
         node.tick()
         assert "foreign publisher on /rths/" in node.rig.machine.reason
         for other in (stranger, *others):
@@ -396,7 +397,7 @@ def test_a_trip_takes_effect_within_the_window_whatever_its_sender_says(by_hand)
         begin(node)
         by_hand.put(node, "trip", source="monitor", reason="energy", effective_sample=4_000_000_000)
         node._hear_trips()
-        assert node.rig._trip_at == (512, "monitor: energy")
+        assert node.rig.stop_request == StopRequest("monitor: energy", 512)
 
 
 def test_progress_of_somebody_who_does_not_observe_does_not_hold_the_rig_up(by_hand):

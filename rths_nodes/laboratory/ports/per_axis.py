@@ -1,24 +1,24 @@
 """The port of a rig whose axes have a node each: it sends every axis its Command and waits for its Measurement.
 
-Every axis has its own port behind it, checks its own limits again and stops by itself when nobody leads it any
-more. The same objects, in the same order, as with one node: results are equal to the bit.
+Every axis node has the port of its axis, checks the limits of its axis again, and stops it by itself when the
+Commands stay away. The objects and their order are those of a rig with one node: results are equal to the bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from rths_nodes.core.samples import EMPTY, FLAG_SLIPPED, FLAG_TRIPPED, Array, Command, Measurement
 
 NOTHING = np.full(1, np.nan)
-"""What a lost axis has measured."""
+"""The measurement of a lost axis."""
 
 
 class Links(Protocol):
-    """How the gathering port reaches its axes."""
+    """How the port reaches its axes."""
 
     def send_command(self, axis: str, command: Command) -> None:
         """Hand a Command to an axis."""
@@ -33,15 +33,15 @@ class Links(Protocol):
         ...
 
     def wait_for(self, axes: Sequence[str], sample: int) -> str:
-        """Wait a little for Measurement ``sample`` of ``axes``; why they are given up, empty when they are not."""
+        """Wait a little for Measurement ``sample`` of ``axes``; why they are given up; empty: they are not."""
         ...
 
 
 class PerAxisPort:
     """The port of a rig whose axes have a node each.
 
-    ``problem`` is why the rig must not go on: an axis that is lost, or has stopped by itself. A lost axis is not
-    waited for any more, its measurements are nan.
+    A lost axis trips the test as an ``interlock``: its measurements are nan, and no more Commands are sent to it.
+    An axis that stops by itself is a ``partial_stop``.
     """
 
     simulated = True
@@ -50,76 +50,83 @@ class PerAxisPort:
 
     def __init__(self, axes: Sequence[str], transport_samples: int, links: Links) -> None:
         self.transport_samples = transport_samples
-        self.pacer: Any = None
         self._links = links
         self._axes = tuple(axes)
         self.open()
 
-    def open(self) -> None:
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
         """At sample 0, nothing sent."""
-        n_axes = len(self._axes)
+        self._pacer = pacer
         self.sample = 0
-        self.stopping = False
-        self.problem = ""
-        self.target = np.zeros(n_axes)
-        self.command_flags = 0
         self._slipped = 0
-        self._applied = np.zeros(n_axes)
-        self.lost: set[str] = set()
-        """Axes that do not answer: they are not led any more."""
-        self.unheard: set[str] = set()
-        """These, and those whose Measurements do not count any more, because one is missing."""
+        self._stopping = 0
+        self._applied = np.zeros(len(self._axes))
+        self._problem = ""
+        self._lost: set[str] = set()
+        """Axes that do not answer: no more Commands are sent to them."""
+        self._unheard: set[str] = set()
+        """The lost axes, and those whose Measurements do not count any more, because one is missing."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._tells_truth: set[str] = set()
 
     def begin(self) -> None:
-        """Ask every axis for Measurement 0."""
-        self._send(0)
+        """Ask every axis for Measurement 0, with Command 0."""
+        self._send(self._applied, 0)
+
+    @property
+    def interlock(self) -> str:
+        """Why an axis is lost; whatever was found first, if something was wrong before."""
+        return self._problem if self._unheard else ""
+
+    @property
+    def partial_stop(self) -> str:
+        """Which axis was found stopped by its own node."""
+        return self._problem
 
     def wait_tick(self) -> int:
         self.sample += 1
-        self._slipped = FLAG_SLIPPED if self.pacer is not None and self.pacer() else 0
+        self._slipped = FLAG_SLIPPED if self._pacer is not None and self._pacer() else 0
         return self.sample
 
-    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
-        self._applied = command
-        self._send(FLAG_TRIPPED if self.stopping else self.command_flags)
+    def write(self, command: Command) -> None:
+        self._stopping = command.flags & FLAG_TRIPPED
+        self._applied = command.command.copy()
+        self._send(command.target, command.flags)
 
-    def _send(self, flags: int) -> None:
-        target = self._applied if self.stopping else self.target
+    def _send(self, target: Array, flags: int) -> None:
         for i, axis in enumerate(self._axes):
-            if axis not in self.lost:
+            if axis not in self._lost:
                 mine = slice(i, i + 1)
                 self._links.send_command(
                     axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags)
                 )
 
     def read(self) -> Measurement:
-        """Measurement k of all axes; returns when the last one is here, or given up."""
+        """Measurement k of all axes; returns when the last one has come, or is given up."""
         found: dict[str, Measurement] = {}
-        while missing := [axis for axis in self._axes if axis not in found and axis not in self.unheard]:
+        while missing := [axis for axis in self._axes if axis not in found and axis not in self._unheard]:
             for axis in missing:
                 measured = self._links.measurement_of(axis)
                 if measured is not None and self._belongs(axis, measured):
                     found[axis] = measured
-            silent = [axis for axis in missing if axis not in found and axis not in self.unheard]
+            silent = [axis for axis in missing if axis not in found and axis not in self._unheard]
             if silent and (reason := self._links.wait_for(silent, self.sample)):
-                self.lost.update(silent)
-                self.unheard.update(silent)
-                self.problem = self.problem or reason
+                self._lost.update(silent)
+                self._unheard.update(silent)
+                self._problem = self._problem or reason
         merged = self._merged(found, self.sample)
         merged.flags |= self._slipped
         return merged
 
     def _belongs(self, axis: str, measured: Measurement) -> bool:
-        """True for the Measurement of this sample; an older one came twice, before a later one some are lost."""
+        """True for the Measurement of this sample. An older one came twice; before a later one some were lost."""
         if measured.sample > self.sample:
-            self.unheard.add(axis)
+            self._unheard.add(axis)
             came = f"Measurement {measured.sample} came where {self.sample} was expected"
-            self.problem = self.problem or f"axes.{axis}: {came}"
-        elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self.stopping:
-            self.problem = self.problem or f"axes.{axis}: its node has stopped it"
+            self._problem = self._problem or f"axes.{axis}: {came}"
+        elif measured.sample == self.sample and measured.flags & FLAG_TRIPPED and not self._stopping:
+            self._problem = self._problem or f"axes.{axis}: its node has stopped it"
         return measured.sample == self.sample
 
     def _merged(self, found: dict[str, Measurement], sample: int) -> Measurement:
@@ -143,7 +150,7 @@ class PerAxisPort:
                     self._truths[axis] = found
         awaited = [axis for axis in self._axes if axis not in self._truths]
         known = len(self._tells_truth) == len(self._axes)  # a real axis has no true state, then the rig has none
-        if not known or not self._truths or not self.lost.issuperset(awaited):
+        if not known or not self._truths or not self._lost.issuperset(awaited):
             return None
         merged = self._merged({axis: true for axis, (true, _) in self._truths.items()}, self._true_sample)
         stamp = next(iter(self._truths.values()))[1]
@@ -156,16 +163,17 @@ class PerAxisPort:
         """True when the true state of every sample is told."""
         return self._true_sample > self.sample
 
-    interlock = ""
+    def truth(self) -> None:
+        """Not known yet: the axes send their true states later, see :meth:`true_state`."""
 
     def arm_watchdog(self) -> None:
-        """Nobody stands behind this port but the axes, and they look after themselves."""
+        """None is needed: the axis nodes stop their axes by themselves when the Commands stay away."""
 
     def disarm_watchdog(self) -> None:
         """There is none."""
 
     def safe(self) -> None:
-        """The axes stop by themselves when nobody leads them: each has its own safe stop."""
+        """The axis nodes stop their axes by themselves when the Commands stay away."""
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -17,7 +17,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.protocols import Rig
-from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Measurement
+from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Command, Measurement
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SensorPair
 
@@ -25,8 +25,7 @@ from rths_nodes.laboratory.sensors import AuxiliarySensors, SensorPair
 class Simulator:
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
-    ``axes`` maps names to the axes' parameters. ``pacer`` waits for the next tick and returns the periods that
-    were missed; without one the rig runs as fast as it can (lockstep).
+    ``axes`` maps names to the axes' parameters.
     """
 
     @params
@@ -58,12 +57,12 @@ class Simulator:
                 )
 
     simulated = True
+    partial_stop = ""
 
     def __init__(
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         self.transport_samples = params.transport_samples
-        self.pacer: Callable[[], int] | None = None
         self._limit = params.watchdog
         self._watchdog: Watchdog | None = None
         self._rig = _SeparateAxes(axes, dt) if rig is None else rig
@@ -73,8 +72,9 @@ class Simulator:
         self.perfect = all(pair.perfect for pair in self._sensors)
         self.open()
 
-    def open(self) -> None:
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
         """At rest at zero, no command under way, sample 0."""
+        self._pacer = pacer
         for part in (self._rig, *self._sensors, self._auxiliary):
             part.reset()
         n_axes, n_inputs = len(self._sensors), len(self.auxiliary_inputs)
@@ -84,6 +84,9 @@ class Simulator:
         self._taken = ""
         self._command = np.zeros(n_axes)
         self._look()
+
+    def begin(self) -> None:
+        """Measurement 0 is there."""
 
     def arm_watchdog(self) -> None:
         """Start the watchdog, where there is to be one; it watches from the first command on."""
@@ -102,17 +105,16 @@ class Simulator:
 
     def wait_tick(self) -> int:
         self.sample += 1
-        missed = self.pacer() if self.pacer else 0
+        missed = self._pacer() if self._pacer else 0
         self._flags = FLAG_SLIPPED if missed else 0
         return self.sample
 
-    def write(self, command: Array, auxiliary: Array = EMPTY) -> None:
+    def write(self, command: Command) -> None:
         if self._watchdog is not None:
             self._taken = self._watchdog.beat()
-            if self._taken:
-                command = self._command  # it stands where it stood
-        self._command = command
-        self._line.append((command, auxiliary))
+        if not self._taken:  # else it stands where it stood
+            self._command = command.command.copy()
+        self._line.append((self._command, command.auxiliary))
         self._rig.step(*self._line.popleft())
         self._look()
 

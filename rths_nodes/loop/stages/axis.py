@@ -4,39 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
-from rths_nodes.laboratory.ports.per_axis import Links, PerAxisPort
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import alone, check_layout
+from rths_nodes.loop.scenario.axis_layout import alone
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import SafeStop
+from rths_nodes.loop.stages.rig import open_port
+from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
 
 
 class AxisStage:
-    """One axis of the rig behind its own port, with its limits and a safe stop of its own. Arrays ``(1,)``.
+    """One axis of the rig behind its own ``port``, with its limits and a safe policy of its own. Arrays ``(1,)``.
 
-    ``trip`` is why it does not follow its Commands any more; empty while it does.
+    The state of the test is the rig's: this stage follows the Commands that the rig sends, and stops by itself
+    where it must not. ``trip`` is why it does not follow them any more; empty while it does.
     """
 
-    def __init__(self, scenario: Scenario, axis: str) -> None:
-        mine = alone(scenario, axis)
-        self.port = Assembly(mine).port
-        if not self.port.simulated:
-            raise ConfigError(
-                "port: is not a simulator: only an operator may arm it, which this version cannot do"
-            )
-        self._limits, self._dt = mine.limits, mine.dt
-        self._check = LimitCheck(self._limits, self._dt)
-        self._stop: SafeStop | None = None
-        self._next = 0
+    def __init__(self, port: Port, limits: dict[str, Limits], dt: float, policy: SafePolicy) -> None:
+        self.port = port
         self.trip = ""
-        self.astray = False
-        """True when a Command is missing: the rig, which goes by numbers, cannot lead this axis any more."""
-        self.port.open()
-        self._sent = self._sent_before = self.port.read().command
+        self.out_of_sequence = False
+        """True when a Command is missing: the rig counts on, and cannot lead this axis any more."""
+        self._check = LimitCheck(limits, dt)
+        self._policy = policy
+        self._next = 0
+        self._sent = self._sent_before = np.zeros(1)
+        self._measured = Measurement(0, self._sent, self._sent, self._sent)
+
+    @classmethod
+    def of(cls, scenario: Scenario, axis: str) -> AxisStage:
+        """The stage of one axis of ``scenario``. Raises ConfigError where its axes cannot have a node each."""
+        mine = alone(scenario, axis)
+        return cls(Assembly(mine).port, mine.limits, mine.dt, SafeStop(mine.limits, mine.dt))
 
     @property
     def sample(self) -> int:
@@ -46,14 +46,17 @@ class AxisStage:
     @property
     def at_rest(self) -> bool:
         """True when the axis holds, or was not moved by its last Command."""
-        return self._stop.at_rest if self._stop is not None else bool((self._sent == self._sent_before).all())
+        return self._policy.at_rest if self.trip else bool((self._sent == self._sent_before).all())
+
+    def connect(self) -> None:
+        """Open the port. Raises ConfigError for one that is not a simulator."""
+        open_port(self.port)
 
     def stop(self, reason: str) -> None:
-        """Follow no Command any more: the safe stop begins with the velocity of the last two."""
-        if self._stop is None:
+        """Follow no Command any more: the safe policy takes over."""
+        if not self.trip:
             self.trip = reason
-            velocity = (self._sent - self._sent_before) / self._dt
-            self._stop = SafeStop(self._limits, self._dt, self._sent, velocity)
+            self._policy.begin(self._sent_before, self._sent)
 
     def follow(self, command: Command) -> Measurement | None:
         """Measurement k for Command k; Command 0 moves nothing. One that came twice has none.
@@ -63,78 +66,36 @@ class AxisStage:
         if command.sample < self._next:
             return None
         if command.sample > self._next:
-            self.astray = True
+            self.out_of_sequence = True
             self.stop(f"Command {command.sample} came where {self._next} was expected")
-            return self.coast()
+            return self.stop_alone()
         if command.sample == 0:
             self._next = 1
-            return self._measured()
-        if self._stop is None and (reason := self._check.command(command, self._sent)):
+            self.port.begin()
+            first = self._measured = self.port.read()
+            self._sent = self._sent_before = first.command
+            return first
+        if not self.trip and (reason := self._check.command(command, self._sent)):
             self.stop(reason)
-        if self._stop is not None:
-            return self.coast()
-        measured = self._tick(command.command.copy())
+        if self.trip:
+            return self.stop_alone()
+        measured = self._tick(command)
         stopping = command.flags & FLAG_TRIPPED  # the rig stops all axes together: no measurement ends that
         if not stopping and (reason := self._check.measurement(measured, command.target)):
             self.stop(reason)
             measured.flags |= FLAG_TRIPPED
         return measured
 
-    def coast(self) -> Measurement:
-        """One sample of the axis' own safe stop."""
-        assert self._stop is not None
-        measured = self._tick(np.array(self._stop.step()))
+    def stop_alone(self) -> Measurement:
+        """One sample of the axis' own safe stop, after :meth:`stop`."""
+        position = self._policy.step(self._measured)
+        measured = self._tick(Command(self._next, position, position, EMPTY, FLAG_TRIPPED))
         measured.flags |= FLAG_TRIPPED
         return measured
 
-    def _tick(self, applied: Array) -> Measurement:
+    def _tick(self, command: Command) -> Measurement:
         self._next = self.port.wait_tick() + 1
-        self.port.write(applied)
-        self._sent_before, self._sent = self._sent, applied
-        return self._measured()
-
-    def _measured(self) -> Measurement:
-        measured: Measurement = self.port.read()
+        self.port.write(command)
+        self._sent_before, self._sent = self._sent, command.command.copy()
+        measured = self._measured = self.port.read()
         return measured
-
-
-class GatheringStage(RigStage):
-    """The stage of such a rig: what the port finds out about its axes counts as a breach."""
-
-    port: PerAxisPort
-
-    def __init__(self, scenario: Scenario, links: Links) -> None:
-        check_layout(scenario)
-        super().__init__(scenario, PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, links))
-        self._check = _Check(scenario, self.port)
-
-    def first(self) -> Measurement:
-        """Start the test: Measurement 0, for which the axes are asked."""
-        self.port.begin()
-        return super().first()
-
-    def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
-        driving = super()._driven(command, late, sample)
-        if driving is not None:
-            self.port.target, self.port.command_flags = driving.target, driving.flags
-        return driving
-
-    def _begin_stop(self, reason: str, sample: int) -> None:
-        self.port.stopping = True
-        # an axis is lost because something has happened: who asked for a trip knows what
-        told = self._trip_at[1] if self._trip_at is not None and self.port.unheard else reason
-        super()._begin_stop(told, sample)
-
-
-class _Check(LimitCheck):
-    """The limits of all axes, and what the port has found out."""
-
-    def __init__(self, scenario: Scenario, port: PerAxisPort) -> None:
-        super().__init__(scenario.limits, scenario.dt)
-        self._port = port
-
-    def measurement(self, measured: Measurement, target: Array) -> str:
-        """The limits come first, in the words of a rig with one node; a lost axis has no measurement."""
-        if self._port.unheard:
-            return self._port.problem
-        return super().measurement(measured, target) or self._port.problem

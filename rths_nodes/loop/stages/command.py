@@ -51,7 +51,9 @@ class CommandStage:
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
         self._in_a_row = 0
-        self._bridge = MotionBridge(self.setup, scenario.dt, self.substeps, fading_of(scenario))
+        self._bridge = MotionBridge(
+            self.setup, scenario.dt, self.substeps, fading_of(scenario.bridge, scenario.limits, scenario.dt)
+        )
         self._targets: deque[Target] = deque()
         self._next_step = 0
         self._flags = 0

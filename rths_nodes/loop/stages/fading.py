@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.bridges import Fading
+from rths_nodes.loop.supervision.bridges import BridgeParams, Fading
+from rths_nodes.loop.supervision.limits import Limits
 
 
-def fading_of(scenario: Scenario) -> Fading:
-    """Of the difference that a bridge leaves, within the velocity limits of the axes."""
-    fastest = np.array([limits.velocity for limits in scenario.limits.values()])
-    return Fading(scenario.bridge.rejoin_samples, scenario.dt, fastest)
+def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
+    """The fading of the difference that a bridge leaves, at samples of ``dt`` s."""
+    fastest = np.array([axis.velocity for axis in limits.values()])
+    return Fading(bridge.rejoin_samples, dt, fastest)

@@ -2,48 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
-from rths_nodes.loop.supervision.bridges import CommandBridge
-from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.safe_stop import SafeStop
+from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
+from rths_nodes.loop.supervision.stop_request import StopRequest
+
+
+def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
+    """Open ``port`` without an operator. Raises ConfigError where real actuators could move."""
+    if not port.simulated:
+        raise ConfigError("port: is not a simulator: only an operator may arm it, which this version cannot do")
+    port.open(pacer)
 
 
 class RigStage:
-    """The rig behind its port, with limits, the state of the test and the safe stop.
+    """The rig behind its ``port``: sends Commands within the limits, otherwise those of the safe policy.
 
-    ``bridged`` counts the samples that were driven without the Target or the Command that belongs to them,
-    ``late_commands`` the Commands that came too late to be sent.
+    ``limits`` by axis, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven
+    without the Target or the Command that belongs to them, ``late_commands`` the Commands that came too late to
+    be sent. ``stopping`` is true from the first sample that the safe policy drives. ``stop_request`` is the
+    request of an operator, a monitor or a peer to stop; None while there is none.
     """
 
-    def __init__(self, scenario: Scenario, port: Any) -> None:
+    def __init__(
+        self,
+        port: Port,
+        limits: dict[str, Limits],
+        bridge: BridgeParams,
+        dt: float,
+        samples: int,
+        policy: SafePolicy,
+    ) -> None:
         self.port = port
         self.machine = TestMachine()
-        self.samples = scenario.samples
-        self._limits = scenario.limits
-        self._dt = scenario.dt
-        self._check = LimitCheck(
-            scenario.limits, scenario.dt, self.port.auxiliary_inputs, self.port.auxiliary_names
-        )
-        self._fading = fading_of(scenario)
-        self._max_bridge = scenario.bridge.max_bridge
-        self._longest = scenario.bridge.longest(scenario.dt)
-        self.bridged = self.late_commands = 0
-        self._in_a_row = 0
-        self._missing = ""
-        self._stop: SafeStop | None = None
-        self._end = State.TRIPPED
-        self._trip_at: tuple[int, str] | None = None
-        self._sent = self._sent_before = np.zeros(len(scenario.axes))
-        self._passive = np.zeros(len(self.port.auxiliary_inputs))
         self.sample = 0
+        self.bridged = self.late_commands = 0
+        self.stopping = False
+        self.stop_request: StopRequest | None = None
+        self._samples = samples
+        self._policy = policy
+        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names)
+        self._bridges = BridgeCount(bridge, dt)
+        at_zero = np.zeros(len(limits))
+        self._passive = np.zeros(len(port.auxiliary_inputs))
+        self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive)
+        self._sent = self._sent_before = at_zero
+        self._measured = Measurement(0, at_zero, at_zero, at_zero)
+
+    @classmethod
+    def of(cls, scenario: Scenario, port: Port) -> RigStage:
+        """The stage of the rig of ``scenario`` behind ``port``."""
+        limits, dt = scenario.limits, scenario.dt
+        return cls(port, limits, scenario.bridge, dt, scenario.samples, SafeStop(limits, dt))
 
     @property
     def ended(self) -> bool:
@@ -51,112 +72,90 @@ class RigStage:
         return self.machine.state in ENDED
 
     @property
-    def stopping(self) -> bool:
-        """True while the safe policy, not the compensator, drives the rig."""
-        return self._stop is not None
+    def stop_due(self) -> bool:
+        """True when the next tick belongs to a stop that was asked for."""
+        return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
-    @property
-    def trip_known(self) -> bool:
-        """True when a trip has been asked for, now or at a later sample."""
-        return self._trip_at is not None
+    def connect(self, pacer: Callable[[], int] | None = None) -> None:
+        """Open the port and walk a simulator, which stands at zero, up to its start position.
 
-    @property
-    def hold_asked(self) -> bool:
-        """True when the operator wants the test to end."""
-        return self._end is State.HELD
-
-    @property
-    def trip_reason(self) -> str:
-        """Why a trip has been asked for; empty when none has."""
-        return self._trip_at[1] if self._trip_at else ""
-
-    @property
-    def trip_due(self) -> bool:
-        """True when the next tick belongs to the safe policy."""
-        return self._trip_at is not None and self.sample + 1 >= self._trip_at[0]
-
-    def connect(self) -> None:
-        """Open the port and walk a simulator, which stands at zero, up to its start position."""
-        if not self.port.simulated:
-            raise ConfigError(
-                "port: is not a simulator: only an operator may arm it, which this version cannot do"
-            )
-        self.port.open()
+        ``pacer`` as in :meth:`Port.open`. Raises ConfigError for a port that is not a simulator.
+        """
+        open_port(self.port, pacer)
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
 
     def first(self) -> Measurement:
         """Start the test: Measurement 0."""
         self.machine.to(State.RUNNING)
-        measured: Measurement = self.port.read()
+        self.port.begin()
+        measured = self._measured = self.port.read()
         self._sent = self._sent_before = measured.command
-        self._bridge = CommandBridge(self._fading, self._dt, measured.command, self._passive)
+        self._bridge.start(measured.command)
         return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
-        """Go to the safe policy, at ``sample`` or as soon as it is past; the first reason counts."""
-        if self._trip_at is None:
-            self._trip_at = (sample, reason)
+        """Ask for a safe stop from ``sample`` on, or from now on if that is past; the first request counts."""
+        self._ask(StopRequest(reason, sample))
 
     def hold(self, reason: str) -> None:
-        """Stop at the operator's wish: the same safe stop, another end."""
-        if self._trip_at is None and not self.ended:
-            self._end = State.HELD
-            self.trip(reason)
+        """The operator asks for the same safe stop; the test does not count as tripped."""
+        if not self.ended:
+            self._ask(StopRequest(reason, end=State.HELD))
+
+    def _ask(self, request: StopRequest) -> None:
+        if self.stop_request is None:
+            self.stop_request = request
 
     def settle(self) -> None:
-        """After all was judged: a trip that was asked for too late to stop for still makes a tripped test.
+        """After the last judgement: a finished test for which a stop was asked too late counts as tripped.
 
         So a limit of the monitor that was broken in the last samples is not passed over.
         """
-        if self.machine.state is State.FINISHED and self._trip_at is not None:
-            self.machine.to(State.TRIPPED, f"sample {self.sample}: {self._trip_at[1]}")
+        if self.machine.state is State.FINISHED and self.stop_request is not None:
+            self.machine.to(State.TRIPPED, f"sample {self.sample}: {self.stop_request.reason}")
 
     def late_command(self, command: Command) -> None:
-        """A Command whose sample is over: it is not sent, but counted, and the bridge goes on from it."""
+        """Count a Command whose sample is over. It is not sent, but the bridge goes on from it."""
         self.late_commands += 1
         self._bridge.heard(command)
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement:
-        """One sample: the command if it may be sent, otherwise the safe policy; then measure.
+        """One sample: send the command if it may be sent, otherwise that of the safe policy; then measure.
 
-        Without a command the rig trips; unless it is only ``late``, which is bridged.
+        Without a command the rig trips, unless it is only ``late``: then it is bridged.
         """
         sample = self.port.wait_tick()
-        command = self._driven(command, late, sample)
-        if self._stop is None:
-            reason = self._reason(command)
-            if reason:
+        if not self.stopping:
+            command = self._driven(command, late, sample)
+            if reason := self._refusal(command, sample):
                 self._begin_stop(reason, sample)
-        if self._stop is not None or command is None:
-            assert self._stop is not None
-            applied, auxiliary = np.array(self._stop.step()), self._passive
-        else:
-            applied, auxiliary = command.command.copy(), command.auxiliary
-        self.port.write(applied, auxiliary)
-        self._sent_before, self._sent = self._sent, applied
-        measured: Measurement = self.port.read()
+        if self.stopping or command is None:
+            position = self._policy.step(self._measured)
+            command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
+        self.port.write(command)
+        self._sent_before, self._sent = self._sent, command.command.copy()
+        measured = self._measured = self.port.read()
         self.sample = sample
-        if self._stop is None and command is not None:
+        if not self.stopping:
             if command.flags & FLAG_BRIDGED:
-                # what the rig did was not made of a Target: nothing is to be learnt from it
+                # the rig did not follow a Target: nothing is to be learnt from this measurement
                 measured.flags |= FLAG_BRIDGED
                 self.bridged += 1
-            reason = self.port.interlock or self._check.measurement(measured, command.target)
-            if reason:
+            if reason := self._breach(measured, command):
                 self._begin_stop(reason, sample)
-        if self._stop is not None:
+        if self.stopping:
             measured.flags |= FLAG_TRIPPED
-            if self._stop.at_rest:
-                self.machine.to(self._end)
-        elif sample == self.samples:
+            if self._policy.at_rest:
+                self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
+        elif sample == self._samples:
             self.machine.to(State.FINISHED)
         return measured
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         """The Command that drives the rig: the one in time, or a straight line where it is late."""
-        if self._stop is not None or (command is None and not late):
-            return command
+        if command is None and not late:
+            return None
         if command is None:
             missing = "Command"
             command = self._bridge.command(sample)
@@ -164,25 +163,32 @@ class RigStage:
             missing = "Target"
             self._bridge.heard(command)
             command = self._bridge.rejoin(command)
-        if not command.flags & FLAG_BRIDGED:
-            self._in_a_row = 0
-            return command
-        self._missing = self._missing if self._in_a_row else missing
-        self._in_a_row += 1
+        if command.flags & FLAG_BRIDGED:
+            self._bridges.add(missing)
+        else:
+            self._bridges.end()
+        if command.flags & FLAG_TRIPPED:  # only the rig itself may say so: its axes do not check such Commands
+            command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
-    def _reason(self, command: Command | None) -> str:
-        if self._trip_at and self.trip_due:
-            return self._trip_at[1]
-        if self._in_a_row > self._longest:
-            late = self._in_a_row * self._dt
-            bound = f"must be <= {1e3 * self._max_bridge:g} ms"
-            return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
+    def _refusal(self, command: Command | None, sample: int) -> str:
+        """Why ``command`` must not be sent; empty when it may."""
+        if self.stop_request is not None and self.stop_request.due(sample):
+            return self.stop_request.reason
+        if breach := self._bridges.breach:
+            return breach
         if command is None:
             return "no command came"
         return self._check.command(command, self._sent)
 
+    def _breach(self, measured: Measurement, command: Command) -> str:
+        """Why the rig must not go on after ``measured``; empty when it may."""
+        port = self.port
+        return port.interlock or self._check.measurement(measured, command.target) or port.partial_stop
+
     def _begin_stop(self, reason: str, sample: int) -> None:
+        if self.stop_request is not None and self.port.interlock:
+            reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
-        velocity = (self._sent - self._sent_before) / self._dt
-        self._stop = SafeStop(self._limits, self._dt, self._sent, velocity)
+        self.stopping = True
+        self._policy.begin(self._sent_before, self._sent)

@@ -173,17 +173,21 @@ _Known = tuple[int, tuple[list[float], list[float]]]
 class CommandBridge:
     """Commands while one is late: target and command of each axis go on along a straight line.
 
-    ``start`` ``(n_axes,)`` m is where the axes stand when the test begins, ``auxiliary`` what else they get there.
+    ``position`` ``(n_axes,)`` m is where the axes stand at sample 0, ``auxiliary`` what else they get there.
     """
 
-    def __init__(self, fading: Fading, dt: float, start: Array, auxiliary: Array) -> None:
+    def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
         self._fading = fading
         self._dt = dt
-        first = (0, (start.tolist(), start.tolist()))
-        self._known: tuple[_Known, _Known] = (first, first)
         self._driving: tuple[_Known, _Known] | None = None
         self._auxiliary: list[float] = auxiliary.tolist()
         self._flags = 0
+        self.start(position)
+
+    def start(self, position: Array) -> None:
+        """The axes stand at ``position`` ``(n_axes,)`` m when the test begins."""
+        first = (0, (position.tolist(), position.tolist()))
+        self._known: tuple[_Known, _Known] = (first, first)
 
     def heard(self, command: Command) -> None:
         """A Command, in time or late; one that is older than the newest tells nothing."""
@@ -219,6 +223,35 @@ class CommandBridge:
         old, new = _straight(self._driving, sample)[1], _straight(self._known, sample)[1]
         slopes = (_slope(self._driving) - _slope(self._known))[1] / self._dt
         self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
+
+
+class BridgeCount:
+    """How many samples in a row were bridged, and for want of what."""
+
+    def __init__(self, params: BridgeParams, dt: float) -> None:
+        self._max_bridge = params.max_bridge
+        self._longest = params.longest(dt)
+        self._dt = dt
+        self._in_a_row = 0
+        self._missing = ""
+
+    def add(self, missing: str) -> None:
+        """One more sample is bridged, because its ``missing`` (Target or Command) has not come."""
+        self._missing = self._missing if self._in_a_row else missing
+        self._in_a_row += 1
+
+    def end(self) -> None:
+        """A sample that has all it needs."""
+        self._in_a_row = 0
+
+    @property
+    def breach(self) -> str:
+        """Why the rig must not be bridged any longer; empty while it may."""
+        if self._in_a_row <= self._longest:
+            return ""
+        late = self._in_a_row * self._dt
+        bound = f"must be <= {1e3 * self._max_bridge:g} ms"
+        return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
 
 
 def _slope(known: tuple[_Known, _Known]) -> Array:

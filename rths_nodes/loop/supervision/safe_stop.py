@@ -1,4 +1,4 @@
-"""The safe stop: what drives the rig when no Command may.
+"""Safe policies: what drives the rig when no Command may. The safe stop is the first of them.
 
 The software stop is not a safety function: a rig needs its own interlocks.
 """
@@ -6,8 +6,11 @@ The software stop is not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
-from rths_nodes.core.samples import Array
+import numpy as np
+
+from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.supervision.limits import Limits
 
 
@@ -20,17 +23,42 @@ def excess_travel(limits: Limits, max_bridge: float) -> float:
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 
-class SafeStop:
-    """The simulator's safe policy: each axis goes on with its velocity, slows down at its deceleration, holds.
+class SafePolicy(Protocol):
+    """Drives the rig from the moment on at which no Command may be sent any more, until it is at rest.
 
-    ``position`` and ``velocity``: of the command when the stop begins, (n_axes,) m and m/s. The stop never
-    leaves the stroke: an axis that would is held at its end.
+    It has no limits above it: what it commands is sent as it is.
     """
 
-    def __init__(self, limits: dict[str, Limits], dt: float, position: Array, velocity: Array) -> None:
+    def begin(self, before: Array, last: Array) -> None:
+        """Take over. ``before`` and ``last`` are the last two commands that were sent, ``(n_axes,)`` m."""
+        ...
+
+    def step(self, measured: Measurement) -> Array:
+        """The command of the next sample ``(n_axes,)`` m, after ``measured``; a new array, which may be kept."""
+        ...
+
+    @property
+    def at_rest(self) -> bool:
+        """True when the rig is safe and stays where it is."""
+        ...
+
+
+class SafeStop:
+    """Each axis goes on with its velocity, slows down at its deceleration, and holds.
+
+    The stop never leaves the stroke: an axis that would is held at its end.
+    """
+
+    def __init__(self, limits: dict[str, Limits], dt: float) -> None:
         self._dt = dt
         self._limits = [(lim.stroke, lim.velocity, lim.deceleration * dt) for lim in limits.values()]
-        self._position: list[float] = position.tolist()
+        self._position = [0.0] * len(limits)
+        self._velocity = [0.0] * len(limits)
+
+    def begin(self, before: Array, last: Array) -> None:
+        """The stop begins at the last command, with the velocity of the last two, within the limits."""
+        velocity = (last - before) / self._dt
+        self._position = last.tolist()
         self._velocity = [
             max(-cap, min(cap, v)) for v, (_, cap, _) in zip(velocity.tolist(), self._limits, strict=True)
         ]
@@ -40,8 +68,8 @@ class SafeStop:
         """True when every axis holds."""
         return not any(self._velocity)
 
-    def step(self) -> list[float]:
-        """The next command, (n_axes,) m."""
+    def step(self, measured: Measurement) -> Array:
+        """The next command; the measurement does not change it."""
         for axis, (stroke, _, brake) in enumerate(self._limits):
             v = self._velocity[axis]
             self._velocity[axis] = v = math.copysign(max(abs(v) - brake, 0.0), v) if v else 0.0
@@ -49,4 +77,4 @@ class SafeStop:
             self._position[axis] = max(-stroke, min(stroke, wanted))
             if self._position[axis] != wanted:
                 self._velocity[axis] = 0.0
-        return self._position
+        return np.array(self._position)

@@ -17,13 +17,15 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.laboratory.ports.per_axis import PerAxisPort
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages.axis import GatheringStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.heartbeat import SECOND, Heartbeat
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
+from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.loop.timing import timing
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS_TOPICS, CONSOLE, MONITOR, RECORDER
@@ -91,10 +93,9 @@ class ActuatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.rig = GatheringStage(scenario, self) if self.axes else RigStage(scenario, assembly.port)
+        self.rig = RigStage.of(scenario, self._axes_port(scenario) if self.axes else assembly.port)
         self.pacer = None if self.lockstep else Pacer(scenario.dt, scenario.samples)
-        self.rig.port.pacer = self.pacer
-        self.rig.connect()
+        self.rig.connect(self.pacer)
         if self.pacer:
             self.rig.port.arm_watchdog()
         # Now, not when a state is told: that is in real time, where a library's threads may wait for each other.
@@ -117,6 +118,10 @@ class ActuatorNode(RthsNode):
         self._answer_time = round(ANSWER * scenario.dt * 1e9)
         self._axis_codec = Codec(0, 1, 0)
         self._sent_at = 0
+
+    def _axes_port(self, scenario: Scenario) -> PerAxisPort:
+        check_layout(scenario)
+        return PerAxisPort(tuple(scenario.axes), scenario.port.transport_samples, self)
 
     def _check_scenario(self, loaded: Scenario) -> None:
         self.axes = tuple(filter(None, map(names.axis_of, self.peers)))
@@ -178,10 +183,10 @@ class ActuatorNode(RthsNode):
             self._tell_state()
         for status in self.heard("node_status"):
             self._statuses[status["node"]] = status
-        if self.interrupted or self.rig.trip_known:
-            reason = self.rig.trip_reason or "interrupted"
-            wanted = self.interrupted or self.rig.hold_asked
-            self.rig.machine.to(State.HELD if wanted else State.TRIPPED, f"{reason} before the test began")
+        if self.interrupted or self.rig.stop_request:
+            request = self.rig.stop_request or StopRequest("interrupted")
+            end = State.HELD if self.interrupted else request.end
+            self.rig.machine.to(end, f"{request.reason} before the test began")
             self._tell_state()
             self._farewell = FAREWELL_S
             return
@@ -367,7 +372,7 @@ class ActuatorNode(RthsNode):
         self._pulse()
         if self.interrupted:
             self.rig.hold("interrupted")
-        if self.rig.stopping or self.rig.trip_due:
+        if self.rig.stopping or self.rig.stop_due:
             return True
         if self._overdue():
             return True
@@ -408,7 +413,7 @@ class ActuatorNode(RthsNode):
 
     def _observers_follow(self) -> bool:
         # a known trip bounds the run by itself, and the monitor says nothing beyond the breach
-        if self.rig.sample < self._free_until or not self._progress or self.rig.trip_known:
+        if self.rig.sample < self._free_until or not self._progress or self.rig.stop_request:
             return True
         for progress in self.heard("progress"):
             if progress["node"] in self._progress:
@@ -423,7 +428,7 @@ class ActuatorNode(RthsNode):
         """One sample; in real time this waits for the tick, and a Command that is not here is late."""
         self.collect_for_record()
         began = time.monotonic_ns()
-        measured = self.rig.tick(self._command, late=self._command is None and not self.rig.trip_due)
+        measured = self.rig.tick(self._command, late=self._command is None and not self.rig.stop_due)
         self._hop.add(time.monotonic_ns() - (self.pacer.began if self.pacer else began))
         self._command = None
         self._publish(measured)
@@ -446,7 +451,7 @@ class ActuatorNode(RthsNode):
         late = self.pacer.missed if self.pacer else 0
         return self._started_ns + round((sample + late) * self.scenario.dt * 1e9)
 
-    # -- axes with a node each (the Links of a GatheringPort) ---------------------------------------------
+    # -- axes with a node each (the Links of a PerAxisPort) ------------------------------------------------
 
     def send_command(self, axis: str, command: Command) -> None:
         """Hand a Command to the node of ``axis``."""
@@ -472,7 +477,7 @@ class ActuatorNode(RthsNode):
         who = f"no Measurement {sample} of {', '.join(map(names.axis_node, axes))}"
         if any(self._doors[f"{axis}/measurement"].gone for axis in axes):
             return f"{who}: it has left"
-        if waited > self._patience or (self.rig.trip_known and waited > LOST_NS):
+        if waited > self._patience or (self.rig.stop_request and waited > LOST_NS):
             return f"{who} for {waited * 1e-9:.2g} s"
         return ""
 

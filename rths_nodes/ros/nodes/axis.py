@@ -64,7 +64,8 @@ class AxisNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.stage = AxisStage(scenario, self.axis)
+        self.stage = AxisStage.of(scenario, self.axis)
+        self.stage.connect()
         self._pacer = None if self.lockstep else Pacer(scenario.dt, 0)
         self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS
         self._last_command = 0
@@ -131,7 +132,7 @@ class AxisNode(RthsNode):
 
     def _why_alone(self, waited: int) -> str:
         number = self.stage.sample + 1
-        if self.stage.astray:
+        if self.stage.out_of_sequence:
             return str(self.stage.trip)
         if self.ended:
             return "" if self.test["state"] == State.FINISHED else "the test has ended while this axis moved"
@@ -149,7 +150,7 @@ class AxisNode(RthsNode):
         """One sample of the own safe stop; nobody has asked for its Measurement, it is told all the same."""
         if self._pacer:
             self._pacer()
-        self._answer(self.stage.coast(), self._stamp + round(self.scenario.dt * 1e9))
+        self._answer(self.stage.stop_alone(), self._stamp + round(self.scenario.dt * 1e9))
         return True
 
     @property
