@@ -88,9 +88,16 @@ class Integrator(Protocol):
 
     After construction and ``reset`` it stands at step 0; ``step(force)`` gets the force of the experimental
     substructure at the current step ``(n_dof,)`` N and goes to the next one. All attributes ``(n_dof,)``.
+
+    An integrator that computes in this process inherits from this class and implements ``step`` and ``reset``.
+    One that is answered from outside, by a process or over a network, declares itself ``external``: its
+    constructor touches nothing outside, ``open`` connects (only then it stands at step 0), ``begin`` sends the
+    force, and ``step`` takes the answer. So nobody has to wait who cannot: until ``ready``, ``step`` would block.
     """
 
     Params: ClassVar[type]
+    external: ClassVar[bool] = False
+    """True for one of which there can be no second copy."""
     displacement: Array
     velocity: Array
     acceleration: Array
@@ -99,9 +106,27 @@ class Integrator(Protocol):
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
-    def step(self, experimental_force: Array) -> None: ...
+    def open(self) -> None:
+        """Before the test: start or connect to what answers from outside."""
+
+    def begin(self, experimental_force: Array) -> None:
+        """The force of the coming ``step`` is known: let what answers from outside begin to work on it."""
+
+    def ready(self) -> bool:
+        """True when ``step`` would not wait."""
+        return True
+
+    def step(self, experimental_force: Array) -> None:
+        """Go to the next step; the force is that of ``begin``.
+
+        One that is answered from outside raises an exception of its own when the answer cannot come any more.
+        """
+        ...
 
     def reset(self) -> None: ...
+
+    def close(self) -> None:
+        """After the test: give back what ``open`` took; may be called again, or without it."""
 
 
 class Ramp(Protocol):
@@ -242,6 +267,8 @@ class Port(Protocol):
     real actuator can move.
     """
 
+    external: bool
+    """True for one of which there can be no second copy: a real rig."""
     simulated: bool
     transport_samples: int
     auxiliary_names: tuple[str, ...]

@@ -71,8 +71,21 @@ class Loop:
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
         """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
+        try:
+            self.substructure.open()
+            self.rig.connect()
+            return self._run(sinks, progress, interrupted)
+        finally:
+            self.rig.port.close()
+            self.substructure.close()
+
+    def _run(
+        self,
+        sinks: Sequence[Sink],
+        progress: Callable[[int], None] | None,
+        interrupted: Callable[[], bool] | None,
+    ) -> Outcome:
         rig, loop = self.rig, Durations(self.scenario.samples)
-        rig.connect()
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
         measured = rig.first()
@@ -100,7 +113,7 @@ class Loop:
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""
-        target = self.substructure.next(measured)
+        target = self.substructure.next(measured) or self.substructure.answer(wait=True)
         if target is not None:
             self._hand_on(target, sinks)
         command = self._command(measured)

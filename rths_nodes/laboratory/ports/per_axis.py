@@ -44,6 +44,7 @@ class PerAxisPort:
     An axis that stops by itself is a ``partial_stop``.
     """
 
+    external = True
     simulated = True
     auxiliary_names: tuple[str, ...] = ()
     auxiliary_inputs: tuple[str, ...] = ()

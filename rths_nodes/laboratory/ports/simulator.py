@@ -56,6 +56,7 @@ class Simulator:
                     f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
                 )
 
+    external = False
     simulated = True
     partial_stop = ""
 

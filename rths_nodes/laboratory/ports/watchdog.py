@@ -11,27 +11,11 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
-BEAT, END, TAKEN = b".", b"x", b"!"
+from rths_nodes.laboratory.ports.watchdog_process import BEAT, END, TAKEN
 
-_PROGRAM = """
-import os, select, sys
-limit = float(sys.argv[1])
-if not os.read(0, 1):
-    sys.exit()
-while select.select([0], [], [], limit)[0]:
-    heard = os.read(0, 4096)
-    if b"x" in heard:
-        sys.exit()
-    if not heard:
-        os.write(2, b"rths: port: the watchdog holds the rig: its node is gone\\n")
-        sys.exit(3)
-os.write(2, b"rths: port: the watchdog holds the rig: no command for %d ms\\n" % round(1e3 * limit))
-os.write(1, b"!")
-while (heard := os.read(0, 4096)) and b"x" not in heard:
-    pass
-sys.exit(3)
-"""
+_PROGRAM = Path(__file__).with_name("watchdog_process.py")
 
 
 class Watchdog:
@@ -41,7 +25,7 @@ class Watchdog:
         self._limit = limit
         self._taken = False
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, f"{limit:g}"],
+            [sys.executable, "-I", "-S", str(_PROGRAM), f"{limit:g}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

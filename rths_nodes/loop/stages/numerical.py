@@ -17,6 +17,9 @@ class NumericalStage:
     ``external_force`` ``(steps + 1, n_dof)`` N and ``ground_acceleration`` ``(steps + 1,)`` m/s^2 are those of the
     test without its soft start; a ``controller`` sets the ``n_inputs`` auxiliary inputs of the rig.
     Raises ConfigError for a soft start beyond the reach of the setup.
+
+    The stage never waits for an integrator that is answered from outside: while its Target is ``pending``, a host
+    asks for the :meth:`answer`.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class NumericalStage:
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
         self._index = 0
+        self._begun: tuple[Measurement, Array] | None = None
         self._nothing = np.zeros(self.n_dof)
         self._controller = controller
         self._ground_acceleration = ground_acceleration.tolist()
@@ -71,12 +75,30 @@ class NumericalStage:
         rest, auxiliary = self._nothing, self._auxiliary
         return [Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i]) for i in range(len(flags))]
 
+    @property
+    def pending(self) -> bool:
+        """True while the integrator works on the next Target."""
+        return self._begun is not None
+
+    def open(self) -> None:
+        """Before the test: connect to an integrator that is answered from outside."""
+        self.integrator.open()
+
+    def close(self) -> None:
+        """After the test, or in place of one."""
+        self.integrator.close()
+
     def first(self) -> Target:
         """Target 0, the start state."""
         return self._soft_start[0] if self._before else self._target(self._nothing)
 
     def next(self, measured: Measurement) -> Target | None:
-        """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise."""
+        """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise.
+
+        None also while it is ``pending``: then :meth:`answer` gives it.
+        """
+        if measured.flags & FLAG_TRIPPED:
+            self._begun = None  # nobody needs it any more
         if measured.flags & FLAG_TRIPPED or self._index == self._steps:
             return None
         if measured.sample != self._index * self.substeps:
@@ -84,8 +106,19 @@ class NumericalStage:
         self._index += 1
         if self._index <= self._before:
             return self._soft_start[self._index]
+        force = self.setup.forces(measured.force, self.integrator.displacement)
+        self._begun = measured, force
+        self.integrator.begin(force)
+        return self.answer()
+
+    def answer(self, wait: bool = False) -> Target | None:
+        """The Target that is pending; None where the integrator is not ready, unless the host can ``wait``."""
+        if self._begun is None or not (wait or self.integrator.ready()):
+            return None
+        measured, force = self._begun
+        self._begun = None
         step = self._index - self._before - 1
-        self.integrator.step(self.setup.forces(measured.force, self.integrator.displacement))
+        self.integrator.step(force)
         if self._controller is not None:
             self._auxiliary = self._controller.step(measured, self._ground_acceleration[step])
         return self._target(self.external_force[step])

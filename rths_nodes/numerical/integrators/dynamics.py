@@ -10,12 +10,12 @@ import copy
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.protocols import Structure
+from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 
-class Dynamics:
+class Dynamics(Integrator):
     """State of M a + C v + r(x) + r_e = F at the current step; all attributes ``(n_dof,)``, SI.
 
     ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves

@@ -9,11 +9,11 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, params
-from rths_nodes.core.protocols import Structure
+from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
 
 
-class Prescribed:
+class Prescribed(Integrator):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
 
     @params

@@ -17,6 +17,9 @@ from rths_nodes.ros.nodes.base import RthsNode
 SOONER = 1.5
 """In real time: so many samples before its next step the node listens again."""
 
+ASK_AGAIN_NS = 200_000
+"""How soon an integrator that is answered from outside is asked again whether it is ready."""
+
 
 class IntegratorNode(RthsNode):
     """Hosts the numerical substructure."""
@@ -24,29 +27,59 @@ class IntegratorNode(RthsNode):
     role = INTEGRATOR
     sections = ("ground_motion", "structure", "integrator", "setup", "semi_active")
 
+    stage: NumericalStage | None = None
+
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
+        self._close_stage()
         self.stage = NumericalStage.of(assembly)
-        self._expected = 0
+        self.stage.open()
+        self._expected = self._stamp = self._began = 0
         self._hop = Durations(scenario.steps)
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        self.rehearse_with(StepWarmUp)
+        if not self.stage.integrator.external:
+            self.rehearse_with(StepWarmUp)
+
+    def _close_stage(self) -> None:
+        if self.stage is not None:
+            self.stage.close()
+
+    def _close_endpoints(self) -> None:
+        super()._close_endpoints()
+        self._close_stage()
+
+    def destroy_node(self) -> None:
+        """Also an integrator that is answered from outside is given back."""
+        self._close_stage()
+        super().destroy_node()
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy, began = False, time.monotonic_ns()
-        while limit > 0 and (found := self.next_measurement(self._expected)) is not None:
-            measured, stamp = found
-            if self._expected == 0:
-                self._publish(self.stage.first(), stamp)
-            self._expected += 1
+        busy, now = False, time.monotonic_ns()
+        stage = self.stage
+        assert stage is not None
+        while limit > 0:
+            if stage.pending and not self.ended:
+                target = stage.answer()
+                if target is None:
+                    break
+            else:
+                found = self.next_measurement(self._expected)
+                if found is None:
+                    break
+                measured, self._stamp = found
+                self._began = now
+                if self._expected == 0:
+                    self._publish(stage.first(), self._stamp)
+                self._expected += 1
+                target = stage.next(measured)
             limit -= 1
             busy = True
-            target = self.stage.next(measured)
             if target is not None:
                 self._rests_until = time.monotonic_ns() + self._resting
-                self._publish(target, stamp + round(self.stage.substeps * self.scenario.dt * 1e9), began)
-            self._answered_at = began = time.monotonic_ns()
+                stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
+                self._publish(target, stamp, self._began)
+            self._answered_at = now = time.monotonic_ns()
         if not busy:
             self._finish()
         return busy
@@ -54,7 +87,11 @@ class IntegratorNode(RthsNode):
     @property
     def rests(self) -> bool:
         """In real time the Measurements between two steps want no answer."""
-        return self.deadline is not None
+        return not self._pending and self.deadline is not None
+
+    @property
+    def _pending(self) -> bool:
+        return self.stage is not None and self.stage.pending
 
     @property
     def awaited_streams(self) -> Sequence[str]:
@@ -63,7 +100,12 @@ class IntegratorNode(RthsNode):
 
     @property
     def deadline(self) -> int | None:
-        """When the Measurement that the next step needs may soon come, ns; None when that is over."""
+        """When a pending Target may be ready, or the Measurement that the next step needs come, ns.
+
+        None when neither is due.
+        """
+        if self._pending:
+            return time.monotonic_ns() + ASK_AGAIN_NS
         if self.lockstep or self._rests_until <= time.monotonic_ns():
             return None
         return self._rests_until
