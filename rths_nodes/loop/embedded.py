@@ -113,7 +113,9 @@ class Loop:
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""
-        target = self.substructure.next(measured) or self.substructure.answer(wait=True)
+        target = self.substructure.next(measured)
+        if self.substructure.pending:
+            target = self.substructure.answer(wait=True)
         if target is not None:
             self._hand_on(target, sinks)
         command = self._command(measured)

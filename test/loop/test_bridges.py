@@ -19,7 +19,13 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.bridges import SHARE, BridgeParams, CommandBridge, Fading, MotionBridge
+from rths_nodes.loop.supervision.bridges import (
+    SHARE,
+    BridgeParams,
+    CommandBridge,
+    Fading,
+    MotionBridge,
+)
 from rths_nodes.loop.supervision.limits import LimitCheck, Limits
 from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
 from rths_nodes.loop.supervision.states import State
@@ -420,3 +426,13 @@ def test_a_wish_to_hold_after_the_end_changes_nothing() -> None:
     loop = Loop(Assembly(override(SINE, ["duration=0.1"])))
     outcome = loop.run(interrupted=lambda: loop.rig.sample == loop.scenario.samples)
     assert outcome.state is State.FINISHED
+
+
+def test_bridged_samples_in_a_row_are_counted_with_what_was_missing_first() -> None:
+    count = BridgeCount(BridgeParams(max_bridge=2.0 * DT), DT)
+    for missing in ("Target", "Command", "Target"):
+        assert count.breach == ""
+        count.add(missing)
+    assert count.breach == "bridge.max_bridge: no Target for 2.93 ms: must be <= 1.95312 ms"
+    count.end()
+    assert count.breach == ""

@@ -226,6 +226,70 @@ def test_a_trip_waits_for_its_sample(rig: RigStage) -> None:
     assert rig.tick(command(5)).flags == FLAG_TRIPPED
 
 
+class Retreat:
+    """A safe policy that goes back to zero in two steps, half of what was measured at a time."""
+
+    def begin(self, before: np.ndarray, last: np.ndarray) -> None:
+        self.left, self.last = 2, last
+
+    def step(self, measured: Measurement) -> np.ndarray:
+        self.left -= 1
+        return 0.5 * measured.command if self.left else np.zeros_like(measured.command)
+
+    @property
+    def at_rest(self) -> bool:
+        return self.left == 0
+
+
+def test_another_safe_policy_takes_over_in_its_place() -> None:
+    limits, policy = SINE.limits, Retreat()
+    rig = RigStage(Assembly(SINE).port, limits, SINE.bridge, SINE.dt, SINE.samples, policy)
+    rig.connect()
+    rig.machine.to(State.ARMED)
+    rig.first()
+    rig.tick(command(1, 0.001))
+    rig.trip("enough")
+    assert [measured.command[0] for measured in until_rest(rig)] == [0.0005, 0.0]
+    assert policy.last.tolist() == [0.001]
+    assert rig.machine.state is State.TRIPPED
+
+
+def test_a_safe_stop_is_written_as_a_tripped_command(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Command] = []
+    monkeypatch.setattr(rig.port, "write", written.append)
+    rig.tick(Command(1, np.array([0.001]), np.array([0.002]), flags=FLAG_TRIPPED | FLAG_BRIDGED))
+    rig.trip("enough")
+    rig.tick(None)
+    driven, stopping = written
+    assert (driven.target[0], driven.command[0], driven.flags) == (0.001, 0.002, FLAG_BRIDGED)
+    assert stopping.target.tolist() == stopping.command.tolist()
+    assert (stopping.sample, stopping.flags) == (2, FLAG_TRIPPED)
+
+
+@pytest.mark.parametrize(
+    ("interlock", "partial_stop", "reason"),
+    [
+        ("taken", "stopped", "taken"),
+        ("", "stopped", "limits.stroke: measured = 0.26 m"),
+        ("", "", "limits.stroke: measured = 0.26 m"),
+    ],
+)
+def test_an_interlock_counts_before_a_limit_and_a_partial_stop_after_it(
+    rig: RigStage, interlock: str, partial_stop: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rig.port, "read", lambda: measurement(1, 0.26))
+    monkeypatch.setattr(rig.port, "interlock", interlock)
+    monkeypatch.setattr(rig.port, "partial_stop", partial_stop)
+    rig.tick(command(1))
+    assert reason in rig.machine.reason
+
+
+def test_a_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig.port, "partial_stop", "axes.a: its node has stopped it")
+    rig.tick(command(1))
+    assert rig.machine.reason == "sample 1: axes.a: its node has stopped it"
+
+
 def test_a_port_that_is_no_simulator_is_not_armed(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = RigStage.of(SINE, Assembly(SINE).port)
     monkeypatch.setattr(rig.port, "simulated", False)

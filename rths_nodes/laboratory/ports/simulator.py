@@ -82,7 +82,7 @@ class Simulator:
         self._line = deque([(np.zeros(n_axes), np.zeros(n_inputs)) for _ in range(self.transport_samples)])
         self.sample = 0
         self._flags = 0
-        self._taken = ""
+        self.interlock = ""
         self._command = np.zeros(n_axes)
         self._look()
 
@@ -100,10 +100,6 @@ class Simulator:
             self._watchdog.end()
             self._watchdog = None
 
-    @property
-    def interlock(self) -> str:
-        return self._taken
-
     def wait_tick(self) -> int:
         self.sample += 1
         missed = self._pacer() if self._pacer else 0
@@ -112,8 +108,8 @@ class Simulator:
 
     def write(self, command: Command) -> None:
         if self._watchdog is not None:
-            self._taken = self._watchdog.beat()
-        if not self._taken:  # else it stands where it stood
+            self.interlock = self._watchdog.beat()
+        if not self.interlock:  # else it stands where it stood
             self._command = command.command.copy()
         self._line.append((self._command, command.auxiliary))
         self._rig.step(*self._line.popleft())

@@ -29,8 +29,9 @@ class AxisStage:
         self._check = LimitCheck(limits, dt)
         self._policy = policy
         self._next = 0
-        self._sent = self._sent_before = np.zeros(1)
-        self._measured = Measurement(0, self._sent, self._sent, self._sent)
+        at_zero = np.zeros(1)
+        self._sent = self._sent_before = at_zero.tolist()
+        self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
     def of(cls, scenario: Scenario, axis: str) -> AxisStage:
@@ -46,7 +47,7 @@ class AxisStage:
     @property
     def at_rest(self) -> bool:
         """True when the axis holds, or was not moved by its last Command."""
-        return self._policy.at_rest if self.trip else bool((self._sent == self._sent_before).all())
+        return self._policy.at_rest if self.trip else self._sent == self._sent_before
 
     def connect(self) -> None:
         """Open the port. Raises ConfigError for one that is not a simulator."""
@@ -56,7 +57,7 @@ class AxisStage:
         """Follow no Command any more: the safe policy takes over."""
         if not self.trip:
             self.trip = reason
-            self._policy.begin(self._sent_before, self._sent)
+            self._policy.begin(np.array(self._sent_before), np.array(self._sent))
 
     def follow(self, command: Command) -> Measurement | None:
         """Measurement k for Command k; Command 0 moves nothing. One that came twice has none.
@@ -73,7 +74,7 @@ class AxisStage:
             self._next = 1
             self.port.begin()
             first = self._measured = self.port.read()
-            self._sent = self._sent_before = first.command
+            self._sent = self._sent_before = first.command.tolist()
             return first
         if not self.trip and (reason := self._check.command(command, self._sent)):
             self.stop(reason)
@@ -96,6 +97,6 @@ class AxisStage:
     def _tick(self, command: Command) -> Measurement:
         self._next = self.port.wait_tick() + 1
         self.port.write(command)
-        self._sent_before, self._sent = self._sent, command.command.copy()
+        self._sent_before, self._sent = self._sent, command.command.tolist()
         measured = self._measured = self.port.read()
         return measured

@@ -18,8 +18,8 @@ class NumericalStage:
     test without its soft start; a ``controller`` sets the ``n_inputs`` auxiliary inputs of the rig.
     Raises ConfigError for a soft start beyond the reach of the setup.
 
-    The stage never waits for an integrator that is answered from outside: while its Target is ``pending``, a host
-    asks for the :meth:`answer`.
+    The stage never waits for an integrator that is answered from outside: while the integrator works on the next
+    Target, that is ``pending``, and a host asks for the :meth:`answer`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class NumericalStage:
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
         self._index = 0
-        self._begun: tuple[Measurement, Array] | None = None
+        self.pending = False
         self._nothing = np.zeros(self.n_dof)
         self._controller = controller
         self._ground_acceleration = ground_acceleration.tolist()
@@ -75,11 +75,6 @@ class NumericalStage:
         rest, auxiliary = self._nothing, self._auxiliary
         return [Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i]) for i in range(len(flags))]
 
-    @property
-    def pending(self) -> bool:
-        """True while the integrator works on the next Target."""
-        return self._begun is not None
-
     def open(self) -> None:
         """Before the test: connect to an integrator that is answered from outside."""
         self.integrator.open()
@@ -98,29 +93,30 @@ class NumericalStage:
         None also while it is ``pending``: then :meth:`answer` gives it.
         """
         if measured.flags & FLAG_TRIPPED:
-            self._begun = None  # nobody needs it any more
-        if measured.flags & FLAG_TRIPPED or self._index == self._steps:
+            self.pending = False  # nobody needs it any more
+            return None
+        if self._index == self._steps:
             return None
         if measured.sample != self._index * self.substeps:
             return None
         self._index += 1
         if self._index <= self._before:
             return self._soft_start[self._index]
-        force = self.setup.forces(measured.force, self.integrator.displacement)
-        self._begun = measured, force
-        self.integrator.begin(force)
+        self._measured = measured
+        self._force = self.setup.forces(measured.force, self.integrator.displacement)
+        self.pending = True
+        self.integrator.begin(self._force)
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
         """The Target that is pending; None where the integrator is not ready, unless the host can ``wait``."""
-        if self._begun is None or not (wait or self.integrator.ready()):
+        if not (self.pending and (wait or self.integrator.ready())):
             return None
-        measured, force = self._begun
-        self._begun = None
+        self.pending = False
         step = self._index - self._before - 1
-        self.integrator.step(force)
+        self.integrator.step(self._force)
         if self._controller is not None:
-            self._auxiliary = self._controller.step(measured, self._ground_acceleration[step])
+            self._auxiliary = self._controller.step(self._measured, self._ground_acceleration[step])
         return self._target(self.external_force[step])
 
     def _target(self, external: Array) -> Target:

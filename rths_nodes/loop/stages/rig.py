@@ -57,7 +57,7 @@ class RigStage:
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive)
-        self._sent = self._sent_before = at_zero
+        self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
@@ -90,7 +90,7 @@ class RigStage:
         self.machine.to(State.RUNNING)
         self.port.begin()
         measured = self._measured = self.port.read()
-        self._sent = self._sent_before = measured.command
+        self._sent = self._sent_before = measured.command.tolist()
         self._bridge.start(measured.command)
         return measured
 
@@ -134,7 +134,7 @@ class RigStage:
             position = self._policy.step(self._measured)
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
         self.port.write(command)
-        self._sent_before, self._sent = self._sent, command.command.copy()
+        self._sent_before, self._sent = self._sent, command.command.tolist()
         measured = self._measured = self.port.read()
         self.sample = sample
         if not self.stopping:
@@ -142,7 +142,8 @@ class RigStage:
                 # the rig did not follow a Target: nothing is to be learnt from this measurement
                 measured.flags |= FLAG_BRIDGED
                 self.bridged += 1
-            if reason := self._breach(measured, command):
+            port, check = self.port, self._check
+            if reason := port.interlock or check.measurement(measured, command.target) or port.partial_stop:
                 self._begin_stop(reason, sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -165,7 +166,7 @@ class RigStage:
             command = self._bridge.rejoin(command)
         if command.flags & FLAG_BRIDGED:
             self._bridges.add(missing)
-        else:
+        elif self._bridges.in_a_row:
             self._bridges.end()
         if command.flags & FLAG_TRIPPED:  # only the rig itself may say so: its axes do not check such Commands
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
@@ -175,20 +176,15 @@ class RigStage:
         """Why ``command`` must not be sent; empty when it may."""
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
-        if breach := self._bridges.breach:
+        if self._bridges.in_a_row and (breach := self._bridges.breach):
             return breach
         if command is None:
             return "no command came"
         return self._check.command(command, self._sent)
-
-    def _breach(self, measured: Measurement, command: Command) -> str:
-        """Why the rig must not go on after ``measured``; empty when it may."""
-        port = self.port
-        return port.interlock or self._check.measurement(measured, command.target) or port.partial_stop
 
     def _begin_stop(self, reason: str, sample: int) -> None:
         if self.stop_request is not None and self.port.interlock:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
-        self._policy.begin(self._sent_before, self._sent)
+        self._policy.begin(np.array(self._sent_before), np.array(self._sent))

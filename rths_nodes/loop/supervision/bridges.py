@@ -1,16 +1,16 @@
-"""Bridges over what comes late: how the motion goes on meanwhile, and how it finds back without a jump.
+"""Bridges over late messages: how the motion goes on meanwhile, and how it returns without a jump.
 
-Holding the last value is the worst that can be done: it is a stop, which the compensator in front of the actuator
-turns into a kick (Phillips & Spencer 2012, case (d): floor accelerations wrong by 150 %). So a motion goes on:
+Holding the last value would be worst: it is a stop, which the compensator in front of the actuator turns into a
+kick (Phillips & Spencer 2012, case (d): floor accelerations wrong by 150 %). So the motion goes on:
 
     late Target    Taylor series of the last one,          x(t) = x + v t + a t^2 / 2          MotionBridge
     late Command   straight line through the last two,     u(k) = u' + (k - k') (u' - u'') / (k' - k'')
                                                                                                CommandBridge
 
-Whatever arrives counts for its own number: a late one does not move anything any more, but the line or the series
-goes on from it. Wherever the source of the motion changes, the difference between the old and the new one fades
-out (:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of
-samples makes a jump of the command out of a mere jump of the target's velocity.
+A message counts for its own number only: a late one is not sent any more, but the line or the series goes on from
+it. Wherever the source of the motion changes, the difference between the old and the new motion fades out
+(:class:`Fading`), displacement, velocity and acceleration together: a compensator with a lead of tens of samples
+turns a mere jump of the target's velocity into a jump of the command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
 
 @params
 class BridgeParams:
-    """What may be bridged where a rig cannot wait; in lockstep nothing is ever late."""
+    """How long a rig that cannot wait is bridged; in lockstep nothing is ever late."""
 
     max_bridge: float = number(
         "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=1.0
@@ -46,16 +46,16 @@ class BridgeParams:
 _ROUNDING = 1e-9
 
 SHARE = 0.25
-"""Of the velocity limit of an axis: what a fading difference of displacements may add to the velocity."""
+"""Share of the velocity limit of an axis that a fading difference of displacements may add to its velocity."""
 
 STEEPEST = 1.875
 """Largest slope of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
 
 
 def _fading_polynomials() -> Array:
-    """Derivatives 0, 1, 2 of the parts that fade value, slope, curvature: ``(3, 3, 6)``, from s^0 to s^5.
+    """Derivatives 0, 1, 2 of the polynomials that fade value, slope and curvature: ``(3, 3, 6)``, from s^0 to s^5.
 
-    Each is 1 in its own derivative at s = 0, 0 in the other two there, and in all three at s = 1.
+    At s = 0 each is 1 in its own derivative and 0 in the other two; at s = 1 all three are 0.
     """
     table = np.zeros((3, 3, 6))
     table[0, 0] = 1.0, 0.0, 0.0, -10.0, 15.0, -6.0
@@ -71,11 +71,11 @@ _POWERS = np.arange(6)
 
 
 class Fading:
-    """A difference between two motions that fades out: at first all of it, after its last sample nothing.
+    """A difference between two motions that fades out: whole at first, gone after its last sample.
 
-    A polynomial of fifth degree; displacement, velocity and acceleration run on without a jump at both ends.
-    ``fastest`` ``(n,)`` m/s: velocity limits. It takes ``samples`` of ``dt`` s, or so many that the displacement
-    does not fade faster than SHARE of the limit.
+    It follows a polynomial of fifth degree: displacement, velocity and acceleration have no jump at either end.
+    ``fastest`` ``(n,)`` m/s are the velocity limits. The difference fades over ``samples`` of ``dt`` s, or over
+    more where the displacement would otherwise fade faster than SHARE of the limit.
     """
 
     def __init__(self, samples: int, dt: float, fastest: Array) -> None:
@@ -91,11 +91,14 @@ class Fading:
         return self._index < self._length
 
     def begin(self, difference: Array) -> None:
-        """From the sample to come on: old less new motion, ``(3, n)`` m, m/s, m/s^2; what is left is added."""
+        """Begin at the coming sample. ``difference``: old minus new motion, ``(3, n)`` m, m/s, m/s^2.
+
+        What is left of an earlier difference is added.
+        """
         self._difference = difference + self._left() if self.active else difference
         needed = np.abs(self._difference[0]) / self._fastest
         largest = float(needed.max())
-        # not a number is found by the limits; it must not end in a length here
+        # the limits trip on nan; here it must only not become a length
         self._length = max(self._samples, math.ceil(largest)) if math.isfinite(largest) else self._samples
         self._index = 0
 
@@ -120,8 +123,8 @@ _Followed = tuple[int, list[list[float]]]
 class MotionBridge:
     """Motion of the axes while a Target is late, ``(n_axes,)`` each.
 
-    ``follow`` hears of every Target when it is used; ``motion`` goes on from the last one; ``rejoin`` gets the
-    motion of every sample that was not bridged, and gives it back with what is left of a difference.
+    Call ``follow`` with every Target when it is used, ``motion`` for a sample whose Target is late, and ``rejoin``
+    with the motion of every other sample: it adds what is left of a difference.
     """
 
     def __init__(self, setup: Setup, dt: float, substeps: int, fading: Fading) -> None:
@@ -167,7 +170,7 @@ def _rows(motion: Motion) -> Array:
 
 
 _Known = tuple[int, tuple[list[float], list[float]]]
-"""A Command by its number: target and command of each axis, m. Plain lists: there is one for every sample."""
+"""Number of a Command, target and command of each axis (m). Lists, which are quick: there is one a sample."""
 
 
 class CommandBridge:
@@ -218,7 +221,7 @@ class CommandBridge:
         return Command(command.sample, command.target, wanted, command.auxiliary, command.flags)
 
     def _begin(self, sample: int) -> None:
-        """From ``sample`` on the line of what is known now takes the place of the one before."""
+        """From ``sample`` on the line through the newest Commands replaces the one that drove the axes."""
         assert self._driving is not None
         old, new = _straight(self._driving, sample)[1], _straight(self._known, sample)[1]
         slopes = (_slope(self._driving) - _slope(self._known))[1] / self._dt
@@ -226,30 +229,30 @@ class CommandBridge:
 
 
 class BridgeCount:
-    """How many samples in a row were bridged, and for want of what."""
+    """How many samples in a row (``in_a_row``) were bridged, and for want of what."""
 
     def __init__(self, params: BridgeParams, dt: float) -> None:
         self._max_bridge = params.max_bridge
         self._longest = params.longest(dt)
         self._dt = dt
-        self._in_a_row = 0
+        self.in_a_row = 0
         self._missing = ""
 
     def add(self, missing: str) -> None:
         """One more sample is bridged, because its ``missing`` (Target or Command) has not come."""
-        self._missing = self._missing if self._in_a_row else missing
-        self._in_a_row += 1
+        self._missing = self._missing if self.in_a_row else missing
+        self.in_a_row += 1
 
     def end(self) -> None:
-        """A sample that has all it needs."""
-        self._in_a_row = 0
+        """A sample has all it needs."""
+        self.in_a_row = 0
 
     @property
     def breach(self) -> str:
         """Why the rig must not be bridged any longer; empty while it may."""
-        if self._in_a_row <= self._longest:
+        if self.in_a_row <= self._longest:
             return ""
-        late = self._in_a_row * self._dt
+        late = self.in_a_row * self._dt
         bound = f"must be <= {1e3 * self._max_bridge:g} ms"
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
 

@@ -13,8 +13,8 @@ from rths_nodes.core.parameters import number, params, text
 BEATS = 4
 """Signs of life that may be missed in a row before a node counts as lost."""
 SECOND = 1_000_000_000
-DEAF_NS = 50_000_000
-"""Who has not listened for so long was stopped himself: in this time nobody was silent."""
+SUSPENDED_NS = 50_000_000
+"""A process that was suspended itself for longer than this does not count the gap as silence of its peers."""
 
 
 @params
@@ -54,43 +54,43 @@ class HeartbeatParams:
 
 
 class Heartbeat:
-    """When which of ``peers`` was heard last; times are ns of one clock.
+    """When each of ``peers`` was heard last; times are ns of one clock.
 
-    What a peer says is as old as what it has seen of the rig: who speaks but is blind is lost like one who is
-    silent. ``period`` is that of the rig's samples, and a peer may miss the end of the loop's messages for
-    ``missing``, both s: nobody is lost because of that.
+    A sign of life is as old as the newest sample that its sender has seen: a peer that sends them but does not
+    receive the rig's samples is lost like a silent one. ``period`` (s) is that of the rig's samples. A peer may be
+    ``missing`` (s) behind the rig and still counts as up to date.
     """
 
     def __init__(
         self, params: HeartbeatParams, peers: Iterable[str], period: float = 0.0, missing: float = 0.0
     ) -> None:
         self._limits = {peer: round(getattr(params, peer) * SECOND) for peer in peers}
-        self._deaf = max(DEAF_NS, round(1.5 * period * SECOND))
+        self._suspended = max(SUSPENDED_NS, round(1.5 * period * SECOND))
         self._missing = round(missing * SECOND)
         self._heard: dict[str, int] = {}
         self._spoken: dict[str, int] = {}
         self._behind: dict[str, int] = {}
-        self._listened = 0
+        self._looked = 0
 
     def begin(self, now: int) -> None:
-        """Everybody has just been heard: they have said that they are ready."""
+        """All peers count as just heard: they have said that they are ready."""
         self._heard = dict.fromkeys(self._limits, now)
         self._spoken = dict(self._heard)
         self._behind = dict.fromkeys(self._limits, 0)
-        self._listened = now
+        self._looked = now
 
     def heard(self, peer: str, now: int, behind: int = 0) -> None:
-        """A sign of life of a peer ``behind`` ns behind the rig; one of a lost peer or a stranger is none."""
+        """A sign of life of a peer ``behind`` ns behind the rig; those of lost or unknown peers do not count."""
         if peer in self._heard:
             self._spoken[peer], self._behind[peer] = now, max(0, behind - self._missing)
             self._heard[peer] = max(self._heard[peer], now - self._behind[peer])
 
     def lost(self, now: int) -> list[tuple[str, str]]:
-        """The peers that are silent for longer than they may, and that in words; each is told once."""
-        deaf = now - self._listened
-        self._listened = now
-        if deaf > self._deaf:
-            self._heard = {peer: heard + deaf for peer, heard in self._heard.items()}
+        """The peers that have been silent for too long, each with the reason in words; each is given once."""
+        gap = now - self._looked
+        self._looked = now
+        if gap > self._suspended:
+            self._heard = {peer: heard + gap for peer, heard in self._heard.items()}
         silent = [peer for peer, heard in self._heard.items() if now - heard > self._limits[peer]]
         return [(peer, self._words(peer, now)) for peer in silent]
 

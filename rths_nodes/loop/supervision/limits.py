@@ -6,7 +6,7 @@ The software limits are not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array, Command, Measurement
@@ -32,7 +32,7 @@ class Limits:
         None,
         more_than=0.0,
     )
-    deceleration: float = number("of the safe stop", "m/s^2", 10.0, at_least=0.1)
+    deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
 
 
 class LimitCheck:
@@ -51,9 +51,9 @@ class LimitCheck:
             for name, lim in limits.items()
         ]
 
-    def command(self, command: Command, previous: Array) -> str:
-        """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, (n_axes,) m."""
-        rows = zip(self._axes, command.target.tolist(), command.command.tolist(), previous.tolist(), strict=True)
+    def command(self, command: Command, previous: Iterable[float]) -> str:
+        """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, m by axis."""
+        rows = zip(self._axes, command.target.tolist(), command.command.tolist(), previous, strict=True)
         for (name, stroke, step, _, _, rate), target, now, before in rows:
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
@@ -91,7 +91,7 @@ class LimitCheck:
 
 
 def _not_finite(what: str, auxiliary: Array, names: Sequence[str]) -> str:
-    """Which auxiliary value is not a number; empty: none."""
+    """Which auxiliary value is not finite, in words; empty when all are."""
     for index, value in enumerate(auxiliary.tolist()):
         if not math.isfinite(value):
             name = names[index] if index < len(names) else f"auxiliary[{index}]"

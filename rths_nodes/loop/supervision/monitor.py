@@ -41,9 +41,9 @@ class MonitorParams:
 class Monitor:
     """All indices of a test, and the limits on them.
 
-    Feed it every Target, Command and Measurement in order of their numbers (Measurement 0 first); ``metrics``
-    at the end. ``breach`` is the first sample and reason found by a limit. What is flagged as soft start is
-    followed but does not count: the indices are those of the test alone.
+    It takes every Target, Command and Measurement in order of their numbers (Measurement 0 first), and gives the
+    ``metrics`` at the end. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
+    the soft start are followed but do not count: the indices are those of the test alone.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Monitor:
 
     @property
     def completes_block(self) -> bool:
-        """True when the next sample completes a block, which takes much longer than to gather one."""
+        """True when the next sample completes a block: evaluating it takes much longer than storing a sample."""
         return self._fill == BLOCK - 1
 
     def target(self, target: Target) -> None:
@@ -97,7 +97,7 @@ class Monitor:
             self.work_off()
 
     def _prepare(self, preparing: bool) -> None:
-        """Where a soft start begins, what was gathered before is worked off; where it ends, all begins anew."""
+        """Evaluate what was stored before a soft start; begin all indices anew where it ends."""
         if preparing == self._preparing:
             return
         if preparing:
@@ -115,7 +115,7 @@ class Monitor:
         self.sample = sample
 
     def work_off(self) -> None:
-        """Work off what has been gathered: at the end of a test, or of a block."""
+        """Evaluate the stored samples, at the end of a block or of the test."""
         n = self._fill
         if not n:
             return
@@ -160,7 +160,7 @@ class Monitor:
         }
 
     def metrics(self) -> dict[str, Any]:
-        """The indices by name, nested; nan where one is not defined."""
+        """The indices by name, nested; nan where an index is not defined."""
         self.work_off()
         largest = int(np.argmax(np.maximum(np.abs(self._highest), np.abs(self._lowest))))
         return {

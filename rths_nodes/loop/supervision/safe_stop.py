@@ -15,9 +15,9 @@ from rths_nodes.loop.supervision.limits import Limits
 
 
 def excess_travel(limits: Limits, max_bridge: float) -> float:
-    """How far an axis may go on at most, m, from the last sample with all it needs until it is safe.
+    """How far an axis travels at most, m, from the last sample that had its Target and Command until it stands.
 
-    At the velocity limit as long as may be bridged (s), then with the deceleration of the safe stop.
+    It moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe stop.
     """
     braking = limits.velocity**2 / (2.0 * limits.deceleration)
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
