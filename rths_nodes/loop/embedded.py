@@ -52,7 +52,7 @@ class Outcome:
 class Loop:
     """All stages of an assembly, run in the reference order. Raises ConfigError when one cannot be built.
 
-    Between the stages nothing is late or lost: ``faulty_loop.py`` has the same order without that.
+    Between the stages nothing is late or lost: ``faults/embedded.py`` has the same order without that.
     """
 
     def __init__(self, assembly: Assembly) -> None:

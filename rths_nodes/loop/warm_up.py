@@ -2,7 +2,7 @@
 
 From one step to the next other work pushes its code and data out of the caches of the processor, and everybody
 waits while they come back. A rehearsal in the time that is left before a step fetches some of them, and changes
-nothing that the test sees: components share no state (``components.py``).
+nothing that the test sees: components share no state (``core/protocols.py``).
 """
 
 from __future__ import annotations
