@@ -21,6 +21,7 @@ from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import (
     SHARE,
+    BridgeCount,
     BridgeParams,
     CommandBridge,
     Fading,
