@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array, Motion, Target
 
 TABLE = {
@@ -181,10 +182,6 @@ class PredictorCorrectorRamp:
         x, v, a = (table[substep] @ self._past for table in self._prediction)
         by_x, by_v, by_a = self._correction[substep]
         return Motion(x + by_x * self._error, v + by_v * self._error, a + by_a * self._error)
-
-
-ROUNDING = 1e-9
-"""Of a share of the step, in samples."""
 
 
 def extrapolation(times: Array, order: int) -> tuple[Array, Array, Array]:

@@ -9,6 +9,9 @@ import numpy as np
 
 from rths_nodes.core.samples import Array
 
+SECOND = 1_000_000_000
+"""Nanoseconds: of stamps, durations and clocks."""
+
 _BINS_PER_DECADE = 10
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Array
 
 
@@ -42,7 +43,7 @@ class SoftStart:
 
     def steps(self, step: float) -> int:
         """Whole steps of ``step`` s."""
-        return math.ceil(self.total / step - 1e-9)
+        return math.ceil(self.total / step - ROUNDING)
 
     def motion(self, step: float) -> tuple[Array, Array, Array, list[int]]:
         """Displacement (m), velocity, acceleration and flags of the Targets 0 .. ``steps``, ``(steps + 1,)`` each.

@@ -18,10 +18,10 @@ from rosbags.highlevel import AnyReader
 from rosbags.interfaces import QosDurability
 from rosbags.typesys import Stores, get_typestore
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import SECOND
 from rths_nodes.core.wire.plain import encode
 from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
 

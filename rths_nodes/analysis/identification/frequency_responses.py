@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.models.inverse import DERIVATIVES, inverse_response
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 Orders = NDArray[np.intp]
@@ -108,8 +109,6 @@ def frequency_response(
     return FrequencyResponse(edges[:-1] + 0.5 * resolution, response, np.stack(coherence, axis=2))
 
 
-ROUNDING = 1e-9
-"""Relative, of a frequency."""
 FEWEST = 4
 """Spectral lines that are averaged at least: coherence is 1 whatever happens with one."""
 WORST_CONDITION = 1e12

@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 MODEL_TAPS = 3
 """Parameters of the discrete model of Wang et al., Eq. (3)."""
-
-ROUNDING = 1e-9
-"""Amplitude over the largest value below which a sine is not there."""
 
 
 class SineFit(NamedTuple):

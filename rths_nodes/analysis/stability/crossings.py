@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 
 from rths_nodes.analysis.stability.linear_loop import LinearLoop
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 HZ = 2.0 * math.pi
@@ -113,7 +114,7 @@ def delays(loop: LinearLoop, grid: Array, shorter: float) -> list[Crossing]:
         period = HZ * loop.time_ratio / omega
         least = float(np.angle(-value)) / omega * loop.time_ratio
         growing = (slope / value).real < 0.0  # a lag destabilises where the magnitude falls
-        first = math.ceil((-shorter * (1.0 + 1e-9) - least) / period)
+        first = math.ceil((-shorter * (1.0 + ROUNDING) - least) / period)
         for whole in range(first, max(first, 1) + 1):
             crossings.append(Crossing(least + whole * period, omega / HZ, growing))
     return crossings

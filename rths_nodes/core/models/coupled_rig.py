@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, params, vector
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 Complex = NDArray[np.complex128]
@@ -80,10 +81,6 @@ def coupled_model(
             )
     actuators = {name: np.broadcast_to(np.array(values, float), (n,)) for name, values in constants.items()}
     return CoupledModel(**matrices, **actuators)
-
-
-ROUNDING = 1e-9
-"""Relative size below which a negative eigenvalue of a matrix is rounding."""
 
 
 def _checked(matrix: Array, n: int, path: str) -> Array:

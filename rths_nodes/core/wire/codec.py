@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.wire.layout import SECOND, Layout, stamp_of
+from rths_nodes.core.wire.layout import Layout, stamp_of
 
 
 class Codec:

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
-SECOND = 1_000_000_000
+HEAD = struct.Struct("<4x3I")
+"""Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
 TRAILING = 8
 """Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
@@ -120,9 +122,9 @@ def stamp_of(nanoseconds: int) -> tuple[int, int]:
 
 
 def number_of(data: bytes) -> int:
-    """The sample or step number of a message of the loop, which follows its stamp."""
-    (number,) = struct.unpack_from("<I", data, 12)
-    return int(number)
+    """The sample or step number of a message of a stream."""
+    number: int = HEAD.unpack_from(data)[2]
+    return number
 
 
 @cache

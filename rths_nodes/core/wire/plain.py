@@ -6,7 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, SECOND, described, stamp_of
+from rths_nodes.core.durations import SECOND
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, described, stamp_of
 
 
 def encode(message: str, values: Mapping[str, Any]) -> bytes:

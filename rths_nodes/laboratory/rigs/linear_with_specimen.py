@@ -9,15 +9,13 @@ import numpy as np
 
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.protocols import Specimen
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-
-WHOLE = 1e-9
-"""Relative excess up to which a number of sub-steps is rounding."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
     """The number of equal sub-steps of a sample of ``dt`` (s) that are no longer than ``longest`` (s)."""
-    return max(1, math.ceil(dt / longest * (1.0 - WHOLE)))
+    return max(1, math.ceil(dt / longest * (1.0 - ROUNDING)))
 
 
 class NoSpecimen:

@@ -8,6 +8,7 @@ from rths_nodes.core.bouc_wen import bouc_wen_slope
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.rounding import ROUNDING
 
 LONGEST_STEP = 1.0 / 8000.0
 """s: Runge-Kutta steps of the states, stable up to 0.24 m/s; at 1/2000 s they diverge beyond 0.06 m/s."""
@@ -72,7 +73,7 @@ class MagnetorheologicalDamper:
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of a low servo rate where it is the specimen of an axis; a rig has steps of its own."""
             lowest = 1.0 / (STEPS_IN_A_SAMPLE * LONGEST_STEP)
-            if not test.on_axis or test.dt * lowest <= 1.0 + 1e-9:
+            if not test.on_axis or test.dt * lowest <= 1.0 + ROUNDING:
                 return []
             return [f"a magnetorheological damper is inexact or unstable below {lowest:g} Hz: raise servo_rate"]
 

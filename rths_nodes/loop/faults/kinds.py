@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import integer, number, params, text
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import build
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ NODES = {"integrator": "target", "compensator": "command", "actuator": "measurem
 """The nodes of the loop, and what they publish."""
 PROCESSES = (*NODES, "monitor", "recorder")
 CHANNELS = ("displacement", "force")
-
-ROUNDING = 1e-9
-"""Of a time in samples."""
 
 
 def _time() -> Any:

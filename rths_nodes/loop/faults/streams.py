@@ -16,12 +16,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from rths_nodes.core.protocols import Port
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.faults.kinds import (
     CHANNELS,
     NODES,
     POISONED,
-    ROUNDING,
     Corrupt,
     Delay,
     Drop,

@@ -15,6 +15,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, spans_of
 from rths_nodes.core.errors import ConfigError, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import as_data, walk, walk_declared
 from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.supervision.bridges import BridgeParams
@@ -192,7 +193,7 @@ class Scenario:
     @property
     def steps(self) -> int:
         """Whole integration steps I, those of the soft start included."""
-        return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - 1e-9))
+        return self.soft_start_steps + max(1, math.ceil(self.duration / self.step - ROUNDING))
 
     @property
     def samples(self) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Setup
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
 
 
@@ -40,10 +41,8 @@ class BridgeParams:
 
     def longest(self, dt: float) -> int:
         """The samples of ``dt`` s that may be bridged in a row."""
-        return math.floor(self.max_bridge / dt + _ROUNDING)
+        return math.floor(self.max_bridge / dt + ROUNDING)
 
-
-_ROUNDING = 1e-9
 
 SHARE = 0.25
 """Share of the velocity limit of an axis that a fading difference of displacements may add to its velocity."""

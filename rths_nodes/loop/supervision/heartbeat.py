@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params, text
 
 BEATS = 4
 """Signs of life that may be missed in a row before a node counts as lost."""
-SECOND = 1_000_000_000
 SUSPENDED_NS = 50_000_000
 """A process that was suspended itself for longer than this does not count the gap as silence of its peers."""
 

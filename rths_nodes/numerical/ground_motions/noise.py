@@ -11,6 +11,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.ground_motions.windows import check_taper, excitation_cautions, product, window
 
@@ -106,6 +107,5 @@ class BandLimitedNoise:
 
 def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:
     """First and last multiple of 1 / duration in the band; its ends belong to it, but for rounding."""
-    rounding = 1e-9
-    first = math.ceil(params.lower_frequency * params.duration * (1.0 - rounding))
-    return first, math.floor(params.upper_frequency * params.duration * (1.0 + rounding))
+    first = math.ceil(params.lower_frequency * params.duration * (1.0 - ROUNDING))
+    return first, math.floor(params.upper_frequency * params.duration * (1.0 + ROUNDING))

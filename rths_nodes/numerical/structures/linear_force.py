@@ -7,9 +7,6 @@ from typing import Any
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.restoring_forces import Linear
 
-ROUNDING = 1e-9
-"""Relative size below which a negative eigenvalue of a matrix is rounding."""
-
 
 class LinearRestoringForce:
     """K x with a full matrix ``(n_dof, n_dof)`` N/m."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.structures.linear_force import ROUNDING, LinearRestoringForce
+from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
 """Damping of a structure that states none: that of ``sdof``."""

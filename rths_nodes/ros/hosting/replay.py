@@ -12,6 +12,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rosgraph_msgs.msg import Clock
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.ros.hosting.composed import ros_context
 from rths_nodes.ros.transport.endpoints import message_class
 
@@ -74,7 +75,7 @@ def _publish(
             time.sleep(ahead * 1e-9)
         if stamp >= next_clock:
             now = Clock()
-            now.clock.sec, now.clock.nanosec = divmod(stamp, 1_000_000_000)
+            now.clock.sec, now.clock.nanosec = stamp_of(stamp)
             clock.publish(now)
             next_clock = stamp + CLOCK_NS
         publishers[topic].publish(data)

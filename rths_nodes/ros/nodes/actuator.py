@@ -12,7 +12,7 @@ from typing import Any
 
 from rclpy.lifecycle import TransitionCallbackReturn
 
-from rths_nodes.core.durations import Durations
+from rths_nodes.core.durations import SECOND, Durations
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement
@@ -23,7 +23,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.heartbeat import SECOND, Heartbeat
+from rths_nodes.loop.supervision.heartbeat import Heartbeat
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.loop.timing import timing

@@ -10,6 +10,7 @@ import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from rths_nodes.core.durations import Durations
+from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.supervision.states import State
 
 PERIOD_NS = 1_000_000_000
@@ -61,7 +62,7 @@ class Diagnostics:
         else:
             status.level, status.message = DiagnosticStatus.OK, node.state_of_test.name.lower()
         stamp = self._message.header.stamp
-        stamp.sec, stamp.nanosec = divmod(time.time_ns(), 1_000_000_000)
+        stamp.sec, stamp.nanosec = stamp_of(time.time_ns())
         self._publisher.publish(self._message)
 
     def _count(self, counters: Mapping[str, int]) -> list[str]:

@@ -19,13 +19,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rths_nodes.core.wire.layout import number_of
+from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.loop.faults.kinds import NODES, STREAMS, DiskFull, Freeze, Slow, first_sample, node_of
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_sensors, poison
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP
-
-_HEAD = 16
-"""Bytes up to and with the number of a message."""
 
 _FREEZER = """
 import os, select, signal, sys
@@ -82,7 +79,7 @@ class FaultyInbox:
     def take(self) -> bytes | None:
         """The next message that has arrived; None when there is none."""
         while (data := self._take()) is not None:
-            if len(data) < _HEAD:
+            if len(data) < HEAD.size:
                 self._arrived.append(data)  # no message of ours: for the node to drop
                 continue
             sample = self._sent_at(number_of(data))
@@ -164,7 +161,7 @@ class StruckInbox:
             return None
         data = self._held or self._take()
         self._held = None
-        if data is None or self._struck or len(data) < _HEAD or number_of(data) < self._first:
+        if data is None or self._struck or len(data) < HEAD.size or number_of(data) < self._first:
             return data
         self._struck = True
         self._strike()

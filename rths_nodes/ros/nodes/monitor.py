@@ -8,6 +8,7 @@ from sensor_msgs.msg import JointState
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Measurement
+from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
@@ -89,7 +90,7 @@ class MonitorNode(RthsNode):
 
     def _tell_joints(self, measured: Measurement, stamp: int) -> None:
         message = JointState()
-        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp, 1_000_000_000)
+        message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
         message.name = list(self.scenario.axes)
         message.position = measured.displacement.tolist()
         message.effort = measured.force.tolist()

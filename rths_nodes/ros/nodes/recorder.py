@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.version import __version__
+from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -28,8 +29,6 @@ LAST_WORDS_NS = 4_500_000_000
 stalled stream. The actuator node, without which all leave, lingers a little longer."""
 HURRY_NS = 100_000_000
 """The same when it was asked to end: enough for what is under way."""
-
-_HEAD = struct.Struct("<4x3I")
 
 
 class Writer(Protocol):
@@ -155,11 +154,11 @@ class RecorderNode(RthsNode):
         take, write, full = self.inboxes[name].take, self.writer.write, self._full[name]
         expected, start = self._next[name], limit
         while limit > 0 and (data := take()) is not None:
-            if len(data) < _HEAD.size:
+            if len(data) < HEAD.size:
                 self.malformed += 1
                 continue
-            sec, nanosec, number = _HEAD.unpack_from(data)
-            write(full, data, sec * 1_000_000_000 + nanosec)
+            sec, nanosec, number = HEAD.unpack_from(data)
+            write(full, data, sec * SECOND + nanosec)
             if number != expected:
                 self._holes[name] += 1
                 self._lost[name] += max(0, number - expected)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from rclpy.serialization import deserialize_message, serialize_message
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 
 msg: Any = importlib.import_module("rths_nodes.msg")
-
-_SECOND = 1_000_000_000
 
 
 def check(codec: Codec) -> None:
@@ -28,7 +27,7 @@ def check(codec: Codec) -> None:
     def some(count: int) -> Any:
         return np.array([next(numbers) for _ in range(count)])
 
-    stamp = 3 * _SECOND + 7
+    stamp = 3 * SECOND + 7
     target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
@@ -57,7 +56,7 @@ def check(codec: Codec) -> None:
 
 
 def _same(typed: Any, sent: Any, stamp: int) -> bool:
-    if typed.stamp.sec * _SECOND + typed.stamp.nanosec != stamp:
+    if typed.stamp.sec * SECOND + typed.stamp.nanosec != stamp:
         return False
     for name in sent.__slots__:
         value, got = getattr(sent, name), getattr(typed, name)
