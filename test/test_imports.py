@@ -58,7 +58,7 @@ LAYERS = {
         ("embedded",),
         ("faults",),
     ),
-    "recording": (("run", "journal"), ("bag",), ("sink", "reading")),
+    "recording": (("run", "records", "definitions"), ("journal",), ("bag",), ("sink", "reading")),
     "analysis": (
         ("units", "reference", "stability", "energy", "histories", "response_errors", "identification"),
         ("figures",),

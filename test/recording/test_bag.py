@@ -23,7 +23,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
-from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover, type_hash
+from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover
+from rths_nodes.recording.definitions import type_hash
 
 START = 1_700_000_000_000_000_000
 LATCHED = offered_qos("reliable", "transient_local", 1)
