@@ -13,6 +13,7 @@ import numpy as np
 from rths_nodes.analysis import energy, histories
 from rths_nodes.analysis.reference import unsplit
 from rths_nodes.analysis.reference.coupled import ideal_of
+from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.samples import Array
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
@@ -67,4 +68,4 @@ def _percent(found: Array, exact: Array) -> Array:
     n = min(len(found), len(exact))
     squares = np.square(exact[:n]).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(100.0 * np.sqrt(np.square(found[:n] - exact[:n]).sum(axis=0) / squares))
+        return np.asarray(PERCENT * np.sqrt(np.square(found[:n] - exact[:n]).sum(axis=0) / squares))

@@ -1,12 +1,16 @@
-"""Numbers in the words of the report: rounded, grouped, with the unit that an engineer expects."""
+"""Numbers as they are shown: rounded, grouped, with the unit that an engineer expects; one place for all of them.
+
+The report and the figures write in type (:func:`rounded`, :func:`quantity`), tables of the terminal in ASCII
+(:func:`plain`, :func:`shown`, :func:`duration`). All of it is text: a page escapes it.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-MM, MM2, KN, PERCENT, MS, US = 1e3, 1e6, 1e-3, 1.0, 1e3, 1e6
-"""Factors from SI to what is shown."""
+MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
+"""Factors from SI to what is shown; ``PERCENT`` is that of a share."""
 
 CLOCKS = (
     ("loop", "Computing time of one sample"),
@@ -31,23 +35,28 @@ def clocks(host: str) -> tuple[tuple[str, str], ...]:
     return (loop, computing if host == "embedded" else LOOP), *others
 
 
+def number(value: Any) -> float | None:
+    """``value`` if it is a finite number."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
 def grouped(value: float, form: str = "") -> str:
     """``value`` with a thin space between thousands."""
-    return f"{value:,{form}}".replace(",", "\u202f")
+    return f"{value:,{form}}".replace(",", THIN)
 
 
 def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
     """``digits`` significant figures but at most as many decimals; a dash where there is no finite number."""
-    shown = number(value)
-    if shown is None:
+    found = number(value)
+    if found is None:
         return "–"
-    shown *= factor
-    size = abs(shown)
+    found *= factor
+    size = abs(found)
     if size < 10.0**-digits:
         least = f"{10.0**-digits:.{digits}f}"
-        return f"&lt; {least}" if shown > 0.0 else f"&gt; −{least}" if shown < 0.0 else "0"
+        return f"< {least}" if found > 0.0 else f"> −{least}" if found < 0.0 else "0"
     decimals = digits if size < 1.0 else max(0, digits - 1 - math.floor(math.log10(size)))
-    return grouped(shown, f".{decimals}f").replace("-", "−")
+    return grouped(found, f".{decimals}f").replace("-", "−")
 
 
 def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
@@ -55,6 +64,21 @@ def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
     return f"{rounded(value, factor, digits)}\u00a0{unit}"
 
 
-def number(value: Any) -> float | None:
-    """``value`` if it is a finite number."""
-    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+def plain(value: Any, factor: float = 1.0, digits: int = 3) -> str:
+    """``value`` rounded, in ASCII: for a table whose heads have the units."""
+    return rounded(value, factor, digits).translate(_ASCII)
+
+
+def shown(value: Any, factor: float, unit: str) -> str:
+    """Four significant figures and the unit, in ASCII; ``-`` where there is no finite number."""
+    found = number(value)
+    return "-" if found is None else f"{found * factor:.4g} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit in which it is a number of ordinary size."""
+    return shown(seconds, US, "µs") if not seconds >= 1e-3 else shown(seconds, MS, "ms")
+
+
+THIN = "\u202f"
+_ASCII = {ord("–"): "-", ord("−"): "-", ord(THIN): ""}

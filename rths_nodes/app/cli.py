@@ -25,7 +25,7 @@ from rths_nodes.app.commands.terminal import FAILED, INTERRUPTED, REFUSED
 from rths_nodes.app.node import find_ros
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
-from rths_nodes.recording.journal import RecordingError
+from rths_nodes.recording.records import RecordingError
 
 COMMANDS = {
     "run": (run, "run a scenario"),

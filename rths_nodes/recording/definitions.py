@@ -12,7 +12,6 @@ from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.wire import layout
 
 _TIME = "int32 sec\nuint32 nanosec\n"
-_SEPARATOR = "=" * 80
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
@@ -32,7 +31,7 @@ def definition(kind: str) -> str:
             nested = (match["type"] for match in _NESTED.finditer(texts[key]))
             waiting += [found if "/" in found else f"{package}/{found}" for found in nested]
     (_, first), *others = texts.items()
-    return "".join([first, *(f"\n{_SEPARATOR}\nMSG: {key}\n{text}" for key, text in others)])
+    return "".join([first, *(f"\n{layout.SEPARATOR}\nMSG: {key}\n{text}" for key, text in others)])
 
 
 def type_hash(kind: str) -> str:

@@ -12,6 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from rths_nodes.analysis.figures.style import FAINT, INK, save, styled
 from rths_nodes.analysis.identification.frequency_responses import NONE, FrequencyResponse, InverseFit
+from rths_nodes.analysis.units import PERCENT
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.samples import Array
 
@@ -58,7 +59,7 @@ def draw(measured: FrequencyResponse, fit: InverseFit, axes: Sequence[str], titl
 
 def _words(fit: InverseFit, i: int, j: int) -> str:
     order = "none" if fit.orders[i, j] == NONE else f"order {fit.orders[i, j]}"
-    return f"{order}, error {100.0 * fit.error[i, j]:.2g} %"
+    return f"{order}, error {PERCENT * fit.error[i, j]:.2g} %"
 
 
 def _magnitude(panel: Any, measured: FrequencyResponse, fitted: Complex, entry: tuple[int, int]) -> None:

@@ -15,7 +15,7 @@ from rths_nodes.analysis.figures.sheet import at_zero
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK, save, styled
 from rths_nodes.analysis.stability.crossings import HZ, Crossing, follow
 from rths_nodes.analysis.stability.judgement import Judgement
-from rths_nodes.analysis.units import MS
+from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.samples import Array
 
 SIZE = (9.0, 5.9)
@@ -134,7 +134,7 @@ def _curves(
         seen.append(damping)
         _, colour, line = entries[index] if index < len(starts) else ("", FAINT, "-")
         kept = np.where(np.abs(damping) < 2.0 * MOST, damping, np.nan)
-        panel.plot((values + offset) * factor, 100.0 * kept, color=colour, ls=line, lw=1.4, label=name)
+        panel.plot((values + offset) * factor, PERCENT * kept, color=colour, ls=line, lw=1.4, label=name)
     at_zero(panel)
     panel.axhspan(-1e3, 0.0, color=LIMIT, alpha=0.07, lw=0.0)
     panel.set_ylim(*_range(seen))
@@ -165,7 +165,7 @@ def _range(curves: Iterable[Array]) -> tuple[float, float]:
     """Per cent, with zero well inside."""
     joined = np.concatenate([*curves, [0.0]])
     inside = joined[np.abs(joined) <= MOST]  # nan is not
-    size = 100.0 * max(float(np.abs(inside).max()), 1e-3)
+    size = PERCENT * max(float(np.abs(inside).max()), 1e-3)
     return -1.1 * size, 1.1 * size
 
 

@@ -16,7 +16,7 @@ from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.report import tables
 from rths_nodes.analysis.report.page import framed
-from rths_nodes.analysis.units import MM, MS, PERCENT, grouped, number, quantity, rounded
+from rths_nodes.analysis.units import MM, MS, grouped, number, quantity, rounded
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.yaml_text import dump
@@ -160,7 +160,7 @@ def _summary(run: Run) -> str:
     if hsem is not None:
         whose = "Their errors" if several else "Its error"
         did = "fed energy into" if hsem > 0.0 else "took energy out of"
-        part = f"{quantity(abs(hsem), PERCENT, '%')} of the input energy"
+        part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
         sentences.append(f"{whose} {did} the structure: {part}.")
     return " ".join(sentences)
 

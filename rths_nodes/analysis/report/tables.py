@@ -8,7 +8,7 @@ from typing import Any
 
 from rths_nodes.analysis import histories
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import HOPS, MM, MM2, MS, PERCENT, US, clocks, number, quantity, rounded
+from rths_nodes.analysis.units import HOPS, MM, MM2, MS, US, clocks, number, quantity, rounded
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_SOFT_START, FLAG_TRIPPED
 from rths_nodes.recording.run import Run
 
@@ -23,14 +23,14 @@ _AXIS_INDICES = (
     (
         "Largest control error, relative (J3)",
         "max_error_percent",
-        PERCENT,
+        1.0,
         "%",
         "the same, as a share of the largest target (Chen &amp; Ricles 2010, Table 2; J3 of Wang et al.)",
     ),
     (
         "Error norm (J2)",
         "error_norm_percent",
-        PERCENT,
+        1.0,
         "%",
         "RMS of the control error as a share of the RMS of the target (Chen &amp; Ricles 2010, Eq. 15; J2 of "
         "Wang et al.)",
@@ -73,7 +73,7 @@ _TEST_INDICES = (
     (
         "Energy error HSEM",
         "hsem_percent",
-        PERCENT,
+        1.0,
         "%",
         "energy that the tracking error fed in, as a share of the input energy, at the end "
         "(Mosqueda et al. 2007; Chen &amp; Ricles 2010, Fig. 11); positive: lag",
@@ -142,7 +142,7 @@ def response(run: Run) -> str:
         "actuators (Phillips &amp; Spencer 2012, Table 3.1)"
     )
     rows = [
-        _row(title, [rounded(row[key], PERCENT) for row in errors.values()], _explained("%", words))
+        _row(title, [rounded(row[key]) for row in errors.values()], _explained("%", words))
         for title, key, words in (
             ("Displacement", "displacement", meaning),
             ("Absolute acceleration", "acceleration", "the same, relative to the ground plus that of the ground"),

@@ -44,6 +44,7 @@ from rths_nodes.analysis.stability.crossings import (
     sweep,
 )
 from rths_nodes.analysis.stability.linear_loop import LinearLoop, linear_loop
+from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
@@ -145,12 +146,12 @@ class Judgement:
         if motion.imag < MARGINAL * abs(motion):
             return f"a motion grows without oscillating, e-fold in {1.0 / motion.real:.3g} s"
         growth = math.exp(min(HZ * motion.real / motion.imag, 700.0))
-        shown = f"by {100.0 * (growth - 1.0):.3g} %" if growth < 2.0 else f"{growth:.3g}-fold"
+        shown = f"by {PERCENT * (growth - 1.0):.3g} %" if growth < 2.0 else f"{growth:.3g}-fold"
         return f"a motion of {motion.imag / HZ:.4g} Hz grows {shown} a cycle"
 
     def _limits(self, verb: str) -> Iterable[str]:
         if self.critical_delay is not None:
-            yield f"the delay {verb} from {1e3 * self.delay:.4g} ms to {1e3 * self.critical_delay:.4g} ms"
+            yield f"the delay {verb} from {MS * self.delay:.4g} ms to {MS * self.critical_delay:.4g} ms"
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
             others = "" if len(self.modes) == 1 else ", the others alike"
@@ -164,10 +165,10 @@ class Judgement:
         further, factor, delay = self.further_delay, self.frequency_factor, self.critical_delay
         words = []
         if further and delay is not None:
-            times = f", {delay / self.delay:.3g} times the rig's {1e3 * self.delay:.4g} ms" if self.delay else ""
+            times = f", {delay / self.delay:.3g} times the rig's {MS * self.delay:.4g} ms" if self.delay else ""
             alike = " of the slowest axis, all changed alike" if len(self.axes) > 1 else ""
             words.append(
-                f"critical delay {1e3 * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
+                f"critical delay {MS * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
             )
         if factor and self.critical_frequency is not None:
             words.append(

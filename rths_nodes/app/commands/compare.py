@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.scenario import files
 
@@ -140,7 +141,7 @@ def _print_response(console: Any, results: Sequence[Any]) -> None:
             row = [result.variant.name if number == 0 else "", dof]
             for kind, key in RESPONSE.items():
                 printed = result.variant.published.get(f"{kind}_{dof}")
-                row += _plain(errors[key]), "-" if printed is None else f"{printed:g}"
+                row += plain(errors[key]), "-" if printed is None else f"{printed:g}"
             grid.add_row(*row)
     console.print(grid)
 
@@ -150,18 +151,9 @@ def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterat
 
     for _, key in _COMPARED:
         index, factor = AXIS_INDICES[key]
-        yield _plain(factor * result.axes.get(axis, {}).get(index, math.nan))
+        yield plain(result.axes.get(axis, {}).get(index), factor)
         if key in known:
             yield f"{published[key]:g}" if key in published else "-"
-
-
-def _plain(value: float) -> str:
-    """A number of a table whose heads have the units: three figures, and no powers of ten."""
-    if not math.isfinite(value):
-        return "-"
-    if abs(value) < 5e-4:
-        return "0" if value == 0.0 else "< 0.001" if value > 0.0 else "> -0.001"
-    return f"{value:.{max(0, min(3, 2 - math.floor(math.log10(abs(value)))))}f}"
 
 
 def _ranges(parameters: Any, axis: str) -> str:

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from rths_nodes.analysis.units import MS, shown
 from rths_nodes.app.commands import arguments, terminal
 
 
@@ -42,20 +43,17 @@ def _print_estimate(name: str, found: Any) -> None:
     console.print(f"{name}: {found.start:.3f} to {found.end:.3f} s, {found.samples} samples{kind}", markup=False)
     grid = Table("", "target -> measured", "command -> measured", box=box.SIMPLE)
     rows = [
-        ("delay J1", "delay", 1e3, "ms"),
-        ("delay FEI", "fei_delay", 1e3, "ms"),
+        ("delay J1", "delay", MS, "ms"),
+        ("delay FEI", "fei_delay", MS, "ms"),
         ("amplitude ratio FEI", "fei_amplitude", 1.0, ""),
         ("equivalent frequency", "fei_frequency", 1.0, "Hz"),
-        ("delay of the sine", "sine_delay", 1e3, "ms"),
+        ("delay of the sine", "sine_delay", MS, "ms"),
         ("amplitude ratio of the sine", "sine_amplitude", 1.0, ""),
     ]
     for title, key, factor, unit in rows[: None if found.sine else 4]:
         grid.add_row(
             title,
-            *(
-                terminal.shown(getattr(each, key), factor, unit).strip()
-                for each in (found.tracking, found.loading)
-            ),
+            *(shown(getattr(each, key), factor, unit).strip() for each in (found.tracking, found.loading)),
         )
     console.print(grid)
     for compensator, values in found.suggested.items():

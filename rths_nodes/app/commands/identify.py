@@ -27,6 +27,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
     frequency_response,
     transport,
 )
+from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
@@ -247,12 +248,12 @@ def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:
     samples = str(late.samples) if late.certain else f"{late.least} to {late.most}"
     found = f"transport: {samples} samples by the responses, {declared} declared (port.transport_samples)"
     if model.lead:
-        return f"{found}; the model has {1e3 * model.lead:g} ms of lead for the difference"
+        return f"{found}; the model has {MS * model.lead:g} ms of lead for the difference"
     if late.least <= declared <= late.most:
         return found
     if not late.certain:
         return f"{found}; a wider --band or a longer --duration tells more"
-    rest = 1e3 * (late.samples - declared) * dt
+    rest = MS * (late.samples - declared) * dt
     return f"{found}; for the model to make up for {rest:g} ms: --transport {MEASURED}"
 
 
@@ -263,7 +264,7 @@ def _data(
         "scenario": scenario.name,
         "axes": list(model.axes),
         "orders": fit.orders.tolist(),
-        "fit_error_percent": (100.0 * fit.error).tolist(),
+        "fit_error_percent": (PERCENT * fit.error).tolist(),
         "lowest_coherence": measured.coherence.min(axis=0).tolist(),
         "poles_rad_s": [[pole.real, pole.imag] for pole in model.poles().tolist()],
         "feedforward": fit.coefficients.tolist(),
@@ -290,8 +291,8 @@ def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, mod
         for j, column in enumerate(model.axes):
             order = "none" if fit.orders[i, j] == NONE else str(fit.orders[i, j])
             seen = measured.coherence[:, i, j].min()
-            grid.add_row(row, column, order, f"{100.0 * fit.error[i, j]:.2g}", f"{seen:.3f}")
+            grid.add_row(row, column, order, f"{PERCENT * fit.error[i, j]:.2g}", f"{seen:.3f}")
     console.print(grid)
     poles = [pole for pole in model.poles().tolist() if pole.imag >= 0.0]
-    words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-100.0 * p.real / abs(p):.2g} %)" for p in poles)
+    words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles)
     console.print(f"poles, with their damping: {', '.join(words)}", markup=False, soft_wrap=True)

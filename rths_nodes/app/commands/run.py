@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.analysis.units import MM, MM2, MS, duration, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.durations import trimmed
@@ -143,29 +144,29 @@ def _print(done: hosts.RunResult) -> None:
         for name, row in done.metrics["axes"].items():
             grid.add_row(
                 name,
-                terminal.shown(row["max_error_m"], 1e3, "mm"),
-                terminal.shown(row["max_error_percent"], 1.0, "%"),
-                terminal.shown(row["error_norm_percent"], 1.0, "%"),
-                terminal.shown(row["delay_s"], 1e3, "ms"),
-                terminal.shown(row["tracking_indicator_m2"], 1e6, "mm²"),
+                shown(row["max_error_m"], MM, "mm"),
+                shown(row["max_error_percent"], 1.0, "%"),
+                shown(row["error_norm_percent"], 1.0, "%"),
+                shown(row["delay_s"], MS, "ms"),
+                shown(row["tracking_indicator_m2"], MM2, "mm²"),
             )
         console.print(grid)
         metrics = done.metrics
         console.print(
-            f"displacement {terminal.shown(metrics['min_displacement_m'], 1e3, 'mm')} to "
-            f"{terminal.shown(metrics['max_displacement_m'], 1e3, 'mm')}, at the end "
-            f"{terminal.shown(metrics['end_displacement_m'], 1e3, 'mm')}; energy error (HSEM) "
-            f"{terminal.shown(metrics['hsem_percent'], 1.0, '%')}"
+            f"displacement {shown(metrics['min_displacement_m'], MM, 'mm')} to "
+            f"{shown(metrics['max_displacement_m'], MM, 'mm')}, at the end "
+            f"{shown(metrics['end_displacement_m'], MM, 'mm')}; energy error (HSEM) "
+            f"{shown(metrics['hsem_percent'], 1.0, '%')}"
         )
     loop = done.timing.get("loop")
     if loop:
-        median, rare = (terminal.duration(loop[key]) for key in ("median_s", "p999_s"))
+        median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
         if done.pace == "realtime":
             text += f"; {done.timing['missed']:.0f} ticks missed, {done.timing['bridged']:.0f} bridged"
         console.print(text)
     if hops := done.timing.get("hops"):
-        means = {name: terminal.duration(hop["mean_s"]) for name, hop in hops.items()}
+        means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     for note in done.notes:
         console.print(f"note: {note}", markup=False)

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from rths_nodes.analysis.units import PERCENT, shown
 from rths_nodes.app.commands import arguments, terminal
 
 
@@ -56,10 +57,10 @@ def _print_stability(name: str, judgement: Any) -> None:
         pairs = zip(mode.apparent_stiffness, mode.apparent_damping, strict=True)
         apparent = [f"{value:.3f}" for pair in pairs for value in pair]
         loop = (
-            terminal.shown(mode.loop_frequency, 1.0, "Hz"),
-            terminal.shown(mode.loop_damping_ratio, 100.0, "%"),
+            shown(mode.loop_frequency, 1.0, "Hz"),
+            shown(mode.loop_damping_ratio, PERCENT, "%"),
         )
-        whole = (terminal.shown(mode.frequency, 1.0, "Hz"), terminal.shown(mode.damping_ratio, 100.0, "%"))
+        whole = (shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%"))
         grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
     console.print(grid)
     for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.loop.assumptions)):

@@ -1,4 +1,4 @@
-"""What the sub-commands share: interrupts, progress, tables, numbers, places to write to."""
+"""What the sub-commands share: interrupts, progress, tables, places to write to."""
 
 from __future__ import annotations
 
@@ -89,15 +89,6 @@ def finite(entry: Any) -> Any:
     if isinstance(entry, list):
         return [finite(value) for value in entry]
     return None if isinstance(entry, float) and not math.isfinite(entry) else entry
-
-
-def shown(value: float, factor: float, unit: str) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value * factor:.4g} {unit}"
-
-
-def duration(seconds: float) -> str:
-    """In the unit in which it is a number of ordinary size."""
-    return shown(seconds, 1e6, "µs") if not seconds >= 1e-3 else shown(seconds, 1e3, "ms")
 
 
 def console() -> Any:

@@ -23,6 +23,7 @@ import numpy as np
 
 from rths_nodes.analysis import histories
 from rths_nodes.analysis.response_errors import response_errors
+from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
@@ -34,25 +35,23 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.indices import PUBLISHED
 from rths_nodes.recording.run import Run
 
-MILLI, PERCENT = 1e3, 1.0
-
 AXIS_INDICES: dict[str, tuple[str, float]] = {
-    "J1": (PUBLISHED["J1"], MILLI),
-    "J2": (PUBLISHED["J2"], PERCENT),
-    "J3": (PUBLISHED["J3"], PERCENT),
-    "max_error_mm": ("max_error_m", MILLI),
+    "J1": (PUBLISHED["J1"], MS),
+    "J2": (PUBLISHED["J2"], 1.0),
+    "J3": (PUBLISHED["J3"], 1.0),
+    "max_error_mm": ("max_error_m", MM),
     "fei_amplitude": ("fei_amplitude", 1.0),
-    "fei_delay_ms": ("fei_delay_s", MILLI),
+    "fei_delay_ms": ("fei_delay_s", MS),
 }
 """Indices of an axis by the names that ``published`` of a case has: key of the index and factor to its unit.
 
 As papers print them: J1 in ms, J2 and J3 in %.
 """
 TEST_INDICES: dict[str, tuple[str, float]] = {
-    "hsem_percent": ("hsem_percent", PERCENT),
-    "max_displacement_mm": ("max_displacement_m", MILLI),
-    "min_displacement_mm": ("min_displacement_m", MILLI),
-    "end_displacement_mm": ("end_displacement_m", MILLI),
+    "hsem_percent": ("hsem_percent", 1.0),
+    "max_displacement_mm": ("max_displacement_m", MM),
+    "min_displacement_mm": ("min_displacement_m", MM),
+    "end_displacement_mm": ("end_displacement_m", MM),
 }
 """Indices of the whole test, likewise."""
 RESPONSE = {"response": "displacement", "acceleration": "acceleration"}

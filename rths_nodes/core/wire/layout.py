@@ -20,6 +20,8 @@ HEAD = struct.Struct("<4x3I")
 """Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
 TRAILING = 8
 """Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
+SEPARATOR = "=" * 80
+"""In a definition as recordings have it: what follows defines the types inside the message."""
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -128,9 +130,16 @@ def number_of(data: bytes) -> int:
 
 
 @cache
-def described(message: str) -> tuple[tuple[str, str, bool], ...]:
-    matches = (FIELD.match(line) for line in definition(message).splitlines())
+def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
+    """Name, type, and whether it is an array, of each field of the message that the definition ``text`` defines."""
+    own = text.partition(SEPARATOR)[0]
+    matches = (FIELD.match(line) for line in own.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
+
+
+def described(message: str) -> tuple[tuple[str, str, bool], ...]:
+    """:func:`fields_of` of a message of ``msg/``."""
+    return fields_of(definition(message))
 
 
 @cache

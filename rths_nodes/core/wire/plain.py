@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, described, stamp_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, described, fields_of, stamp_of
 
 
 def encode(message: str, values: Mapping[str, Any]) -> bytes:
@@ -41,8 +41,11 @@ def encode(message: str, values: Mapping[str, Any]) -> bytes:
     return bytes(out)
 
 
-def decode(message: str, data: bytes) -> dict[str, Any]:
-    """The inverse of :func:`encode`. Raises ValueError when ``data`` is not that message."""
+def decode(message: str, data: bytes, text: str | None = None) -> dict[str, Any]:
+    """The inverse of :func:`encode`. Raises ValueError when ``data`` is not that message.
+
+    ``text`` is the definition of the message in the recording it comes from, where it is not that of ``msg/``.
+    """
     at = 4
 
     def get(code: str, size: int) -> Any:
@@ -65,7 +68,7 @@ def decode(message: str, data: bytes) -> dict[str, Any]:
     try:
         if data[:4] != ENCAPSULATION:
             raise ValueError("another byte order or encapsulation")
-        for name, kind, is_array in described(message):
+        for name, kind, is_array in described(message) if text is None else fields_of(text):
             if kind == "builtin_interfaces/Time":
                 values[name] = get("I", 4) * SECOND + get("I", 4)
             elif is_array:
@@ -75,6 +78,6 @@ def decode(message: str, data: bytes) -> dict[str, Any]:
                 values[name] = [get_text() if kind == "string" else get(*CODES[kind]) for _ in range(count)]
             else:
                 values[name] = get_text() if kind == "string" else get(*CODES[kind])
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, KeyError) as error:
         raise ValueError(f"{message}: not a message of this type ({error})") from error
     return values
