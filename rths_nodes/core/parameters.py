@@ -139,3 +139,14 @@ def spec_of(attribute: Any) -> Spec:
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
     return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]
+
+
+def recorded(kind: str, values: Mapping[str, Any], reason: str) -> Any:
+    """Parameters of a component of type ``kind`` as they were recorded, unchecked: it cannot be built here.
+
+    ``registry.class_of`` refuses them with the ``reason``.
+    """
+    fields = {name: attrs.field(metadata={_KEY: Spec("recorded", "")}) for name in values if name.isidentifier()}
+    cls = attrs.make_class("Recorded", fields, frozen=True, kw_only=True)
+    cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
+    return cls(**{name: values[name] for name in fields})

@@ -84,7 +84,12 @@ def load(family: str, name: object, path: str = "") -> Any:
 
 
 def class_of(family: str, built: Any) -> Any:
-    """The component class that belongs to checked parameters ``built``."""
+    """The component class that belongs to checked parameters ``built``.
+
+    Raises ConfigError where they are those of a recording whose component cannot be built here.
+    """
+    if reason := getattr(built, "cannot_be_built", ""):
+        raise ConfigError(reason)
     return load(family, type(built).type_name)
 
 

@@ -214,12 +214,16 @@ class Writer:
 
 @attrs.frozen
 class Bag:
-    """A recording to be read: its file, the information about the test, topics and message counts by name."""
+    """A recording to be read: its file and the information about the test.
+
+    ``topics``, ``counts`` of messages and ``definitions`` of their types are by the name of the topic.
+    """
 
     path: Path
     information: dict[str, str]
     topics: dict[str, Topic]
     counts: dict[str, int]
+    definitions: dict[str, str]
 
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
         """Topic, CDR bytes and stamp (ns) of each message, in the order in which they were written.
@@ -264,10 +268,13 @@ def read(path: Path | str) -> Bag:
     return Bag(file, information, *_topics(summary))
 
 
-def _topics(summary: Any) -> tuple[dict[str, Topic], dict[str, int]]:
-    topics, counts = {}, {}
+def _topics(summary: Any) -> tuple[dict[str, Topic], dict[str, int], dict[str, str]]:
+    """Topics, counts and definitions of the types, by the name of the topic."""
+    topics, counts, definitions = {}, {}, {}
     for channel in summary.channels.values():
         offered = yaml.safe_load(channel.metadata.get("offered_qos_profiles", "")) or [{}]
-        topics[channel.topic] = Topic(channel.topic, summary.schemas[channel.schema_id].name, offered[0])
+        schema = summary.schemas[channel.schema_id]
+        topics[channel.topic] = Topic(channel.topic, schema.name, offered[0])
         counts[channel.topic] = summary.statistics.channel_message_counts.get(channel.id, 0)
-    return topics, counts
+        definitions[channel.topic] = schema.data.decode(errors="replace")
+    return topics, counts, definitions

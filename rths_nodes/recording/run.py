@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,10 +30,15 @@ class Run:
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
     ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2. All times and rates are those of the rig.
+    ``dof_names`` are those of the observed degrees of freedom: columns of the arrays per step.
+
+    ``scenario`` is checked, but nothing of it is built: a Run of a recording may have components that are not
+    installed here.
     """
 
     scenario: Scenario
     information: dict[str, str]
+    dof_names: tuple[str, ...]
     time: Array
     target: Array
     command: Array
@@ -90,58 +95,104 @@ def _together(measured: Flags, commanded: Flags, tripped: NDArray[np.bool_]) -> 
     return measured | np.where(tripped, commanded & ~np.uint32(FLAG_BRIDGED), commanded)
 
 
+def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **words: Any) -> Run:
+    """The Run of what was sent: ``rows`` by stream and field of its messages, one for each sample or step.
+
+    What never came is nan. ``words`` are the other fields of the Run: names, information, metrics, timing.
+    """
+    measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
+    flags = _whole(measured["flags"][:, 0])
+    tripped = (flags & FLAG_TRIPPED) > 0
+    applied = measured["command"]
+    wanted = {}
+    for name in ("target", "command"):
+        # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
+        replaced = np.isnan(commanded[name][:, :1]) | tripped[:, None]
+        wanted[name] = np.where(replaced & ~np.isnan(applied), applied, commanded[name])
+    n, m = len(flags), len(target["displacement"])
+    return Run(
+        scenario=scenario,
+        time=scenario.dt * np.arange(n, dtype=np.float64),
+        target=wanted["target"],
+        command=wanted["command"],
+        displacement=measured["displacement"],
+        force=measured["force"],
+        true_displacement=true["displacement"],
+        true_force=true["force"],
+        flags=_together(flags, _whole(commanded["flags"][:, 0]), tripped),
+        compensator=rows["compensator_state"]["values"],
+        step_time=scenario.step * scenario.time_ratio * np.arange(m, dtype=np.float64),
+        dof_displacement=target["displacement"],
+        dof_velocity=target["velocity"],
+        dof_acceleration=target["acceleration"],
+        # Target i brings the forces of step i - 1
+        exact_acceleration=target["exact_acceleration"][1:],
+        external_force=target["external_force"][1:],
+        restoring_force=target["restoring_force"][1:],
+        **words,
+    )
+
+
+def widths(n_axes: int, n_dof: int, n_state: int) -> dict[str, dict[str, int]]:
+    """What of each stream goes into a Run: fields of its messages, with the lengths of their arrays."""
+    axis = dict.fromkeys(("displacement", "force"), n_axes)
+    forces = ("exact_acceleration", "external_force", "restoring_force")
+    return {
+        "measurement": axis | {"command": n_axes, "flags": 1},
+        "command": {"target": n_axes, "command": n_axes, "flags": 1},
+        "true_state": axis,
+        "compensator_state": {"values": n_state},
+        "target": dict.fromkeys(("displacement", "velocity", "acceleration", *forces), n_dof),
+    }
+
+
 class Collector:
-    """A sink that gathers a Run in memory: of a live embedded test, or of a recording that is read."""
+    """A sink that gathers a Run of a live embedded test in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
         self.scenario = scenario
-        self._names = names.state
-        n_axes, n_dof = len(names.axes), len(names.observed)
-        rows = scenario.samples + _MARGIN
-        self._per_axis = {
-            name: _Table(n_axes, rows)
-            for name in ("target", "command", "displacement", "force", "true_displacement", "true_force")
-        }
-        self._applied = _Table(n_axes, rows)
-        self._flags, self._command_flags = _Table(1, rows), _Table(1, rows)
-        self._compensator = _Table(len(self._names), rows)
-        self._per_step = {
-            name: _Table(n_dof, scenario.steps + 2)
-            for name in ("displacement", "velocity", "acceleration", "exact", "external", "restoring")
+        self._names = names
+        self._tables = {
+            stream: {
+                name: _Table(width, scenario.steps + 2 if stream == "target" else scenario.samples + _MARGIN)
+                for name, width in fields.items()
+            }
+            for stream, fields in widths(len(names.axes), len(names.observed), len(names.state)).items()
         }
         self._last_sample = self._last_step = -1
 
     def target(self, target: Target) -> None:
-        step, table = target.step, self._per_step
+        step, table = target.step, self._tables["target"]
         self._last_step = max(self._last_step, step)
         table["displacement"].put(step, target.displacement)
         table["velocity"].put(step, target.velocity)
         table["acceleration"].put(step, target.acceleration)
-        if step > 0:
-            table["exact"].put(step - 1, target.exact_acceleration)
-            table["external"].put(step - 1, target.external_force)
-            table["restoring"].put(step - 1, target.restoring_force)
+        table["exact_acceleration"].put(step, target.exact_acceleration)
+        table["external_force"].put(step, target.external_force)
+        table["restoring_force"].put(step, target.restoring_force)
 
     def command(self, command: Command) -> None:
-        self._per_axis["target"].put(command.sample, command.target)
-        self._per_axis["command"].put(command.sample, command.command)
-        self._command_flags.put(command.sample, command.flags)
+        table = self._tables["command"]
+        table["target"].put(command.sample, command.target)
+        table["command"].put(command.sample, command.command)
+        table["flags"].put(command.sample, command.flags)
 
     def measurement(self, measured: Measurement) -> None:
-        sample, table = measured.sample, self._per_axis
+        sample, table = measured.sample, self._tables["measurement"]
         self._last_sample = max(self._last_sample, sample)
         table["displacement"].put(sample, measured.displacement)
         table["force"].put(sample, measured.force)
-        self._flags.put(sample, measured.flags)
+        table["flags"].put(sample, measured.flags)
         if measured.command.size:
-            self._applied.put(sample, measured.command)
+            table["command"].put(sample, measured.command)
 
     def truth(self, true: Measurement) -> None:
-        self._per_axis["true_displacement"].put(true.sample, true.displacement)
-        self._per_axis["true_force"].put(true.sample, true.force)
+        table = self._tables["true_state"]
+        table["displacement"].put(true.sample, true.displacement)
+        table["force"].put(true.sample, true.force)
 
     def state(self, sample: int, values: Sequence[float]) -> None:
-        self._compensator.put(sample, values)
+        self._tables["compensator_state"]["values"].put(sample, values)
 
     def run(
         self,
@@ -150,31 +201,19 @@ class Collector:
         timing: dict[str, Any] | None = None,
     ) -> Run:
         """The Run of what has come in so far."""
-        n, m = self._last_sample + 1, self._last_step + 1
-        axis = {name: table.values[:n].copy() for name, table in self._per_axis.items()}
-        flags = _whole(self._flags.values[:n, 0])
-        tripped = (flags & FLAG_TRIPPED) > 0
-        applied = self._applied.values[:n]
-        for name in ("target", "command"):
-            # where none came, or the safe policy has replaced it, what the rig was sent: never what was refused
-            replaced = np.isnan(axis[name][:, :1]) | tripped[:, None]
-            axis[name] = np.where(replaced & ~np.isnan(applied), applied, axis[name])
-        step = {name: table.values[:m].copy() for name, table in self._per_step.items()}
-        return Run(
-            scenario=self.scenario,
+        rows = {
+            stream: {
+                name: table.values[: 1 + (self._last_step if stream == "target" else self._last_sample)].copy()
+                for name, table in fields.items()
+            }
+            for stream, fields in self._tables.items()
+        }
+        return assembled(
+            self.scenario,
+            rows,
+            dof_names=self._names.observed,
+            compensator_names=self._names.state,
             information=dict(information or {}),
-            time=self.scenario.dt * np.arange(n, dtype=np.float64),
-            flags=_together(flags, _whole(self._command_flags.values[:n, 0]), tripped),
-            compensator_names=self._names,
-            compensator=self._compensator.values[:n].copy(),
-            step_time=self.scenario.step * self.scenario.time_ratio * np.arange(m, dtype=np.float64),
-            dof_displacement=step["displacement"],
-            dof_velocity=step["velocity"],
-            dof_acceleration=step["acceleration"],
-            exact_acceleration=step["exact"][: m - 1],
-            external_force=step["external"][: m - 1],
-            restoring_force=step["restoring"][: m - 1],
             metrics=dict(metrics or {}),
             timing=dict(timing or {}),
-            **axis,
         )

@@ -131,7 +131,7 @@ def number_of(data: bytes) -> int:
 
 @cache
 def fields_of(text: str) -> tuple[tuple[str, str, bool], ...]:
-    """Name, type, and whether it is an array, of each field of the message that the definition ``text`` defines."""
+    """Name, type, and whether it is an array, of each field of the message that ``text`` defines."""
     own = text.partition(SEPARATOR)[0]
     matches = (FIELD.match(line) for line in own.splitlines())
     return tuple((match["name"], match["type"], bool(match["array"])) for match in matches if match)
