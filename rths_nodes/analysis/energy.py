@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.analysis.histories import Histories, first_step
-from rths_nodes.core import registry
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.recording.run import Run
 
 
-def experimental_force(run: Run) -> Array:
+def experimental_force(of: Evaluation) -> Array:
     """Force of the experimental substructure on the degrees of freedom, steps 0, 1, ...: ``(m, n_dof)`` N."""
-    scenario = run.scenario
-    n_dof, n_axes = run.dof_displacement.shape[1], run.force.shape[1]
-    setup = registry.build("setup", scenario.setup, n_dof, n_axes)
-    rows = run.force[:: scenario.samples_per_step][: len(run.restoring_force)]
+    run, setup = of.run, of.assembly.setup
+    rows = run.force[:: of.scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
     steps = zip(rows[:length], run.dof_displacement, strict=False)
-    return np.array([setup.forces(*step).copy() for step in steps]).reshape(length, n_dof)
+    forces = np.array([setup.forces(*step).copy() for step in steps])
+    return forces.reshape(length, run.dof_displacement.shape[1])
 
 
-def energies(run: Run, running: Histories) -> dict[str, Array]:
+def energies(of: Evaluation) -> dict[str, Array]:
     """Energies (J) at steps 0, 1, ... by trapezoids, all of one length: where the input energy went.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the
     end of a soft start on. Without a structure only the work that the specimen absorbed.
     """
-    specimen = experimental_force(run)
+    run = of.run
+    specimen = experimental_force(of)
     m = len(specimen)
-    start = first_step(run)
     moves = np.diff(run.dof_displacement[:m], axis=0)
-    moves[:start] = 0.0
-    structure = Assembly(run.scenario).structure
+    moves[: of.first_step] = 0.0
+    structure = of.assembly.structure
     absorbed = {"experimental substructure": _work(specimen, moves)}
     if structure is None:
         return absorbed
-    velocity = run.scenario.time_ratio * run.dof_velocity[:m]
-    velocity[:start] = 0.0
+    velocity = of.scenario.time_ratio * run.dof_velocity[:m]
+    velocity[: of.first_step] = 0.0
     return {
-        "input": running.input_energy[:m],
+        "input": of.running.input_energy[:m],
         "kinetic": 0.5 * np.einsum("si,ij,sj->s", velocity, structure.mass, velocity),
         "viscous damping": _work(velocity @ structure.damping.T, moves),
         "numerical substructure": _work(run.restoring_force[:m], moves),
@@ -56,24 +52,24 @@ def _work(force: Array, moves: Array) -> Array:
     return done
 
 
-def ground_acceleration(run: Run) -> Array:
+def ground_acceleration(of: Evaluation) -> Array:
     """Ground acceleration (m/s^2) at steps 0, 1, ... from F = -M 1 a_g; empty without a structure.
 
     M is the mass of the whole structure, the part in the laboratory included.
     """
-    structure = Assembly(run.scenario).structure
+    structure = of.assembly.structure
     if structure is None:
         return np.zeros(0)
     load = (structure.mass + structure.experimental_mass) @ structure.influence
-    return np.asarray(-(run.external_force @ load) / (load @ load))
+    return np.asarray(-(of.run.external_force @ load) / (load @ load))
 
 
-def absolute_acceleration(run: Run) -> Array:
+def absolute_acceleration(of: Evaluation) -> Array:
     """Of the degrees of freedom, ``(m, n_dof)`` m/s^2: relative to the ground plus that of the ground.
 
     In the time of the structure: a rig on a slower time axis has less.
     """
-    structure, relative = Assembly(run.scenario).structure, run.scenario.time_ratio**2 * run.exact_acceleration
+    structure, relative = of.assembly.structure, of.scenario.time_ratio**2 * of.run.exact_acceleration
     if structure is None:
         return relative
-    return np.asarray(relative + ground_acceleration(run)[:, None] * structure.influence)
+    return np.asarray(relative + ground_acceleration(of)[:, None] * structure.influence)

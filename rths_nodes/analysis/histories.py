@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.indices import (
@@ -28,6 +30,7 @@ from rths_nodes.recording.run import Run
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
 """States of compensators that are not their parameters: indices, and what alpha or the delay already contain."""
 
+T = TypeVar("T")
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
 
@@ -51,131 +54,157 @@ class Histories:
     elastic_energy: float
 
 
-def counted(run: Run) -> Indices:
-    """Numbers of the samples that count in the indices; rows that never came do not, nor does a soft start."""
-    complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
-    tested = np.arange(len(run.flags)) >= first_sample(run)
-    return np.flatnonzero(complete & tested & ((run.flags & FLAG_TRIPPED) == 0))
+class Evaluation:
+    """A Run and what is computed from it: each once, on first use, for all figures, tables and studies.
 
-
-def first_sample(run: Run) -> int:
-    """The first sample of the test: 0, or the one after the soft start."""
-    prepared = np.flatnonzero(run.flags & FLAG_SOFT_START)
-    return int(prepared[-1]) + 1 if len(prepared) else 0
-
-
-def first_step(run: Run) -> int:
-    """The step at which the test begins: 0, or the last one of the soft start."""
-    return first_sample(run) // run.scenario.samples_per_step
-
-
-def histories(run: Run) -> Histories:
-    """The running indices of a test."""
-    samples = counted(run)
-    elastic = Assembly(run.scenario).reference_energy
-    target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
-    n, n_axes = target.shape
-    indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
-    before = first_sample(run) - 1
-    if n and before >= 0:  # as in the test: it begins where the soft start has ended
-        indicator.start(run.target[before], run.displacement[before])
-        energy.start(run.target[before], run.displacement[before], run.force[before])
-    running, error, percent = np.zeros((n, n_axes)), np.zeros(n), np.zeros(n)
-    input_energy = np.zeros(len(run.step_time))
-    step = 0
-    for start in range(0, n, BLOCK):
-        block = slice(start, min(start + BLOCK, n))
-        last = samples[block.stop - 1]
-        # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
-        while step < len(input_energy) and (step - 1) * run.scenario.samples_per_step < last:
-            energy.target(_target(run, step))
-            input_energy[step] = energy.input
-            step += 1
-        indicator.update(target[block], measured[block])
-        running[block] = indicator.history
-        error[block] = energy.update(target[block], measured[block], force[block])
-        percent[block] = energy.running_percent(error[block])
-    for late in range(step, len(input_energy)):
-        energy.target(_target(run, late))
-        input_energy[late] = energy.input
-    return Histories(samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic)
-
-
-def _target(run: Run, step: int) -> Target:
-    """Target ``step`` as it was recorded; the first brings no forces."""
-    before = step - 1
-    nothing = np.zeros(run.dof_displacement.shape[1])
-    exact, external, restoring = (
-        values[before] if step else nothing
-        for values in (run.exact_acceleration, run.external_force, run.restoring_force)
-    )
-    moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
-    flags = FLAG_SOFT_START if step * run.scenario.samples_per_step < first_sample(run) else 0
-    return Target(step, *moved, exact, external, restoring, flags=flags)
-
-
-def true_is_known(run: Run) -> bool:
-    """True when the true state of a simulator was recorded and the sensors did not see just that."""
-    samples = counted(run)
-    true = run.true_displacement[samples]
-    known = bool(len(samples)) and bool(np.isfinite(true).all())
-    return known and not np.array_equal(true, run.displacement[samples])
-
-
-def indices(run: Run, displacement: Array) -> dict[str, dict[str, float]]:
-    """The indices by axis and name of another displacement ``(n, n_axes)`` than the measured one, m.
-
-    From the same objects as during the test, and from the whole record ``fei_amplitude``, ``fei_delay_s`` and
-    ``fei_frequency_hz``, which no monitor could know before the end. Empty if no sample counts.
+    The components that this takes are those of one ``assembly``. Where one cannot be built, because the package
+    that brought it is not installed here, the parts of the result that need it are noted in ``left_out``.
     """
-    samples = counted(run)
-    if not len(samples):
-        return {}
-    target, moved, dt = run.target[samples], displacement[samples], run.scenario.dt
-    tracking = Tracking(len(run.axes), max(1, math.ceil(run.scenario.monitor.longest_delay / dt)))
-    before = first_sample(run) - 1
-    if before >= 0:
-        tracking.indicator.start(run.target[before], displacement[before])
-    tracking.update(target, moved)
-    found = tracking.indices(run.axes, dt)
-    evaluation = frequency_evaluation(target, moved, dt)
-    names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
-    for axis, row in enumerate(found.values()):
-        row |= {name: float(values[axis]) for name, values in zip(names, evaluation, strict=True)}
-    return found
 
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.scenario = run.scenario
+        self.assembly = Assembly(run.scenario)
+        self.left_out: dict[str, str] = {}
+        """Part of the result -> why it is missing."""
 
-def parameters(run: Run) -> dict[str, dict[str, Array]]:
-    """Histories of the compensator's parameters by quantity and axis: its :func:`states` without the others."""
-    return {name: rows for name, rows in states(run).items() if not _NO_PARAMETER.search(name)}
+    def or_left_out(self, part: str, compute: Callable[[], T], otherwise: T) -> T:
+        """What ``compute`` gives; ``otherwise``, and a note, where a component for it cannot be built."""
+        try:
+            return compute()
+        except ConfigError as error:
+            self.left_out[part] = str(error)
+            return otherwise
 
+    @cached_property
+    def first_sample(self) -> int:
+        """The first sample of the test: 0, or the one after the soft start."""
+        prepared = np.flatnonzero(self.run.flags & FLAG_SOFT_START)
+        return int(prepared[-1]) + 1 if len(prepared) else 0
 
-def state_units(run: Run) -> Mapping[str, str]:
-    """Units of the compensator's inner numbers by quantity, as the compensator states them."""
-    units: Mapping[str, str] = getattr(Assembly(run.scenario).compensator, "state_units", {})
-    return units
+    @property
+    def first_step(self) -> int:
+        """The step at which the test begins: 0, or the last one of the soft start."""
+        return self.first_sample // self.scenario.samples_per_step
 
+    @cached_property
+    def counted(self) -> Indices:
+        """Numbers of the samples that count in the indices; rows that never came do not, nor does a soft start."""
+        run = self.run
+        complete = np.isfinite(run.target + run.displacement + run.force).all(axis=1)
+        tested = np.arange(len(run.flags)) >= self.first_sample
+        return np.flatnonzero(complete & tested & ((run.flags & FLAG_TRIPPED) == 0))
 
-def parameter_ranges(run: Run) -> dict[str, dict[str, tuple[float, float]]]:
-    """Smallest and largest value during the test of each parameter of the compensator, by quantity and axis."""
-    samples = counted(run)
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for quantity, rows in parameters(run).items():
-        for axis, history in rows.items():
-            values = history[samples]
-            values = values[np.isfinite(values)]
-            if len(values):
-                found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
-    return found
+    @cached_property
+    def running(self) -> Histories:
+        """The running indices of the test."""
+        run, samples = self.run, self.counted
+        elastic = self.or_left_out("running HSEM", lambda: self.assembly.reference_energy, math.nan)
+        target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
+        n, n_axes = target.shape
+        indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
+        before = self.first_sample - 1
+        if n and before >= 0:  # as in the test: it begins where the soft start has ended
+            indicator.start(run.target[before], run.displacement[before])
+            energy.start(run.target[before], run.displacement[before], run.force[before])
+        running, error, percent = np.zeros((n, n_axes)), np.zeros(n), np.zeros(n)
+        input_energy = np.zeros(len(run.step_time))
+        step = 0
+        for start in range(0, n, BLOCK):
+            block = slice(start, min(start + BLOCK, n))
+            last = samples[block.stop - 1]
+            # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
+            while step < len(input_energy) and (step - 1) * self.scenario.samples_per_step < last:
+                energy.target(self._target(step))
+                input_energy[step] = energy.input
+                step += 1
+            indicator.update(target[block], measured[block])
+            running[block] = indicator.history
+            error[block] = energy.update(target[block], measured[block], force[block])
+            percent[block] = energy.running_percent(error[block])
+        for late in range(step, len(input_energy)):
+            energy.target(self._target(late))
+            input_energy[late] = energy.input
+        return Histories(
+            samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic
+        )
 
+    def _target(self, step: int) -> Target:
+        """Target ``step`` as it was recorded; the first brings no forces."""
+        run, before = self.run, step - 1
+        nothing = np.zeros(run.dof_displacement.shape[1])
+        exact, external, restoring = (
+            values[before] if step else nothing
+            for values in (run.exact_acceleration, run.external_force, run.restoring_force)
+        )
+        moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
+        flags = FLAG_SOFT_START if step * self.scenario.samples_per_step < self.first_sample else 0
+        return Target(step, *moved, exact, external, restoring, flags=flags)
 
-def states(run: Run) -> dict[str, dict[str, Array]]:
-    """Histories of the compensator by quantity, then by axis: ``axes.story_1.alpha`` -> alpha, story_1."""
-    found: dict[str, dict[str, Array]] = {}
-    for column, name in enumerate(run.compensator_names):
-        head, _, rest = name.partition(".")
-        axis, _, quantity = rest.partition(".")
-        if head != "axes" or not quantity:
-            axis, quantity = "", name
-        found.setdefault(quantity, {})[axis] = run.compensator[:, column]
-    return found
+    @cached_property
+    def true_is_known(self) -> bool:
+        """True when the true state of a simulator was recorded and the sensors did not see just that."""
+        samples = self.counted
+        true = self.run.true_displacement[samples]
+        known = bool(len(samples)) and bool(np.isfinite(true).all())
+        return known and not np.array_equal(true, self.run.displacement[samples])
+
+    def indices(self, displacement: Array) -> dict[str, dict[str, float]]:
+        """The indices by axis and name of another displacement ``(n, n_axes)`` than the measured one, m.
+
+        From the same objects as during the test, and from the whole record ``fei_amplitude``, ``fei_delay_s`` and
+        ``fei_frequency_hz``, which no monitor could know before the end. Empty if no sample counts.
+        """
+        run, samples = self.run, self.counted
+        if not len(samples):
+            return {}
+        target, moved, dt = run.target[samples], displacement[samples], self.scenario.dt
+        tracking = Tracking(len(run.axes), max(1, math.ceil(self.scenario.monitor.longest_delay / dt)))
+        before = self.first_sample - 1
+        if before >= 0:
+            tracking.indicator.start(run.target[before], displacement[before])
+        tracking.update(target, moved)
+        found = tracking.indices(run.axes, dt)
+        evaluation = frequency_evaluation(target, moved, dt)
+        names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")
+        for axis, row in enumerate(found.values()):
+            row |= {name: float(values[axis]) for name, values in zip(names, evaluation, strict=True)}
+        return found
+
+    @cached_property
+    def states(self) -> dict[str, dict[str, Array]]:
+        """Histories of the compensator by quantity, then by axis: ``axes.story_1.alpha`` -> alpha, story_1."""
+        found: dict[str, dict[str, Array]] = {}
+        for column, name in enumerate(self.run.compensator_names):
+            head, _, rest = name.partition(".")
+            axis, _, quantity = rest.partition(".")
+            if head != "axes" or not quantity:
+                axis, quantity = "", name
+            found.setdefault(quantity, {})[axis] = self.run.compensator[:, column]
+        return found
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Array]]:
+        """Histories of the compensator's parameters by quantity and axis: its ``states`` without the others."""
+        return {name: rows for name, rows in self.states.items() if not _NO_PARAMETER.search(name)}
+
+    @cached_property
+    def state_units(self) -> Mapping[str, str]:
+        """Units of the compensator's inner numbers by quantity, as the compensator states them."""
+        nothing: Mapping[str, str] = {}
+        return self.or_left_out(
+            "units of the compensator's quantities",
+            lambda: getattr(self.assembly.compensator, "state_units", nothing),
+            nothing,
+        )
+
+    def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """Smallest and largest value during the test of the compensator's parameters, by quantity and axis."""
+        found: dict[str, dict[str, tuple[float, float]]] = {}
+        for quantity, rows in self.parameters.items():
+            for axis, history in rows.items():
+                values = history[self.counted]
+                values = values[np.isfinite(values)]
+                if len(values):
+                    found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
+        return found

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from rths_nodes.analysis import energy, histories
+from rths_nodes.analysis import energy
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference import unsplit
 from rths_nodes.analysis.reference.coupled import ideal_of
 from rths_nodes.analysis.units import PERCENT
@@ -19,7 +20,6 @@ from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.recording.run import Run
 
 IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}, "recording": {}}
 """What does not change the response of the whole structure."""
@@ -47,20 +47,20 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     return found.displacement, found.acceleration + ground
 
 
-def response_errors(run: Run) -> dict[str, dict[str, float]]:
+def response_errors(of: Evaluation) -> dict[str, dict[str, float]]:
     """RMS errors (%) of ``displacement`` and ``acceleration`` (absolute) by degree of freedom.
 
     100 sqrt(sum (a - b)^2 / sum b^2), b the whole structure, over the steps that the test made. Raises
     ConfigError for a test without a structure.
     """
-    displacement, acceleration = whole_response(run.scenario)
-    start = histories.first_step(run)
+    displacement, acceleration = whole_response(of.scenario)
+    start = of.first_step
     pairs = {
-        "displacement": (run.dof_displacement[start:], displacement),
-        "acceleration": (energy.absolute_acceleration(run)[start:], acceleration),
+        "displacement": (of.run.dof_displacement[start:], displacement),
+        "acceleration": (energy.absolute_acceleration(of)[start:], acceleration),
     }
     errors = {name: _percent(*pair) for name, pair in pairs.items()}
-    names = Assembly(run.scenario).names.observed
+    names = of.run.dof_names
     return {dof: {name: float(values[n]) for name, values in errors.items()} for n, dof in enumerate(names)}
 
 

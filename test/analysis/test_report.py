@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes.analysis import energy, figures, histories
+from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.sheet import RASTER
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
 from rths_nodes.analysis.units import rounded
@@ -290,7 +291,7 @@ def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -
     assert re.findall(r"axis_\d (?:measured|true)", html) == [
         f"axis_{n} {kind}" for n in (1, 2) for kind in ("measured", "true")
     ]
-    samples = histories.counted(run)
+    samples = Evaluation(run).counted
     shown = cell(html, "Largest control error")
     for kind, displacement in enumerate((run.displacement, run.true_displacement)):
         error = np.abs(run.target - displacement)[samples].max(axis=0)
@@ -300,7 +301,7 @@ def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -
 def test_the_true_indices_come_from_the_same_objects_as_the_measured() -> None:
     """Where the sensors are perfect they are those of the test."""
     run = sine(2)
-    again = histories.indices(run, run.true_displacement)
+    again = Evaluation(run).indices(run.true_displacement)
     for name, index in run.metrics["axes"].items():
         assert {key: again[name][key] for key in index} == pytest.approx(index, rel=1e-9, abs=1e-15)
 
@@ -309,8 +310,8 @@ def test_noise_hides_the_true_indices() -> None:
     """Behind an exact inverse the true error is zero, and J2 of the measured one is the noise over the target."""
     words = ["compensator.type=inverse", "compensator.alpha=29", "axes.axis_1.sensors.displacement_noise_rms=2e-5"]
     run = simulate(load("predefined_sine", ["duration=3", *words]))
-    measured = histories.indices(run, run.displacement)["axis_1"]
-    true = histories.indices(run, run.true_displacement)["axis_1"]
+    measured = Evaluation(run).indices(run.displacement)["axis_1"]
+    true = Evaluation(run).indices(run.true_displacement)["axis_1"]
     assert true["error_norm_percent"] < 1e-6
     assert measured["error_norm_percent"] == pytest.approx(100.0 * 2e-5 / np.std(run.target), rel=0.05)
 
@@ -318,7 +319,7 @@ def test_noise_hides_the_true_indices() -> None:
 def test_frequency_evaluation_of_the_predefined_sine() -> None:
     """alpha = 29 of a plant without a compensator: 28 samples late on a slow motion, gain a little below 1."""
     run = simulate(load("predefined_sine", ["duration=4", "compensator.type=none"]))
-    index = histories.indices(run, run.displacement)["axis_1"]
+    index = Evaluation(run).indices(run.displacement)["axis_1"]
     answer = 1.0 / (1.0 + 28.0 * (1.0 - np.exp(-2j * math.pi / 1024.0)))  # Eq. (3) at 1 Hz
     assert index["fei_frequency_hz"] == pytest.approx(1.0, abs=0.05)
     assert index["fei_amplitude"] == pytest.approx(abs(answer), rel=2e-3)
@@ -330,15 +331,15 @@ def test_samples_of_the_soft_start_do_not_count() -> None:
     """All that stands in the report is that of the test alone, and ends where the indices of the test do."""
     words = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
     run = paper(*words)
-    first = histories.first_sample(run)
+    first = Evaluation(run).first_sample
     assert first == 1 + run.scenario.soft_start_steps * run.scenario.samples_per_step
-    assert histories.counted(run)[0] == first
-    running, index = histories.histories(run), run.metrics["axes"]["story_1"]
+    assert Evaluation(run).counted[0] == first
+    running, index = Evaluation(run).running, run.metrics["axes"]["story_1"]
     assert running.tracking_indicator[-1, 0] == index["tracking_indicator_m2"]
     assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
-    again = histories.indices(run, run.displacement)["story_1"]
+    again = Evaluation(run).indices(run.displacement)["story_1"]
     assert {key: again[key] for key in index} == pytest.approx(index, rel=1e-9)
-    energies = energy.energies(run, running)
+    energies = energy.energies(Evaluation(run))
     assert all(not values[: run.scenario.soft_start_steps].any() for values in energies.values())
     html = render(run)
     assert f"Flagged samples: {first - 1} in the soft start." in html
@@ -468,7 +469,7 @@ def test_timing_is_tabled_and_drawn() -> None:
 @pytest.mark.parametrize("overrides", [(), ("axes.story_1.limits.force=2.0e5",)])
 def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) -> None:
     run = paper(*overrides)
-    running = histories.histories(run)
+    running = Evaluation(run).running
     axis = run.metrics["axes"]["story_1"]
     assert running.tracking_indicator[-1, 0] == axis["tracking_indicator_m2"]
     assert 100.0 * running.energy_error[-1] / running.input_energy[-1] == run.metrics["hsem_percent"]
@@ -480,7 +481,7 @@ def test_running_indices_end_at_those_of_the_test(overrides: tuple[str, ...]) ->
 
 def test_running_indices_of_several_axes() -> None:
     run = sine(2)
-    running = histories.histories(run)
+    running = Evaluation(run).running
     for axis, name in enumerate(run.axes):
         assert running.tracking_indicator[-1, axis] == run.metrics["axes"][name]["tracking_indicator_m2"]
     assert np.isnan(running.energy_error_percent).all()
@@ -488,7 +489,7 @@ def test_running_indices_of_several_axes() -> None:
 
 def test_input_energy_is_found_again_in_its_parts() -> None:
     run = paper()
-    parts = energy.energies(run, histories.histories(run))
+    parts = energy.energies(Evaluation(run))
     given = parts.pop("input")
     balance = given - sum(parts.values())
     assert np.abs(balance).max() < 0.03 * given.max()  # v of the explicit algorithm is half a step early
@@ -500,15 +501,17 @@ def test_ground_acceleration_is_that_of_the_record() -> None:
     assembly = Assembly(run.scenario)
     structure = assembly.structure
     force = assembly.external_force[: len(run.external_force)]
-    np.testing.assert_allclose(energy.ground_acceleration(run), -force[:, 0] / structure.mass[0, 0], rtol=1e-12)
+    np.testing.assert_allclose(
+        energy.ground_acceleration(Evaluation(run)), -force[:, 0] / structure.mass[0, 0], rtol=1e-12
+    )
 
 
 def test_states_are_grouped_by_quantity() -> None:
-    found = histories.states(sine(2))
+    found = Evaluation(sine(2)).states
     assert set(found) == {"alpha", "delta_alpha", "tracking_indicator"}
     assert set(found["alpha"]) == {"axis_1", "axis_2"}
     lone = dataclasses.replace(sine(2), compensator_names=("gain", "axes.a.x", "b", "c", "d", "e"))
-    assert set(histories.states(lone)["gain"]) == {""}
+    assert set(Evaluation(lone).states["gain"]) == {""}
 
 
 def test_envelope_keeps_every_peak() -> None:

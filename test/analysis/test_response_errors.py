@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference import unsplit
 from rths_nodes.analysis.response_errors import response_errors, whole_response
 from rths_nodes.app import hosts
@@ -18,16 +19,16 @@ PERFECT = ("axes.story_1.actuator.type=pure_delay", "compensator.type=none", "du
 
 
 def test_a_perfect_actuator_gives_the_response_of_the_whole_up_to_the_integrator() -> None:
-    errors = response_errors(hosts.run("chen_ricles_2010", PERFECT).read())["x"]
+    errors = response_errors(Evaluation(hosts.run("chen_ricles_2010", PERFECT).read()))["x"]
     assert errors["displacement"] < 1.0
     assert errors["acceleration"] < 5.0
-    finer = response_errors(hosts.run("chen_ricles_2010", (*PERFECT, "substeps=2")).read())["x"]
+    finer = response_errors(Evaluation(hosts.run("chen_ricles_2010", (*PERFECT, "substeps=2")).read()))["x"]
     assert finer["displacement"] < 0.3 * errors["displacement"]
 
 
 def test_a_late_actuator_gives_a_wrong_response() -> None:
     late = ("compensator.type=none", "duration=5", "axes.story_1.actuator.alpha=29")
-    errors = response_errors(hosts.run("chen_ricles_2010", late).read())["x"]
+    errors = response_errors(Evaluation(hosts.run("chen_ricles_2010", late).read()))["x"]
     assert errors["displacement"] > 10.0
 
 
@@ -37,7 +38,7 @@ def test_the_error_is_the_rms_of_the_difference() -> None:
     expected = (
         100.0 * np.linalg.norm(run.dof_displacement - whole.displacement) / np.linalg.norm(whole.displacement)
     )
-    assert response_errors(run)["x"]["displacement"] == pytest.approx(expected)
+    assert response_errors(Evaluation(run))["x"]["displacement"] == pytest.approx(expected)
     ground = Assembly(files.load("chen_ricles_2010", ["duration=3"])).ground_acceleration
     np.testing.assert_allclose(whole_response(run.scenario)[1], whole.acceleration + ground[:, None])
 
@@ -45,15 +46,15 @@ def test_the_error_is_the_rms_of_the_difference() -> None:
 def test_a_soft_start_does_not_count() -> None:
     soft = ("soft_start={amplitude: 0.002, rise_time: 0.1, duration: 0.3, fall_time: 0.1, rest_time: 0.5}",)
     plain, started = (hosts.run("chen_ricles_2010", (*PERFECT, *more)).read() for more in ((), soft))
-    assert response_errors(started)["x"]["displacement"] == pytest.approx(
-        response_errors(plain)["x"]["displacement"], rel=1e-6
+    assert response_errors(Evaluation(started))["x"]["displacement"] == pytest.approx(
+        response_errors(Evaluation(plain))["x"]["displacement"], rel=1e-6
     )
 
 
 def test_a_test_without_a_structure_has_no_response() -> None:
     run = hosts.run("predefined_sine", ("duration=1",)).read()
     with pytest.raises(ConfigError, match="structure: missing"):
-        response_errors(run)
+        response_errors(Evaluation(run))
 
 
 def test_a_comparison_has_them_where_they_were_published() -> None:
@@ -74,4 +75,4 @@ def test_a_report_has_them_when_asked() -> None:
     assert "Error of" not in render(run)
     page = render(run, reference=True)
     assert "Absolute acceleration" in page
-    assert f"{response_errors(run)['x']['displacement']:.3g}"[:4] in page
+    assert f"{response_errors(Evaluation(run))['x']['displacement']:.3g}"[:4] in page

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rths_nodes
-from rths_nodes.analysis import histories
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app.studies import comparison
 from rths_nodes.app.studies.comparison import Result, Variant, compare, variants
 from rths_nodes.core.errors import ConfigError
@@ -208,7 +208,7 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
     assert result.run is not None
     flags = result.run.flags | 8
     still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
-    assert histories.indices(still.run, result.run.displacement) == {}
+    assert Evaluation(still.run).indices(result.run.displacement) == {}
     comparison.write_figure([still], tmp_path / "empty.png")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.energy import energies, experimental_force
-from rths_nodes.analysis.histories import histories
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference.unsplit import unsplit
 from rths_nodes.analysis.stability.linear_loop import linear_loop
 from rths_nodes.core.errors import ConfigError
@@ -370,7 +370,7 @@ def test_a_recording_knows_the_force_in_every_pose() -> None:
     inertia = found.exact_acceleration[: len(force)] * [MASS, INERTIA]
     load = found.external_force[: len(force)]
     np.testing.assert_allclose(inertia + force, load, atol=1e-9 * np.abs(load).max())
-    parts = energies(found, histories(found))
+    parts = energies(Evaluation(found))
     absorbed = np.asarray(parts["experimental substructure"])
     work = np.asarray(parts["input"]) - parts["kinetic"]
     assert absorbed.max() > 1e3

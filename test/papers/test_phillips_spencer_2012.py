@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rths_nodes.analysis import histories
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference.coupled import IdealResponse, ideal_response, measured_names
 from rths_nodes.app import hosts
 from rths_nodes.core import registry
@@ -52,7 +52,7 @@ def ideal() -> IdealResponse:
 
 def tracking(run: Run) -> Array:
     """RMS tracking error of each floor on the true displacement, %."""
-    found = histories.indices(run, run.true_displacement)
+    found = Evaluation(run).indices(run.true_displacement)
     return np.array([axis["error_norm_percent"] for axis in found.values()])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rths_nodes.analysis import histories
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
@@ -40,7 +40,7 @@ def indices(loaded: Scenario, overrides: Sequence[str]) -> tuple[float, float]:
     report = hosts.run(loaded, overrides)
     assert report.outcome == "finished", report.reason
     run = report.read()
-    found = histories.indices(run, run.true_displacement)["damper"]
+    found = Evaluation(run).indices(run.true_displacement)["damper"]
     return found["error_norm_percent"], found["max_error_percent"]
 
 

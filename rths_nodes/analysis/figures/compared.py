@@ -16,7 +16,7 @@ from rths_nodes.analysis.figures.energy import subspace
 from rths_nodes.analysis.figures.histories import labelled
 from rths_nodes.analysis.figures.sheet import COLUMNS, at_zero, plot
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, Entry, save, styled
-from rths_nodes.analysis.histories import counted, parameters, state_units
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.units import MM
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
@@ -37,8 +37,9 @@ class _Curves:
     """What is drawn of a run: the samples that count, from the beginning of the test, true displacement in mm."""
 
     def __init__(self, run: Run, entry: Entry) -> None:
-        samples = counted(run)
-        self.run, self.name, self.colour = run, entry[0], entry[1]
+        self.of = Evaluation(run)
+        samples = self.of.counted
+        self.name, self.colour = entry[0], entry[1]
         self.samples = samples
         self.time = run.time[samples] - run.time[samples[:1]]
         true = run.true_displacement[samples]
@@ -172,7 +173,7 @@ def _synchronisation(page: _Page, shown: Sequence[_Curves], rows: int) -> None:
 
 def _quantities(shown: Sequence[_Curves]) -> list[str]:
     """Names of the parameters that any of the compensators has, whichever stage of a chain they belong to."""
-    names = (name for curves in shown for name in parameters(curves.run))
+    names = (name for curves in shown for name in curves.of.parameters)
     return list(dict.fromkeys(name.rpartition(".")[2] for name in names))
 
 
@@ -181,8 +182,8 @@ def _parameters(page: _Page, shown: Sequence[_Curves], quantities: Sequence[str]
     for number, quantity in enumerate(quantities):
         (panel,) = page.row(1.1, (1.0,), 0.0)
         for curves in shown:
-            units = state_units(curves.run)
-            for name, histories in parameters(curves.run).items():
+            units = curves.of.state_units
+            for name, histories in curves.of.parameters.items():
                 if name.rpartition(".")[2] == quantity:
                     label, factor = labelled(quantity, {quantity: units.get(name, "")})
                     values = factor * np.column_stack(list(histories.values()))[curves.samples]

@@ -23,7 +23,6 @@ from rths_nodes.analysis.figures.style import FAINT, INK, LINES, PALETTE, Entry,
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.assembly import Assembly
 
 _PARTS = (
     ("input", INK, "-"),
@@ -40,7 +39,7 @@ def hysteresis(view: View) -> Drawing:
     """Fig. 8: restoring force over displacement of both substructures."""
     run = view.run
     numerical = run.scenario.structure is not None and len(run.restoring_force) > 1
-    dofs = styled(Assembly(run.scenario).names.observed)
+    dofs = styled(run.dof_names)
     figure, panels = sheet([2.7], view.legend, widths=(1.0,) * (1 + numerical), between=0.24, titled=True)
     curves(panels[0, -1], run.displacement * MM, run.force * KN, view.axes, 0.8)
     panels[0, -1].set_title("experimental substructure (measured)")
@@ -63,7 +62,7 @@ def hysteresis(view: View) -> Drawing:
 def energy(view: View) -> Drawing:
     """Fig. 11 in the running form, and where the input energy went."""
     run, running = view.run, view.running
-    parts = energies(run, running)
+    parts = energies(view.of)
     entries = [entry for entry in _PARTS if entry[0] in parts]
     figure, (top, below) = time_sheet(view, [1.4, 1.9], entries)
     error, label = running.energy_error_percent, "HSEM, running (%)"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from rths_nodes.analysis import energy, histories
+from rths_nodes.analysis import energy
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.sheet import (
     COLUMNS,
@@ -25,7 +25,6 @@ from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, I
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import MM, MM2, MS, quantity, rounded
 from rths_nodes.core.samples import Array
-from rths_nodes.loop.scenario.assembly import Assembly
 
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
@@ -97,16 +96,19 @@ def _running(view: View, values: Array, label: str, lw: float) -> Figure:
 
 def compensator(view: View) -> Drawing | None:
     """Fig. 7(d): what the compensator has learned."""
-    found = histories.states(view.run)
-    found.pop("tracking_indicator", None)  # has its own figure
-    found = {name: rows for name, rows in found.items() if any(np.isfinite(v).any() for v in rows.values())}
+    found = {
+        name: rows
+        for name, rows in view.of.states.items()
+        if name != "tracking_indicator"  # has its own figure
+        and any(np.isfinite(values).any() for values in rows.values())
+    }
     if not found:
         return None
     order = sorted(found, key=lambda name: name != "delta_alpha")
     height = 1.7 if len(found) == 1 else 1.3 if len(found) <= 3 else 0.95
     figure, panels = time_sheet(view, [height] * len(found), view.legend)
     styles = {name: (colour, line) for name, colour, line in view.axes}
-    units = histories.state_units(view.run)
+    units = view.of.state_units
     for panel, state in zip(panels, order, strict=True):
         label, factor = labelled(state, units)
         for name, values in found[state].items():
@@ -119,8 +121,8 @@ def compensator(view: View) -> Drawing | None:
         return "Compensator: its inner quantities", f"Recorded states of {kind}.", figure
     ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted.values() if np.isfinite(v).any())
     caption = (
-        "Δα is added to the estimated delay constant: α = α<sub>es</sub> + Δα "
-        "(Chen &amp; Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples."
+        "Δα is added to the estimated delay constant: α = αₑₛ + Δα "
+        "(Chen & Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples."
     )
     return f"Compensator: Δα ends at {ends} samples", caption, figure
 
@@ -137,19 +139,19 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[str, float]:
 def response(view: View) -> Drawing | None:
     """Ground motion and response of the degrees of freedom."""
     run = view.run
-    ground = energy.ground_acceleration(run)
+    ground = energy.ground_acceleration(view.of)
     if len(ground) < 2:
         return None
-    dofs = styled(Assembly(run.scenario).names.observed)
+    dofs = styled(run.dof_names)
     figure, panels = time_sheet(view, [1.0, 1.35, 1.35], dofs if len(dofs) > 1 else [])
-    total = energy.absolute_acceleration(run)
+    total = energy.absolute_acceleration(view.of)
     plot(panels[0], run.step_time[: len(ground)], ground, color=INK, lw=0.7)
     plots(panels[1], run.step_time, run.dof_displacement * MM, dofs, 1.0)
     plots(panels[2], run.step_time[: len(total)], total, dofs, 0.9)
     for panel, label in zip(panels, ("ground (m/s²)", "displ. (mm)", "accel. (m/s²)"), strict=True):
         at_zero(panel)
         panel.set_ylabel(label)
-    tested = run.dof_displacement[histories.first_step(run) :]
+    tested = run.dof_displacement[view.of.first_step :]
     peak, moved = quantity(largest(ground), 1.0, "m/s²", 3), quantity(largest(tested), MM, "mm", 3)
     title = f"Response: {peak} of ground acceleration moved the structure by {moved}"
     caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import math
 import re
@@ -14,14 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from rths_nodes.analysis import histories
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, SHADES, ZERO, Entry, styled
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 Drawing = tuple[str, str, Figure]
-"""Title and caption (HTML), figure."""
+"""Title, caption, figure."""
 
 WIDTH, LEFT, RIGHT, BOTTOM, GAP = 7.4, 0.66, 0.16, 0.42, 0.14
 """Width of a figure (the browser scales it), its margins, and the gap between two panels, inches."""
@@ -34,13 +35,12 @@ RASTER = 12_000
 
 
 class View:
-    """A run and what is drawn of it: running indices, flagged stretches of time, a line style per axis."""
+    """An evaluated run as it is drawn: running indices, flagged stretches of time, a line style per axis."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.running = histories.histories(run)
-        self.spans = _spans(run)
-        self.axes = styled(run.axes)
+    def __init__(self, of: Evaluation) -> None:
+        self.of, self.run, self.running = of, of.run, of.running
+        self.spans = _spans(of.run)
+        self.axes = styled(of.run.axes)
 
     @property
     def legend(self) -> list[Entry]:
@@ -167,4 +167,4 @@ def svg(figure: Figure, title: str) -> str:
     text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
     text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+|\n", r"\1", path[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(title)}"', 1)

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from rths_nodes.analysis import histories
-from rths_nodes.analysis.histories import Indices
+from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.identification import single_axis
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
@@ -85,7 +84,7 @@ def _window(run: Run, start: float | None, end: float | None) -> Indices:
     """Numbers of the samples: complete, not of a safe stop, and of a soft start only if asked for."""
     usable = np.isfinite(run.target + run.command + run.displacement).all(axis=1)
     usable &= (run.flags & FLAG_TRIPPED) == 0
-    first = histories.first_sample(run) * run.scenario.dt if start is None else start
+    first = Evaluation(run).first_sample * run.scenario.dt if start is None else start
     last = float(run.time[-1]) if end is None and len(run.time) else end or 0.0
     inside = np.flatnonzero(usable & (run.time >= first) & (run.time <= last))
     least = 2 * _longest(run) + 3

@@ -1,7 +1,7 @@
 """Variants of a scenario, run side by side on all cores: what ``rths compare`` prints and draws.
 
 No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a
-process of its own, and its indices are those of :mod:`rths_nodes.analysis.histories` on the true displacement.
+process of its own, and its indices are those of ``analysis/histories.py`` on the true displacement.
 
 The processes are spawned: a program of your own that calls :func:`compare` needs its
 ``if __name__ == "__main__":``, as for every use of ``multiprocessing`` with fresh processes.
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis import histories
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
@@ -265,15 +265,16 @@ def _bound(plain: dict[str, Any], variant: Variant) -> Result:
 def _result(variant: Variant, keep: bool, response: bool) -> Result:
     report = hosts.run(variant.scenario)
     run = report.read()
+    evaluation = Evaluation(run)
     return Result(
         variant=variant,
         outcome=report.outcome,
         reason=report.reason,
-        axes=histories.indices(run, run.true_displacement),
+        axes=evaluation.indices(run.true_displacement),
         metrics={key: report.metrics[key] for key, _ in TEST_INDICES.values()},
-        parameters=histories.parameter_ranges(run),
+        parameters=evaluation.parameter_ranges(),
         wall_s=report.wall_s,
-        response=response_errors(run) if response else {},
+        response=response_errors(evaluation) if response else {},
         run=run if keep else None,
     )
 
