@@ -59,7 +59,7 @@ LAYERS = {
         ("embedded",),
         ("faults",),
     ),
-    "recording": (("run", "records", "definitions"), ("journal",), ("bag",), ("sink", "reading")),
+    "recording": (("run", "records", "definitions", "scenario_text"), ("journal",), ("bag",), ("sink", "reading")),
     "analysis": (
         ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
         ("figures",),

@@ -11,13 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire import layout
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import ENCAPSULATION, SECOND
+from rths_nodes.core.wire.columns import columns
+from rths_nodes.core.wire.layout import ENCAPSULATION
 from rths_nodes.core.wire.plain import decode, encode
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
@@ -213,3 +215,58 @@ def test_numbers_by_name_come_back() -> None:
 def test_lists_of_more_than_ten_numbers_keep_their_order() -> None:
     data = {"counts": [float(n) for n in range(25)]}
     assert unflatten(flatten(data, "timing"), "timing") == data
+
+
+# Many messages at once
+
+
+def measurements(count: int, n_axes: int = 2) -> list[bytes]:
+    random = np.random.default_rng(3)
+    codec = Codec(n_dof=3, n_axes=n_axes, n_state=4, n_auxiliary=1)
+    rows = [Measurement(k, *random.normal(size=(3, n_axes)), random.normal(size=1), flags=k) for k in range(count)]
+    return [codec.pack_measurement(row, STAMP + k) for k, row in enumerate(rows)]
+
+
+def test_columns_are_what_the_codec_unpacks_one_by_one() -> None:
+    messages = measurements(20)
+    messages[3] += b"\0" * 4  # the middleware may append some
+    found = columns(layout.definition("Measurement"), messages)
+    for k, data in enumerate(messages):
+        one, stamp = CODEC.unpack_measurement(data)
+        assert (found["sample"][k], found["flags"][k]) == (one.sample, one.flags)
+        assert int(found["sec"][k]) * SECOND + int(found["nanosec"][k]) == stamp
+        for name in ("displacement", "force", "command", "auxiliary"):
+            assert found[name][k].tobytes() == getattr(one, name).tobytes(), name
+
+
+def test_an_empty_array_is_no_column() -> None:
+    data = Codec(n_dof=3, n_axes=1, n_state=0).pack_state(7, (), 0, STAMP)
+    found = columns(layout.definition("CompensatorState"), [data, data])
+    assert found["sample"].tolist() == [7, 7]
+    assert "values" not in found
+
+
+def test_only_the_own_part_of_a_definition_counts() -> None:
+    text = f"uint32 sample\n{layout.SEPARATOR}\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
+    found = columns(text, [ENCAPSULATION + (5).to_bytes(4, "little")])
+    assert {name: values.tolist() for name, values in found.items()} == {"sample": [5]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: [*rows, rows[0][:-1]], "another length"),
+        (lambda rows: [*rows, rows[0] + b"\0" * 16], "another length"),
+        (lambda rows: [*rows, b"\0\0\0\0" + rows[0][4:]], "byte order"),
+        (lambda rows: [*rows, rows[0][:20] + b"\1" + rows[0][21:]], "other lengths"),
+        (lambda rows: [rows[0][:30], *rows], "another layout"),
+    ],
+)
+def test_columns_of_messages_that_differ_are_refused(change: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        columns(layout.definition("Measurement"), change(measurements(3)))
+
+
+def test_columns_are_of_numbers() -> None:
+    with pytest.raises(ValueError, match="another layout than its definition"):
+        columns(layout.definition("NodeStatus"), [encode("NodeStatus", {"node": "monitor"})])

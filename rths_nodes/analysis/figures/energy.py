@@ -139,7 +139,7 @@ def synchronisation(view: View) -> Drawing:
         curves(right, target[:, column], running.control_error[:, column] * MM, [entry], 0.7)
         subspace(left, target[:, column], measured[:, column], entry)
         at_zero(right)
-        name = f"{entry[0]}\n" if n > 1 else ""
+        name = f"{entry[0]}: " if n > 1 else ""
         left.set_ylabel(f"{name}measured (mm)")
         right.set_ylabel("target − measured (mm)")
         for panel in (left, right):

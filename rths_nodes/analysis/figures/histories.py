@@ -56,7 +56,7 @@ def displacements(view: View) -> Drawing:
             plot(panel, time, target[shown], columns, color=BAND, lw=BAND_WIDTH)
             plot(panel, time, measured[shown], columns, color=colour, ls=line, lw=0.9)
         whole.axvspan(*zoom, facecolor="none", edgecolor=FAINT, lw=0.8)
-        whole.set_ylabel(f"{name}\ndisplacement (mm)" if named else "displacement (mm)")
+        whole.set_ylabel(f"{name} (mm)" if named else "displacement (mm)")
         close.set_xlim(*zoom)
     worst = quantity(largest(running.control_error), MM, "mm")
     caption = (

@@ -157,7 +157,8 @@ def at_zero(panel: Any) -> None:
 
 def svg(figure: Figure, title: str) -> str:
     """The figure as an SVG element of the page: no prolog, no ids that could meet those of its neighbours."""
-    with matplotlib.rc_context({"svg.hashsalt": title}), io.StringIO() as buffer:
+    label = html.escape(title)
+    with matplotlib.rc_context({"svg.hashsalt": label}), io.StringIO() as buffer:
         figure.savefig(buffer, format="svg")
         text = buffer.getvalue()
     text = text[text.index("<svg") :]
@@ -167,4 +168,4 @@ def svg(figure: Figure, title: str) -> str:
     text = re.sub(r"(font: [\d.]+px)[^;\"]*", r"\1 var(--face)", text)
     text = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d\d)\d+|\n", r"\1", path[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
-    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(title)}"', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)

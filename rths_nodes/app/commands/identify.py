@@ -8,46 +8,28 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.analysis.identification.experiments import Noise, driven
+from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import (
     HIGHEST,
     NONE,
-    Experiment,
     FrequencyResponse,
     InverseFit,
     Orders,
     Transport,
-    fit_inverse,
-    frequency_response,
-    transport,
 )
 from rths_nodes.analysis.units import MS, PERCENT
-from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import identification
+from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.models import inverse
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Scenario
-
-DECLARED, MEASURED = "declared", "measured"
-
-FINEST, LINES = 0.1, 6
-"""Resolution that is taken by itself: Hz, or spectral lines of the recording."""
-
-
-class Stopped(Exception):
-    """A test of the identification did not finish; with its exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,27 +97,29 @@ def run(options: argparse.Namespace) -> int:
     out, figure = Path(options.out), terminal.figure_path(options.report)
     terminal.check_writable(out)
     orders = _orders(options.orders, len(scenario.axes))
+    lower, upper = options.band
     if options.recordings:
-        experiments = _in_order([_read(recording, scenario) for recording in options.recordings], scenario)
+        experiments = identification.read(options.recordings, scenario)
+        names = ", ".join(options.recordings)
     else:
+        noise = build(
+            Noise,
+            {
+                "rms": options.rms,
+                "lower_frequency": lower,
+                "upper_frequency": upper,
+                "duration": options.duration,
+            },
+        )
+        names = f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
         try:
-            experiments = _run(scenario, options)
-        except Stopped as stop:
+            experiments = identification.run(scenario, noise, options.record, terminal.progress)
+        except identification.Stopped as stop:
             print(stop)
             return stop.exit_code
-    responses = _response(scenario, experiments, options)
-    late = transport(responses, scenario.dt, orders)
-    taken = _taken(late, scenario, options.transport)
-    # it is in every compensator's lead already, or comes with the model
-    measured = responses.without_delay(taken * scenario.dt)
-    fit = fit_inverse(measured, orders)
-    names = (
-        ", ".join(options.recordings) or f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
+    measured, fit, late, model = identification.fit(
+        scenario, experiments, (lower, upper), options.resolution, orders, options.transport, names
     )
-    words = f"rths identify {scenario.name}: {names}; {options.band[0]:g} to {options.band[1]:g} Hz"
-    inverse.check(fit.coefficients, f"the model of {scenario.name}")
-    lead = (taken - scenario.port.transport_samples) * scenario.dt
-    model = LoadingModel(tuple(scenario.axes), fit.coefficients, None, scenario.servo_rate, words, lead)
     if options.json:
         print(json.dumps(_data(scenario, measured, fit, model, late), indent=2))
     else:
@@ -144,10 +128,10 @@ def run(options: argparse.Namespace) -> int:
     with terminal.writing(out, "" if options.json else "model"):
         save(model, out)
     if figure:
-        from rths_nodes.analysis.figures import identification
+        from rths_nodes.analysis.figures.identification import write
 
         with terminal.writing(figure, "" if options.json else "report"):
-            identification.write(measured, fit, model.axes, figure, scenario.name)
+            write(measured, fit, model.axes, figure, scenario.name)
     if not options.json:
         instead = " --set compensator.known=null" if getattr(scenario.compensator, "known", None) else ""
         print(f"use it: --set compensator.type=model_based --set compensator.model={out}{instead}")
@@ -170,76 +154,6 @@ def _orders(words: str | None, n: int) -> Orders | None:
     if orders.diagonal().min() < 0:
         raise ConfigError(f"--orders {words}: every axis must answer to its own command")
     return orders
-
-
-def _run(scenario: Scenario, options: argparse.Namespace) -> list[Experiment]:
-    lower, upper = options.band
-    noise = build(
-        Noise,
-        {
-            "rms": options.rms,
-            "lower_frequency": lower,
-            "upper_frequency": upper,
-            "duration": options.duration,
-        },
-    )
-    tests = {name: driven(scenario, index, noise) for index, name in enumerate(scenario.axes)}
-    found = []
-    for name, test in tests.items():
-        record = Path(options.record) / name if options.record else None
-        with terminal.progress(test.name) as told:
-            report = hosts.run(test, record=record, progress=told)
-        if report.outcome != "finished":
-            hint = "; take a smaller --rms or --band" if report.outcome == "tripped" else ""
-            raise Stopped(f"{test.name}: {report.outcome}: {report.reason}{hint}", report.exit_code)
-        recorded = report.read()
-        found.append(Experiment(recorded.command, recorded.displacement))
-    return found
-
-
-def _read(recording: str, scenario: Scenario) -> Experiment:
-    from rths_nodes.recording.reading import read_run
-
-    run = read_run(recording)
-    if tuple(run.scenario.axes) != tuple(scenario.axes):
-        known, found = ", ".join(scenario.axes), ", ".join(run.scenario.axes)
-        raise ConfigError(f"{recording}: is of the axes {found}; the scenario has {known}")
-    rate = run.scenario.servo_rate
-    if rate != scenario.servo_rate:
-        raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
-    return Experiment(run.command, run.displacement)
-
-
-def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
-    """One experiment for each axis, in the order of the axes; the driven axis is the one that moves most."""
-    driven_axis = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
-    if sorted(driven_axis) != list(range(len(scenario.axes))):
-        names = [list(scenario.axes)[axis] for axis in driven_axis]
-        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
-    return [experiments[driven_axis.index(axis)] for axis in range(len(scenario.axes))]
-
-
-def _response(
-    scenario: Scenario, experiments: Sequence[Experiment], options: argparse.Namespace
-) -> FrequencyResponse:
-    shortest = min(len(each.command) for each in experiments) * scenario.dt
-    resolution = max(FINEST, LINES / shortest) if options.resolution is None else options.resolution
-    try:
-        return frequency_response(experiments, scenario.dt, resolution, tuple(options.band))
-    except ValueError as error:
-        raise ConfigError(f"{scenario.name}: no responses: {error}") from None
-
-
-def _taken(late: Transport, scenario: Scenario, how: str) -> int:
-    """The samples of transport that are not left to the model."""
-    if how == DECLARED:
-        return int(scenario.port.transport_samples)
-    if not late.certain:
-        raise ConfigError(
-            f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "
-            f"take a wider --band or a longer --duration, or --transport {DECLARED}"
-        )
-    return late.samples
 
 
 def _about(late: Transport, model: LoadingModel, scenario: Scenario) -> str:

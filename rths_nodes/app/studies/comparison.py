@@ -2,19 +2,13 @@
 
 No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a
 process of its own, and its indices are those of ``analysis/histories.py`` on the true displacement.
-
-The processes are spawned: a program of your own that calls :func:`compare` needs its
-``if __name__ == "__main__":``, as for every use of ``multiprocessing`` with fresh processes.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +19,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
+from rths_nodes.app.studies import engine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import Loop
@@ -221,30 +216,10 @@ def _side_by_side(
     chosen: Sequence[Variant], keep: bool, response: bool, at_once: int
 ) -> Iterator[tuple[int, Result]]:
     """Results in the order in which they are ready, with the numbers of their variants."""
-    pool = ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn"), _leave_interrupts)
-    try:
-        # text travels, not objects: classes of components are looked up again on the other side
-        texts = [yaml_text.dump(variant.scenario.data()) for variant in chosen]
-        jobs = {pool.submit(_remote, text, keep, response): number for number, text in enumerate(texts)}
-        for job in as_completed(jobs):
-            yield jobs[job], _bound(job.result(), chosen[jobs[job]])
-    except BaseException:
-        _end(pool)
-        raise
-    pool.shutdown()
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; the parent alone answers it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End the processes of ``pool`` at once."""
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for worker in workers:
-        worker.terminate()
+    # text travels, not objects: classes of components are looked up again on the other side
+    jobs = [(yaml_text.dump(variant.scenario.data()), keep, response) for variant in chosen]
+    for number, plain in engine.side_by_side(_remote, jobs, at_once):
+        yield number, _bound(plain, chosen[number])
 
 
 def _remote(text: str, keep: bool, response: bool) -> dict[str, Any]:

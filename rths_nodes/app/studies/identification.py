@@ -1,0 +1,152 @@
+"""The identification of a loading system: tests with noise on one axis after the other, their responses, the fit.
+
+The others are commanded to stand still meanwhile (Phillips & Spencer 2012, section 3.1). Tests that were recorded
+before are taken as well: ``rths identify --from``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.identification.experiments import Noise, driven
+from rths_nodes.analysis.identification.frequency_responses import (
+    Experiment,
+    FrequencyResponse,
+    InverseFit,
+    Orders,
+    Transport,
+    fit_inverse,
+    frequency_response,
+    transport,
+)
+from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models import inverse
+from rths_nodes.core.models.file import LoadingModel
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.reading import read_run
+
+DECLARED, MEASURED = "declared", "measured"
+"""Which delay of the commands is taken out of the responses: that of the port, or the one they show."""
+
+FINEST, LINES = 0.1, 6
+"""Resolution that is taken by itself: Hz, or spectral lines of the recording."""
+
+Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None] | None]]
+"""Name of a test -> what shows how far it is."""
+
+
+class Stopped(Exception):
+    """A test of the identification did not finish; with its exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Identified(NamedTuple):
+    """The responses without the transport that was taken out, the fit to them, the transport, the model."""
+
+    responses: FrequencyResponse
+    fit: InverseFit
+    transport: Transport
+    model: LoadingModel
+
+
+def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
+    """A test for each axis, which is driven with ``noise``; recorded into ``record``/<axis> if that is given.
+
+    Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
+    """
+    tests = {name: driven(scenario, index, noise) for index, name in enumerate(scenario.axes)}
+    found = []
+    for name, test in tests.items():
+        with progress(test.name) as told:
+            result = hosts.run(test, record=Path(record) / name if record else None, progress=told)
+        if result.outcome != "finished":
+            hint = "; take a smaller --rms or --band" if result.outcome == "tripped" else ""
+            raise Stopped(f"{test.name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
+        recorded = result.read()
+        found.append(Experiment(recorded.command, recorded.displacement))
+    return found
+
+
+def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
+    """The experiments of ``recordings``, one for each axis, in the order of the axes. Raises ConfigError."""
+    return _in_order([_read(recording, scenario) for recording in recordings], scenario)
+
+
+def _read(recording: str, scenario: Scenario) -> Experiment:
+    found = read_run(recording)
+    if found.axes != tuple(scenario.axes):
+        names, known = ", ".join(found.axes), ", ".join(scenario.axes)
+        raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {known}")
+    rate = found.scenario.servo_rate
+    if rate != scenario.servo_rate:
+        raise ConfigError(f"{recording}: was taken at {rate:g} Hz; the scenario has {scenario.servo_rate:g} Hz")
+    return Experiment(found.command, found.displacement)
+
+
+def _in_order(experiments: Sequence[Experiment], scenario: Scenario) -> list[Experiment]:
+    """The driven axis of an experiment is the one that moves most."""
+    axes = [int(np.argmax(np.var(each.command, axis=0))) for each in experiments]
+    if sorted(axes) != list(range(len(scenario.axes))):
+        names = [list(scenario.axes)[axis] for axis in axes]
+        raise ConfigError(f"--from: recordings in which {', '.join(names)} is driven; must be one for each axis")
+    return [experiments[axes.index(axis)] for axis in range(len(scenario.axes))]
+
+
+def fit(
+    scenario: Scenario,
+    experiments: Sequence[Experiment],
+    band: tuple[float, float],
+    resolution: float | None,
+    orders: Orders | None,
+    how: str,
+    source: str,
+) -> Identified:
+    """The loading system of ``scenario`` from an experiment for each axis.
+
+    ``band`` and ``resolution`` (None: chosen by itself) of the responses in Hz; ``orders`` of the inverse (None:
+    chosen by itself); ``how`` is DECLARED or MEASURED; ``source`` are words about the experiments, for the file.
+    Raises ConfigError where they give no model.
+    """
+    responses = _responses(scenario, experiments, band, resolution)
+    late = transport(responses, scenario.dt, orders)
+    taken = _taken(late, scenario, how)
+    # it is in every compensator's lead already, or comes with the model
+    measured = responses.without_delay(taken * scenario.dt)
+    found = fit_inverse(measured, orders)
+    words = f"rths identify {scenario.name}: {source}; {band[0]:g} to {band[1]:g} Hz"
+    inverse.check(found.coefficients, f"the model of {scenario.name}")
+    lead = (taken - scenario.port.transport_samples) * scenario.dt
+    model = LoadingModel(tuple(scenario.axes), found.coefficients, None, scenario.servo_rate, words, lead)
+    return Identified(measured, found, late, model)
+
+
+def _responses(
+    scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], resolution: float | None
+) -> FrequencyResponse:
+    shortest = min(len(each.command) for each in experiments) * scenario.dt
+    finest = max(FINEST, LINES / shortest) if resolution is None else resolution
+    try:
+        return frequency_response(experiments, scenario.dt, finest, band)
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: no responses: {error}") from None
+
+
+def _taken(late: Transport, scenario: Scenario, how: str) -> int:
+    """The samples of transport that are not left to the model."""
+    if how == DECLARED:
+        return int(scenario.port.transport_samples)
+    if not late.certain:
+        raise ConfigError(
+            f"--transport {MEASURED}: {late.least} to {late.most} samples explain the responses about as well; "
+            f"take a wider --band or a longer --duration, or --transport {DECLARED}"
+        )
+    return late.samples

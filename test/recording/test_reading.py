@@ -1,0 +1,147 @@
+"""Recordings are read by what stands in them: other layouts, components that are not installed, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.report.document import render
+from rths_nodes.app import hosts
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording import bag
+from rths_nodes.recording.run import Run
+
+Changed = Callable[[Callable[[bag.Bag], dict[str, Any]]], Run]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> hosts.RunResult:
+    return hosts.run("chen_ricles_2010", ["duration=1"], record=tmp_path_factory.mktemp("recorded") / "run")
+
+
+@pytest.fixture
+def changed(done: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> Changed:
+    """Reads the recording with what a function of it changes in it."""
+    assert done.recording is not None
+    original = bag.read(done.recording)
+
+    def read(change: Callable[[bag.Bag], dict[str, Any]]) -> Run:
+        monkeypatch.setattr(bag, "read", lambda path: attrs.evolve(original, **change(original)))
+        return rths_nodes.read(done.recording)
+
+    return read
+
+
+def with_scenario(old: str, new: str) -> Callable[[bag.Bag], dict[str, Any]]:
+    def change(recording: bag.Bag) -> dict[str, Any]:
+        text = recording.information["scenario"]
+        assert old in text
+        return {"information": recording.information | {"scenario": text.replace(old, new)}}
+
+    return change
+
+
+def assert_same(run: Run, other: Run | None) -> None:
+    assert other is not None
+    for name, values in other.arrays().items():
+        np.testing.assert_array_equal(getattr(run, name), values, err_msg=name, strict=True)
+    assert (run.dof_names, run.compensator_names) == (other.dof_names, other.compensator_names)
+
+
+def test_what_is_read_is_what_was_run(done: hosts.RunResult) -> None:
+    assert done.recording is not None
+    run = rths_nodes.read(done.recording)
+    assert_same(run, done.run)
+    assert run.dof_names == ("x",)
+    assert run.metrics == done.metrics
+
+
+def test_nothing_is_built(done: hosts.RunResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(family: str, built: Any) -> None:
+        raise AssertionError(f"builds {family}")
+
+    monkeypatch.setattr(registry, "class_of", refuse)
+    assert done.recording is not None
+    assert_same(rths_nodes.read(done.recording), done.run)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("compensator", "adaptive_inverse"), ("structure", "sdof"), ("specimen", "kelvin_voigt")]
+)
+def test_a_component_that_is_not_installed_keeps_its_parameters(
+    family: str, kind: str, done: hosts.RunResult, changed: Changed
+) -> None:
+    run = changed(with_scenario(f"type: {kind}", "type: of_another_lab"))
+    assert_same(run, done.run)
+    data = run.scenario.data()
+    params = data["axes"]["story_1"]["specimen"] if family == "specimen" else data[family]
+    before = done.scenario.data()
+    was = before["axes"]["story_1"]["specimen"] if family == "specimen" else before[family]
+    assert params == was | {"type": "of_another_lab"}
+    with pytest.raises(ConfigError, match=f"the {family} 'of_another_lab' is not installed here"):
+        registry.class_of(
+            family,
+            run.scenario.axes["story_1"].specimen if family == "specimen" else getattr(run.scenario, family),
+        )
+
+
+def test_a_component_that_refuses_its_parameters_is_kept_too(done: hosts.RunResult, changed: Changed) -> None:
+    run = changed(with_scenario("alpha_es:", "alpha_of_another_version:"))
+    assert_same(run, done.run)
+    with pytest.raises(ConfigError, match="unknown key 'alpha_of_another_version'"):
+        _ = Assembly(run.scenario).compensator
+
+
+def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None:
+    page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
+    said = (
+        "Left out: peak of the excitation, running HSEM, the figure of energy, the figure of response "
+        "(the structure &#39;of_another_lab&#39; is not installed here)."
+    )
+    assert said in page
+    assert page.count("<h3>") == 6
+    whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
+    assert "Left out: units of the compensator&#39;s quantities (the compensator" in whole
+    assert whole.count("<h3>") == 8
+
+
+def test_the_layout_is_that_of_the_file(done: hosts.RunResult, changed: Changed) -> None:
+    """Fields under other names are other fields."""
+
+    def renamed(recording: bag.Bag) -> dict[str, Any]:
+        definitions = dict(recording.definitions)
+        (topic,) = (name for name in definitions if name.endswith("/target"))
+        definitions[topic] = definitions[topic].replace("] velocity ", "] pace ")
+        return {"definitions": definitions}
+
+    run = changed(renamed)
+    assert done.run is not None
+    np.testing.assert_array_equal(run.dof_displacement, done.run.dof_displacement)
+    assert run.dof_velocity.shape == done.run.dof_velocity.shape
+    assert np.isnan(run.dof_velocity).all()
+
+
+def test_a_message_of_another_layout_is_told(changed: Changed) -> None:
+    def torn(recording: bag.Bag) -> dict[str, Any]:
+        definitions = dict(recording.definitions)
+        (topic,) = (name for name in definitions if name.endswith("/target"))
+        definitions[topic] = "uint32 step\n"
+        return {"definitions": definitions}
+
+    with pytest.raises(ConfigError, match="/rths/target: a message of another length than 8 bytes"):
+        changed(torn)
+
+
+def test_a_recording_of_something_else_is_refused(changed: Changed, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no scenario in it"):
+        changed(lambda recording: {"information": {}})
+    with pytest.raises(ConfigError, match="must be a mapping of sections"):
+        changed(lambda recording: {"information": {"scenario": "3"}})
