@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import expm
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
@@ -16,6 +15,8 @@ def transition(system: Array, inputs: Array, dt: float) -> tuple[Array, Array, A
     both Gammas. One matrix exponential of the system with the inputs and their slopes as further states
     (Van Loan 1978). Raises ConfigError when the numbers overflow.
     """
+    from scipy.linalg import expm  # a tenth of a second, for those only that need it
+
     n, m = inputs.shape
     whole = np.zeros((n + 2 * m, n + 2 * m))
     whole[:n, :n], whole[:n, n : n + m] = system * dt, inputs * dt

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import matrix_balance
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -148,6 +147,8 @@ def state_space(coefficients: Array) -> StateSpace:
 
 def balanced(model: StateSpace) -> StateSpace:
     """The same with states of comparable size: powers of two, so nothing is lost."""
+    from scipy.linalg import matrix_balance  # a tenth of a second, which no other command should wait
+
     speed = max(1.0, float(np.abs(model.poles()).max()))
     unit = 2.0 ** round(math.log2(speed))
     _, (scale, _) = matrix_balance(model.system / unit, permute=False, separate=True)
