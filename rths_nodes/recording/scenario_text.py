@@ -9,10 +9,9 @@ import attrs
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.params import recorded, spec_of
+from rths_nodes.core.parameters import recorded, spec_of
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.overrides import build_scenario
 from rths_nodes.loop.scenario.schema import Axis, Scenario
 
 
@@ -31,7 +30,10 @@ def recorded_scenario(text: str, origin: str) -> Scenario:
             name: _kept(Axis, axis, f"axes.{name}.") if isinstance(axis, Mapping) else axis
             for name, axis in data["axes"].items()
         }
-    return build_scenario(data, origin)
+    try:
+        return build(Scenario, data)
+    except ConfigError as error:
+        raise error.within(origin) from None
 
 
 def _kept(cls: type, data: Mapping[str, Any], path: str) -> dict[str, Any]:
