@@ -53,7 +53,7 @@ def _component(family: str, data: Mapping[str, Any], path: str) -> Any:
     try:
         return build(registry.load(family, kind, f"{path}.type").Params, values, path)
     except ConfigError as error:
-        reason = "; ".join(str(error).splitlines())
+        reason = "; ".join(error.problems)
         if kind not in registry.names(family):
             reason = f"the {family.replace('_', ' ')} {kind!r} is not installed here"
         return recorded(kind, values, reason)
