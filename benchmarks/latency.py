@@ -28,6 +28,7 @@ from rths_nodes.app.commands.terminal import finite
 from rths_nodes.app.doctor import floor, machine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.durations import trimmed
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
@@ -100,9 +101,10 @@ def nodes(configuration: Configuration, file: Path, run_id: str, record: str) ->
     """The nodes of a run, without those that are to be absent."""
     host, absent = configuration.host, ABSENT[configuration.observers]
     console = host == "processes" or configuration.observers == APART
-    described = launching.describe(
-        str(file), pace="realtime", run_id=run_id, record=record, host=host, console=console
+    options = run_options(
+        {"scenario": str(file), "pace": "realtime", "run_id": run_id, "record": record, "host": host}
     )
+    described = launching.describe(options, console=console)
     peers = [peer for peer in described[0].parameters["peers"] if peer not in absent]
     present = [node for node in described if node.role not in absent]
     return [replace(node, parameters=node.parameters | {"peers": peers}) for node in present]
@@ -127,8 +129,8 @@ def run(configuration: Configuration, seconds: float) -> dict[str, Any]:
         else:
             from rths_nodes.ros.hosting import composed
 
-            apart = (RECORDER,) if configuration.observers == APART else ()
-            result = composed.run(descriptions, hosts.open_writer, apart=apart)
+            separate = (RECORDER,) if configuration.observers == APART else ()
+            result = composed.run(descriptions, hosts.open_writer, separate=separate)
     if result.exit_code:
         raise Stopped(f"{result.outcome}: {result.reason}")
     timing = result.section("timing")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rths_nodes.app import hosts
+from rths_nodes.loop.options import HOSTS, PACES
 
 RATE = 1024.0
 """Of the scenario, Hz."""
@@ -96,8 +97,8 @@ def drift(report: hosts.RunResult, rate: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="of test; default: %(default)s")
-    parser.add_argument("--hosts", nargs="+", choices=hosts.HOSTS, default=list(hosts.HOSTS))
-    parser.add_argument("--pace", choices=hosts.PACES, default="lockstep", help="default: %(default)s")
+    parser.add_argument("--hosts", nargs="+", choices=HOSTS, default=list(HOSTS))
+    parser.add_argument("--pace", choices=PACES, default="lockstep", help="default: %(default)s")
     parser.add_argument("--rate", type=float, default=RATE, help="servo rate, Hz; default: %(default)s")
     options = parser.parse_args()
     print("host          10 %      50 %      95 %   growth, MB of resident memory")

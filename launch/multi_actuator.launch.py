@@ -10,11 +10,9 @@ yours takes the place of such a node when it does what names.AXIS_TOPICS and nam
     ros2 launch rths_nodes multi_actuator.launch.py drivers:=story_2 run_id:=monday_1
 """
 
-from launch import LaunchDescription
-
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.bag import check_free
-from rths_nodes.ros.hosting.launch_actions import LaunchedTest, arguments, declare, when_known
+from rths_nodes.ros.hosting.launch_actions import LaunchedTest, declare, description
 
 
 def nodes(context):
@@ -41,5 +39,4 @@ def nodes(context):
 
 def generate_launch_description():
     drivers = declare("drivers", "", "axes, separated by spaces, that are driven by foreign nodes", ())
-    defaults = arguments(scenario="three_independent_axes", actuator_nodes="per_axis")
-    return LaunchDescription([*defaults, drivers, when_known(nodes)])
+    return description(nodes, drivers, scenario="three_independent_axes", actuator_nodes="per_axis")

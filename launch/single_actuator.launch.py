@@ -6,10 +6,8 @@ leaves our actuator node out, for a driver node that publishes and hears what na
 owns the state of the test, and must know the run id, which is part of the hash that all nodes compare.
 """
 
-from launch import LaunchDescription
-
 from rths_nodes.recording.bag import check_free
-from rths_nodes.ros.hosting.launch_actions import FLAG, LaunchedTest, arguments, declare, when_known
+from rths_nodes.ros.hosting.launch_actions import FLAG, LaunchedTest, declare, description
 
 
 def nodes(context):
@@ -31,4 +29,4 @@ def nodes(context):
 
 def generate_launch_description():
     actuator = declare("actuator", "true", "false: a foreign node drives the actuator", FLAG)
-    return LaunchDescription([*arguments(), actuator, when_known(nodes)])
+    return description(nodes, actuator)

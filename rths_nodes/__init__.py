@@ -21,18 +21,30 @@ __path__ = extend_path(__path__, __name__)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
+    from rths_nodes.loop.scenario.schema import Scenario
     from rths_nodes.recording.run import Run
 
 
 def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
     """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
 
-    ``overrides`` are ``section.key=value`` texts; ``options`` those of :func:`rths_nodes.app.hosts.run` (host,
-    pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run.
+    ``overrides`` are ``section.key=value`` texts; ``options`` those of ``loop/options.py`` that Python has (case,
+    host, pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run, and for an
+    option that is unknown.
     """
     from rths_nodes.app import hosts
 
     return hosts.run_and_read(scenario, overrides, **options)
+
+
+def load(scenario: Any, overrides: Any = (), case: str = "") -> Scenario:
+    """The Scenario of a file, or of the name of a shipped one; with a ``case`` its variant of that name.
+
+    ``overrides`` are ``section.key=value`` texts. Raises ConfigError with path, value, unit and bound.
+    """
+    from rths_nodes.loop.scenario import files
+
+    return files.load(scenario, overrides, case)
 
 
 def read(recording: Any) -> Run:

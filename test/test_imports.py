@@ -25,7 +25,7 @@ ALLOWED = {
     "analysis": {"core", "numerical", "control", "laboratory", "loop", "recording"},
     "ros": {"core", "laboratory", "loop"},
     "app": {"core", "numerical", "control", "laboratory", "loop", "recording", "analysis", "ros"},
-    "": {"core", "app", "recording"},  # the package itself: run, load, read
+    "": {"core", "app", "loop", "recording"},  # the package itself: run, load, read
 }
 """Room -> rooms that it may import from, beside itself."""
 
@@ -40,6 +40,7 @@ EXTERNAL = {
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
+    "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "yaml", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
@@ -52,10 +53,10 @@ EXTERNAL = {
 
 LAYERS = {
     "loop": (
-        ("options", "pacing", "realtime", "timing"),
+        ("interrupts", "options", "pacing", "realtime", "timing"),
         ("supervision",),
-        ("scenario",),
-        ("stages", "warm_up"),
+        ("outcomes", "scenario"),
+        ("provenance", "stages", "warm_up"),
         ("embedded",),
         ("faults",),
     ),

@@ -21,10 +21,10 @@ from rths_nodes.app.commands import (
     run,
     stability,
 )
-from rths_nodes.app.commands.terminal import FAILED, INTERRUPTED, REFUSED
 from rths_nodes.app.node import find_ros
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.recording.records import RecordingError
 
 COMMANDS = {
@@ -45,22 +45,24 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command; the exit code: 0 finished, 1 failed, 2 refused, 3 tripped, 130 interrupted."""
+    """Run a sub-command; the exit code, one of ``ExitCode``."""
     find_ros()
     options = _parser().parse_args(arguments)
     try:
         code: int = options.run(options)
     except ConfigError as error:
-        return _complain(str(error), REFUSED)
+        return _complain(str(error), ExitCode.REFUSED)
     except RecordingError as error:
-        return _complain(str(error), FAILED)
+        return _complain(str(error), ExitCode.FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+        return ExitCode.FAILED
     except OSError as error:
-        return _complain(": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), FAILED)
+        return _complain(
+            ": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), ExitCode.FAILED
+        )
     except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+        return _complain("interrupted", ExitCode.HELD)
     return code
 
 

@@ -1,4 +1,4 @@
-"""One node until the test is over: what ``ros2 run rths_nodes <role>``, launch and the runner start.
+"""One node, or a rig of them, until the test is over: what ``ros2 run``, launch and our runner start.
 
 Imports next to nothing by itself: a rig of many processes is to be there soon.
 """
@@ -11,16 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.loop.outcomes import ExitCode
+
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
-    """Run the node ``role`` with ROS ``arguments``; its exit code."""
+    """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the exit code."""
     find_ros()
     try:
-        from rths_nodes.ros.hosting import single
+        from rths_nodes.ros.hosting import rig, single
     except ImportError as error:
         print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
-        return 1
-    return single.run(role, sys.argv[1:] if arguments is None else arguments, _open_writer)
+        return ExitCode.FAILED
+    words = sys.argv[1:] if arguments is None else arguments
+    return rig.run(words, _open_writer) if role == "rig" else single.run(role, words, _open_writer)
 
 
 def find_ros() -> None:

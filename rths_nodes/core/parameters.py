@@ -1,9 +1,10 @@
 """How parameters are declared: once, beside the algorithm, with unit, bounds and a sentence.
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
-:func:`text`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`, :func:`section`,
-:func:`sections` and :func:`mapping`. From that declaration come the strict YAML check (``strict.build``), the ROS
-parameter with its range, ``rths params`` and the generated parameter page (``parameter_table.table``).
+:func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
+:func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict YAML check
+(``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
+(``parameter_table.table``).
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Spec:
     optional: bool = False
     default_data: Mapping[str, Any] | None = None
     after: str = ""
+    places: Mapping[str, str] = attrs.field(factory=dict)
+    """Where an option of a run is offered, and what it is called there; empty for other parameters."""
 
     @property
     def bound(self) -> str:
@@ -76,9 +79,9 @@ def integer(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: An
     return _field(Spec("integer", doc, unit, optional=default is None, **bounds), default)
 
 
-def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = ()) -> Any:
+def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = (), **further: Any) -> Any:
     """Text, perhaps one of a few ``choices``."""
-    return _field(Spec("text", doc, choices=tuple(choices), optional=default is None), default)
+    return _field(Spec("text", doc, choices=tuple(choices), optional=default is None, **further), default)
 
 
 def path(doc: str, default: Any = attrs.NOTHING) -> Any:
@@ -86,9 +89,14 @@ def path(doc: str, default: Any = attrs.NOTHING) -> Any:
     return _field(Spec("path", doc, optional=default is None), default)
 
 
-def flag(doc: str, default: Any = attrs.NOTHING) -> Any:
+def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Any:
+    """A list of texts, kept as a tuple, each perhaps one of a few ``choices``; empty if left out."""
+    return _field(Spec("texts", doc, choices=tuple(choices), **further), ())
+
+
+def flag(doc: str, default: Any = attrs.NOTHING, **further: Any) -> Any:
     """True or false."""
-    return _field(Spec("flag", doc), default)
+    return _field(Spec("flag", doc, **further), default)
 
 
 def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any) -> Any:

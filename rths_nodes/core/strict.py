@@ -7,7 +7,7 @@ and the known names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -56,6 +56,12 @@ def _text(spec: Spec, value: Any, path: str) -> str:
     if spec.choices and value not in spec.choices:
         raise unknown(path, "value", value, spec.choices)
     return value
+
+
+def _texts(spec: Spec, value: Any, path: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"{path} = {show(value)}: must be a list of texts")
+    return tuple(_text(spec, entry, path) for entry in value)
 
 
 def _flag(spec: Spec, value: Any, path: str) -> bool:
@@ -126,6 +132,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
     "integer": _integer,
     "text": _text,
     "path": _text,
+    "texts": _texts,
     "flag": _flag,
     "vector": _vector,
     "matrix": _matrix,

@@ -5,11 +5,10 @@ Plain data: wiring, recordings and documentation are made from it without import
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop import options
 
 INTEGRATOR, COMPENSATOR, ACTUATOR, MONITOR, RECORDER = NODES = (
     "integrator",
@@ -23,10 +22,12 @@ AXIS = "axis"
 CONSOLE = "console"
 """The ear of `rths run` where nodes are in other processes: it only listens, and may ask for a trip."""
 ROLES = (*NODES, AXIS)
+RIG = "rig"
+"""The executable that has several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
 LOOP = (INTEGRATOR, COMPENSATOR, ACTUATOR)
-OBSERVERS = (MONITOR, RECORDER)
-NAMESPACE = "rths"
+OBSERVERS = options.OBSERVERS
+NAMESPACE = options.NAMESPACE
 
 
 @dataclass(frozen=True)
@@ -99,18 +100,6 @@ AXIS_TOPICS: dict[str, Topic] = {
         _stream("true_state", "Measurement", AXIS, ACTUATOR),
     )
 }
-
-
-_NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
-
-
-def checked_namespace(name: str) -> str:
-    """The namespace of a rig without slashes around it. Raises ConfigError for what ROS does not take."""
-    if not _NAMESPACE.fullmatch(name) or "__" in name:
-        raise ConfigError(
-            f"namespace = {name!r}: must be ASCII letters, digits and single _, not a digit first; parts by /"
-        )
-    return name.strip("/")
 
 
 def axis_node(axis: str) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rths_nodes.app import cli
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import parameters
 from rths_nodes.core import registry, yaml_text
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -46,7 +46,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """What a refused command prints, a line for each problem; nothing was run."""
 
     def refusal(*words: str) -> str:
-        assert main(words) == cli.REFUSED
+        assert main(words) == ExitCode.REFUSED
         out, err = capsys.readouterr()
         assert out == ""
         assert all(line.startswith("rths: ") for line in err.splitlines())
@@ -397,7 +397,7 @@ def test_on_a_full_disk_the_result_is_told_before_what_cannot_be_written(
     full = tmp_path / "full.png"
     full.symlink_to("/dev/full")
     duration = SHORT if words[0] == "run" else ()
-    assert main([*words, str(full), *duration]) == cli.FAILED
+    assert main([*words, str(full), *duration]) == ExitCode.FAILED
     out, err = capsys.readouterr()
     assert told in out
     assert str(full) not in out
@@ -411,7 +411,7 @@ def test_a_recording_that_cannot_be_read_is_not_taken_for_the_report(
         raise OSError(errno.EIO, "Input/output error", path)
 
     monkeypatch.setattr("rths_nodes.recording.reading.read_run", read_run)
-    assert main(["report", "rec", "--out", "page.html"]) == cli.FAILED
+    assert main(["report", "rec", "--out", "page.html"]) == ExitCode.FAILED
     assert capsys.readouterr().err == "rths: rec: Input/output error\n"
 
 
@@ -419,7 +419,7 @@ def test_all_mistakes_of_a_scenario_are_told_at_once(capsys: pytest.CaptureFixtu
     file = tmp_path / "mine.yaml"
     text = (ROOT / "config" / "scenarios" / f"{PAPER}.yaml").read_text()
     file.write_text(text.replace("servo_rate: 1024.0", "servo_rate: -1.0").replace("substeps:", "substebs:"))
-    assert main(["check", str(file)]) == cli.REFUSED
+    assert main(["check", str(file)]) == ExitCode.REFUSED
     told = capsys.readouterr().err.splitlines()
     assert all(line.startswith(f"rths: {file}: ") for line in told)
     assert ["substebs" in told[0], "servo_rate = -1 Hz" in told[1], "substeps: missing" in told[2]] == [True] * 3
@@ -448,7 +448,7 @@ def test_an_unknown_component_lists_the_known(refusal: Callable[..., str]) -> No
 def test_wrong_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
-    assert ended.value.code == cli.REFUSED
+    assert ended.value.code == ExitCode.REFUSED
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -11,7 +11,7 @@ import pytest
 from rths_nodes.analysis.figures import stability as figures
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app.cli import main
-from rths_nodes.app.commands.terminal import REFUSED
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.overrides import override
 
@@ -105,7 +105,7 @@ def test_the_figure_shows_what_was_judged(words: list[str]) -> None:
     ],
 )
 def test_what_is_wrong_is_refused(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["stability", *words]) == REFUSED
+    assert main(["stability", *words]) == ExitCode.REFUSED
     out, err = capsys.readouterr()
     assert out == ""
     assert reason in err

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -18,6 +21,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core import registry
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED
 from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.options import HOSTS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, replace
@@ -61,7 +65,7 @@ def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
     assert reference.outcome == "finished"
-    for host in hosts.HOSTS:
+    for host in HOSTS:
         for again in range(2 if case == "hard" else 1):
             report = hosts.run(name, overrides, host=host, record=tmp_path / f"{host}{again}", keep=False)
             assert report.exit_code == 0, report.reason
@@ -269,7 +273,9 @@ def test_parameters_of_a_node_override_its_section_and_are_recorded(tmp_path):
     from rths_nodes.ros.hosting import composed
     from rths_nodes.ros.hosting import descriptions as launching
 
-    descriptions = launching.describe("chen_ricles_2010", [SHORT], record=str(tmp_path / "run"))
+    descriptions = launching.describe(
+        run_options({"scenario": "chen_ricles_2010", "overrides": [SHORT], "record": tmp_path / "run"})
+    )
     for description in descriptions:
         if description.role == "compensator":
             description.parameters["compensator.alpha_es"] = 29  # an integer for a number is fine
@@ -300,7 +306,11 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
     from rths_nodes.ros.hosting import descriptions as launching
     from rths_nodes.ros.nodes.actuator import ActuatorNode
 
-    descriptions = launching.describe("chen_ricles_2010", pace="realtime", record=str(tmp_path / "run"))
+    descriptions = launching.describe(
+        run_options(
+            {"scenario": "chen_ricles_2010", "host": "composed", "pace": "realtime", "record": tmp_path / "run"}
+        )
+    )
     with composed.ros_context() as context:
         nodes = [composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions]
         for node in nodes:
@@ -318,6 +328,46 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
         assert "deactivated" in rig.rig.machine.reason
         for node in nodes:
             node.destroy_node()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_told_to_stop_is_held(host, number, tmp_path):
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--host", host]
+    run = subprocess.Popen(
+        [*command, "--set=duration=2000", "--record", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    journal = tmp_path / "run" / "run_0.mcap"
+    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.05)
+    run.send_signal(number)
+    _, errors = run.communicate(timeout=60)
+    assert (run.returncode, errors) == (130, "")
+    assert rths_nodes.read(tmp_path / "run").outcome == "held"
+
+
+def test_a_run_ends_in_order_where_its_terminal_is_closed(tmp_path):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set=duration=2000"]
+    run = subprocess.Popen(
+        [*command, "--record", str(tmp_path / "run")],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+    )
+    os.close(follower)
+    journal = tmp_path / "run" / "run_0.mcap"
+    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        os.read(leader, 65536)  # the progress bar
+    os.close(leader)
+    assert run.wait(timeout=60) == 130
+    assert rths_nodes.read(tmp_path / "run").outcome == "held"
 
 
 def test_an_interrupted_run_is_held_and_recorded(tmp_path, patience):

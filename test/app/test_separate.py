@@ -10,6 +10,7 @@ import pytest
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.options import OBSERVERS
 from rths_nodes.recording import bag
 
 SHORT = "duration=1.5"
@@ -26,7 +27,7 @@ def with_ros() -> None:
 def test_the_same_bits_and_nothing_is_missing(pace: str, tmp_path: Path, patience: list[str]) -> None:
     sets = [SHORT, *patience]
     report = hosts.run(
-        "chen_ricles_2010", sets, host="composed", pace=pace, apart=hosts.names.OBSERVERS, record=tmp_path / "run"
+        "chen_ricles_2010", sets, host="composed", pace=pace, separate=OBSERVERS, record=tmp_path / "run"
     )
     assert (report.exit_code, report.reason) == (0, "")
     assert report.messages is not None
@@ -49,7 +50,7 @@ def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
         ["duration=20", *patience],
         host="composed",
         pace="realtime",
-        apart=["recorder"],
+        separate=["recorder"],
         record=tmp_path / "run",
         faults=["kill@1:recorder"],
     )
@@ -64,11 +65,17 @@ def test_a_killed_recorder_ends_the_test_and_leaves_what_it_has_written(
     ("options", "message"),
     [
         (
-            {"host": "processes", "apart": ["recorder"]},
-            "apart = recorder: only of the host composed, not of processes",
+            {"host": "processes", "separate": ["recorder"]},
+            "separate = recorder: only of the host composed, not of processes",
         ),
-        ({"host": "composed", "apart": ["actuator"]}, "apart = 'actuator': must be one of monitor, recorder"),
-        ({"host": "composed", "apart": ["recorder"], "record": None}, "apart = recorder: there is none without"),
+        (
+            {"host": "composed", "separate": ["actuator"]},
+            "separate = 'actuator': must be one of monitor, recorder",
+        ),
+        (
+            {"host": "composed", "separate": ["recorder"], "record": None},
+            "separate = recorder: there is none without",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, object], message: str, tmp_path: Path) -> None:

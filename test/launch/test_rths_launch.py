@@ -19,6 +19,7 @@ pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 import numpy as np
 from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
 
@@ -127,6 +128,11 @@ def information(folder: Path) -> dict[str, str]:
     return dict(bag.read(folder / "run").information)
 
 
+def recorded(folder: Path) -> str:
+    """What launch says in the end of the recording of a test that has finished."""
+    return f"recording: {folder / 'run'}; rths report {folder / 'run'} shows it"
+
+
 @pytest.mark.parametrize("file", [*FILES, MULTI])
 def test_every_argument_is_described(file):
     description = get_launch_description_from_python_launch_file(str(resource("launch", file)))
@@ -154,6 +160,9 @@ def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES)
     assert "ERROR" not in run.output
+    assert run.output.splitlines()[-1].endswith(
+        f"rths: the test has finished after 2050 samples; {recorded(tmp_path)}"
+    )
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["run_id"]) == ("finished", "0", "monday_1")
     reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"]).arrays()
@@ -191,7 +200,13 @@ def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
         ("directory:=/dev/null", "cannot record there"),
         ("pace:=fast", "Valid options are"),
         ("reliability:=sometimes", "Valid options are"),
-        ("namespace:=two words", "Invalid namespace"),
+        ("namespace:=two words", "namespace = 'two words': must be ASCII letters"),
+        ("peer_timeout:=soon", "peer_timeout = 'soon': must be a number in s"),
+        ("separate:=recorder", "separate = recorder: only of the host composed"),
+        (
+            "scenaro:=chen_ricles_2010",
+            "unknown argument 'scenaro' (did you mean 'scenario'?); known: act",
+        ),
     ],
 )
 def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
@@ -207,6 +222,7 @@ def test_a_trip_is_told_and_recorded(launch, tmp_path):
     assert run.end() == 1, run.output
     assert run.clean() == set(NODES) - {ACTUATOR}
     assert "the test was tripped" in run.output
+    assert f"(exit code 3); recording: {tmp_path / 'run'}" in run.output.splitlines()[-1]
     assert "axes.story_1.limits.stroke" in run.output
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("tripped", "0")
@@ -218,9 +234,12 @@ def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
     run = launch(f"overrides:={LONG}", "directory:=run")
     run.wait_for_samples()
     (os.killpg if whole_group else os.kill)(run.popen.pid, signal.SIGINT)
-    assert run.end() == 0, run.output
+    assert run.end() == 1, run.output
     assert run.clean() == set(NODES)
-    assert "ERROR" not in run.output
+    *before, last = run.output.splitlines()
+    assert "rths: the test was held after" in last
+    assert f"interrupted (exit code 130); recording: {tmp_path / 'run'}" in last
+    assert "ERROR" not in "".join(before)
     assert "Traceback" not in run.output
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("held", "0")
@@ -336,10 +355,12 @@ def change(role: str, transition: str = "") -> None:
         client = operator.create_client(kind, f"/{names.NAMESPACE}/{role}/{name}")
         assert client.wait_for_service(30.0), role
         answer = client.call_async(request)
-        rclpy.spin_until_future_complete(operator, answer, timeout_sec=10.0)
+        rclpy.spin_until_future_complete(operator, answer, executor, timeout_sec=10.0)
         return answer.result()
 
-    with rclpy.init(), rclpy.create_node("operator") as operator:
+    with composed.ros_context() as context:
+        operator = Node("operator", context=context)
+        executor = SingleThreadedExecutor(context=context)
         if not transition:
             assert operator.create_client(GetState, f"/{names.NAMESPACE}/{role}/get_state").wait_for_service(30.0)
             return
@@ -372,8 +393,116 @@ def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
     for role in set(NODES) - {RECORDER}:
         change(role)
     os.kill(run.popen.pid, signal.SIGINT)
-    assert run.end(20.0) == 0, run.output
+    assert run.end(20.0) == 1, run.output
+    *before, last = run.output.splitlines()
+    assert "rths: the test was held after 0 samples (exit code 130); no recording" in last
+    assert "ERROR" not in "".join(before)
+
+
+COMPOSED = ("composed:=true", "pace:=realtime", "directory:=run")
+
+
+@pytest.mark.parametrize("separate", ["", "recorder", "monitor recorder"])
+def test_all_nodes_may_share_a_process(launch, tmp_path, patience, separate):
+    run = launch(f"overrides:={SHORT} {' '.join(patience)}", *COMPOSED, f"separate:={separate}")
+    assert run.end() == 0, run.output
+    assert run.clean() == {"rig", *separate.split()}
     assert "ERROR" not in run.output
+    assert recorded(tmp_path) in run.output.splitlines()[-1]
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"], about["host"]) == ("finished", "0", "composed")
+    reference = rths_nodes.run("chen_ricles_2010", [SHORT, *patience]).arrays()
+    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
+        if name != "flags":  # a slipped tick is flagged
+            assert np.array_equal(values, reference[name], equal_nan=True), name
+
+
+def test_nodes_of_axes_may_share_it_too(launch, tmp_path):
+    words = ("scenario:=three_independent_axes", "actuator_nodes:=per_axis", "namespace:=lab/rig_2")
+    run = launch(f"overrides:={SHORT_AXES}", "composed:=true", "directory:=run", *words)
+    assert run.end() == 0, run.output
+    assert run.clean() == {"rig"}
+    assert information(tmp_path)["actuator_nodes"] == "per_axis"
+    reference = rths_nodes.run("three_independent_axes", SHORT_AXES.split()).arrays()
+    for name, values in rths_nodes.read(tmp_path / "run").arrays().items():
+        assert np.array_equal(values, reference[name], equal_nan=True), name
+
+
+def test_a_trip_ends_a_composed_test_in_order(launch, tmp_path):
+    words = f"overrides:={SHORT} axes.story_1.limits.stroke=0.001"
+    run = launch(words, "composed:=true", "separate:=recorder", "directory:=run")
+    assert run.end() == 1, run.output
+    assert run.clean() == {RECORDER}
+    last = run.output.splitlines()[-1]
+    assert "the test was tripped" in last
+    assert "axes.story_1.limits.stroke" in last
+    assert f"(exit code 3); recording: {tmp_path / 'run'}" in last
+    assert information(tmp_path)["gaps"] == "0"
+
+
+def test_an_interrupt_holds_a_composed_test(launch, tmp_path):
+    run = launch(f"overrides:={LONG}", "composed:=true", "separate:=recorder", "directory:=run")
+    run.wait_for_samples()
+    os.killpg(run.popen.pid, signal.SIGINT)
+    assert run.end() == 1, run.output
+    assert "rths: the test was held after" in run.output.splitlines()[-1]
+    assert "Traceback" not in run.output
+    about = information(tmp_path)
+    assert (about["outcome"], about["gaps"]) == ("held", "0")
+
+
+@pytest.mark.parametrize("name", ["rig", RECORDER])
+def test_a_process_of_a_composed_test_that_dies_ends_it(launch, tmp_path, name):
+    run = launch(f"overrides:={LONG}", "composed:=true", "separate:=recorder", "directory:=run")
+    run.wait_for_samples()
+    os.kill(run.pids()[name], signal.SIGKILL)
+    assert run.end(30.0) == 1, run.output
+    assert f"rths: the {name} node died (SIGKILL)" in run.output
+    assert "(exit code 1); recording:" in run.output.splitlines()[-1]
+
+
+def test_without_autostart_composed_nodes_wait_for_an_operator(launch, tmp_path):
+    run = launch(f"overrides:={SHORT}", "composed:=true", "directory:=run", "autostart:=false")
+    for role in NODES:
+        change(role, "configure")
+    for role in LOOP:
+        change(role, "cleanup")
+        change(role, "configure")
+    for role in NODES:
+        change(role, "activate")
+    assert run.end() == 0, run.output
+    assert run.clean() == {"rig"}
+    assert information(tmp_path)["outcome"] == "finished"
+
+
+def test_nodes_that_wait_say_for_whom(launch):
+    run = launch(f"overrides:={LONG}", "record:=none", "actuator:=false", file="single_actuator.launch.py")
+    run.wait_for(lambda: "waits for /rths/actuator on" in run.output, 30.0)
+    os.kill(run.popen.pid, signal.SIGINT)
+    assert run.end(20.0) == 1, run.output
+
+
+INCLUDING = """
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+
+
+def generate_launch_description():
+    source = PythonLaunchDescriptionSource({file!r})
+    given = {{"overrides": {overrides!r}, "directory": "run"}}.items()
+    return LaunchDescription(
+        [DeclareLaunchArgument("robot"), IncludeLaunchDescription(source, launch_arguments=given)]
+    )
+"""
+
+
+def test_the_arguments_of_a_file_that_includes_ours_are_its_own(launch, tmp_path):
+    ours = str(resource("launch", FILES[0]))
+    (tmp_path / "lab.launch.py").write_text(INCLUDING.format(file=ours, overrides=SHORT))
+    run = launch("robot:=blue", file=str(tmp_path / "lab.launch.py"))
+    assert run.end() == 0, run.output
+    assert information(tmp_path)["outcome"] == "finished"
 
 
 STAND_IN = """#!{python}

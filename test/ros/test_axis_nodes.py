@@ -19,6 +19,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command
 from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import bag
 from rths_nodes.ros.hosting import composed
@@ -121,7 +122,10 @@ def test_an_operator_holds_all_axes(tmp_path):
 def run_with(action, tmp_path):
     """All nodes in one process; ``action(nodes by peer)`` is called once the test runs."""
     descriptions = launching.describe(
-        NAME, ["duration=3", "soft_start=null"], record=str(tmp_path / "run"), axes=AXES
+        run_options(
+            {"scenario": NAME, "overrides": ["duration=3", "soft_start=null"], "record": tmp_path / "run"}
+        ),
+        AXES,
     )
     with composed.ros_context() as context:
         nodes = {}
@@ -290,7 +294,9 @@ def test_a_node_refuses_what_does_not_fit(role, namespace, parameters, words):
 
 
 def test_an_axis_node_has_the_parameters_of_its_axis_and_they_are_recorded(tmp_path):
-    descriptions = launching.describe(NAME, SHORT, record=str(tmp_path / "run"), axes=AXES)
+    descriptions = launching.describe(
+        run_options({"scenario": NAME, "overrides": SHORT, "record": tmp_path / "run"}), AXES
+    )
     for description in descriptions:
         if description.axis == "story_2":
             description.parameters["axes.story_2.sensors.force_noise_rms"] = 25  # N
@@ -302,7 +308,7 @@ def test_an_axis_node_has_the_parameters_of_its_axis_and_they_are_recorded(tmp_p
 
 
 def test_limits_are_the_same_for_all(tmp_path):
-    descriptions = launching.describe(NAME, SHORT, axes=AXES)
+    descriptions = launching.describe(run_options({"scenario": NAME, "overrides": SHORT}), AXES)
     for description in descriptions:
         if description.axis == "story_2":
             description.parameters["axes.story_2.limits.force"] = 1e3

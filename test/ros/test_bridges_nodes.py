@@ -15,6 +15,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds
+from rths_nodes.loop.options import HOSTS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
@@ -275,7 +276,10 @@ def test_the_first_command_is_waited_for(by_hand, clock):
 def composed_with(words: str, directory, *overrides: str):
     """A run in real time with a fault; the actuator node as it ended, its final numbers and the recording."""
     descriptions = launching.describe(
-        NAME, list(overrides), pace="realtime", record=str(directory), faults=[words]
+        run_options(
+            {"scenario": NAME, "overrides": overrides, "host": "composed", "pace": "realtime"}
+            | {"record": directory, "faults": [words]}
+        )
     )
     with composed.ros_context() as context:
         nodes = {
@@ -347,7 +351,7 @@ def found_late() -> tuple[list[str], str]:
     return [f"duration={(sample + 5) / 1024}", words], reason
 
 
-@pytest.mark.parametrize("host", hosts.HOSTS)
+@pytest.mark.parametrize("host", HOSTS)
 def test_a_breach_in_the_last_samples_ends_every_host_in_the_same_way(host, found_late, tmp_path):
     overrides, reason = found_late
     report = hosts.run(NAME, overrides, host=host, record=tmp_path / "run", keep=False)

@@ -9,18 +9,25 @@ import yaml
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMON = {"scenario", "case", "overrides", "pace", "run_id", "peers", "reliability", "faults"}
+COMMON = {"scenario", "case", "overrides", "pace", "run_id", "peers", "reliability", "faults", "autostart"}
+OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout"}}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 
+def described(scenario, axes=(), **options):
+    given = {"scenario": scenario, "host": "processes"} | options
+    return descriptions.describe(run_options(given), axes)
+
+
 def by_role(**options):
-    return {found.role: found for found in descriptions.describe("chen_ricles_2010", **options)}
+    return {found.role: found for found in described("chen_ricles_2010", **options)}
 
 
 def test_a_recorder_takes_part_only_where_something_is_recorded():
@@ -36,7 +43,7 @@ def test_all_nodes_get_the_same_parameters_and_know_each_other(record):
         shared = {name: node.parameters[name] for name in COMMON}
         assert shared == {name: first[name] for name in COMMON}
         assert shared["peers"] == list(nodes)
-        assert set(node.parameters) - COMMON == ({"record", "host"} if role == RECORDER else set())
+        assert set(node.parameters) - COMMON == OWN.get(role, set())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +62,7 @@ def test_an_option_reaches_every_node(option, value):
 
 def test_each_axis_may_have_a_node_of_its_own_in_its_namespace():
     axes = descriptions.axes_with_nodes(files.load("three_independent_axes"), "per_axis")
-    nodes = descriptions.describe("three_independent_axes", record="runs/a", namespace="rig_2", axes=axes)
+    nodes = described("three_independent_axes", record="runs/a", namespace="rig_2", axes=axes)
     assert [node.peer for node in nodes] == [*NODES, "story_1/axis", "story_2/axis", "story_3/axis"]
     assert {node.axis: node.namespace for node in nodes if node.axis} == {name: f"rig_2/{name}" for name in axes}
     assert all(node.parameters["peers"] == [other.peer for other in nodes] for node in nodes)
@@ -71,7 +78,7 @@ def test_each_axis_may_have_a_node_of_its_own_in_its_namespace():
 def test_one_actuator_node_is_what_a_rig_has_unless_it_is_asked_for_more():
     assert descriptions.axes_with_nodes(files.load("three_independent_axes"), "one") == ()
     with pytest.raises(ConfigError, match="must be one of one, per_axis"):
-        descriptions.axes_with_nodes(files.load("three_independent_axes"), "two")
+        by_role(actuator_nodes="two")
 
 
 def test_the_topics_of_an_axis_close_its_own_loop():
@@ -105,7 +112,7 @@ def test_parameters_survive_a_parameter_file():
 
 def test_every_node_has_its_executable():
     cmake = (ROOT / "CMakeLists.txt").read_text()
-    for node in descriptions.describe("three_independent_axes", record="runs/a", axes=("story_1",)):
+    for node in described("three_independent_axes", record="runs/a", axes=("story_1",)):
         script = ROOT / "scripts" / node.executable
         assert script.is_file()
         assert f"scripts/{node.executable}\n" in cmake

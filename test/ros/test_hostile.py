@@ -24,6 +24,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.supervision.stop_request import StopRequest
@@ -106,7 +107,12 @@ class Stranger:
 
 def composed_run(directory: Path, disturb=None, overrides=(SHORT,), **options):
     """A run in one process; ``disturb(nodes by role, context)`` gives what is called around each Measurement."""
-    descriptions = launching.describe(NAME, list(overrides), run_id="one", record=str(directory), **options)
+    descriptions = launching.describe(
+        run_options(
+            {"scenario": NAME, "overrides": overrides, "host": "composed", "run_id": "one", "record": directory}
+            | options
+        )
+    )
     with composed.ros_context() as context:
         nodes = {
             d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions

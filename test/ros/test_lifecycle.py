@@ -19,6 +19,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
@@ -32,7 +33,9 @@ from rths_nodes.ros.transport.endpoints import message_class, quality
 
 def run_with(action, tmp_path, **options):
     """Nodes in one process; ``action(nodes by role)`` is called at sample 100 of the test."""
-    descriptions = launching.describe("chen_ricles_2010", record=str(tmp_path / "run"), **options)
+    descriptions = launching.describe(
+        run_options({"scenario": "chen_ricles_2010", "host": "composed", "record": tmp_path / "run"} | options)
+    )
     with composed.ros_context() as context:
         nodes = {
             d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
@@ -103,7 +106,7 @@ def test_peers_are_waited_for_from_the_activation_on(monkeypatch):
 
 
 def test_a_section_that_two_nodes_need_is_not_changed_in_one_of_them():
-    descriptions = launching.describe("chen_ricles_2010")
+    descriptions = launching.describe(run_options({"scenario": "chen_ricles_2010"}))
     for description in descriptions:
         if description.role == "integrator":
             description.parameters["structure.damping_ratio"] = 0.05
@@ -145,8 +148,8 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers: list[object] = []
     monkeypatch.setattr(single, "ros_context", lambda _: nullcontext())
-    monkeypatch.setattr(single, "make_node", lambda *_: Node())
-    monkeypatch.setattr(single, "_run", lambda *_: 0)
+    monkeypatch.setattr(single, "make_node", lambda *_, **__: Node())
+    monkeypatch.setattr(single.HostedNode, "run", lambda *_: 0)
     try:
         assert single.run("monitor", [], hosts.open_writer) == 0
     finally:
@@ -200,14 +203,17 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
         monkeypatch.setenv(launching.TELLS, "1")
     else:
         monkeypatch.delenv(launching.TELLS, raising=False)
-    single._tell(Node())
+    single.tell(Node())
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
 
 
 def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
     with composed.ros_context() as context:
         node = composed.make_node(
-            "compensator", hosts.open_writer, context, launching.describe("chen_ricles_2010")[1].parameters
+            "compensator",
+            hosts.open_writer,
+            context,
+            launching.describe(run_options({"scenario": "chen_ricles_2010"}))[1].parameters,
         )
         node.start()
         for sample in range(3):

@@ -13,6 +13,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.wire.layout import ENCAPSULATION
 from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.recording import bag
 
@@ -199,7 +200,11 @@ def test_the_scenario_in_the_recording_is_what_the_nodes_ran_with(by_hand, recor
 
 def test_nodes_run_a_case_of_a_scenario(tmp_path):
     case = ("chen_ricles_2010", ["duration=1"])
-    descriptions = launching.describe(*case, case="alpha_29_k_p_0", record=str(tmp_path / "run"))
+    descriptions = launching.describe(
+        run_options(
+            {"scenario": case[0], "overrides": case[1], "case": "alpha_29_k_p_0", "record": tmp_path / "run"}
+        )
+    )
     assert composed.run(descriptions, hosts.open_writer).exit_code == 0
     run, reference = rths_nodes.read(tmp_path / "run"), files.load(*case, "alpha_29_k_p_0")
     assert run.scenario.data() == reference.data()
@@ -207,7 +212,9 @@ def test_nodes_run_a_case_of_a_scenario(tmp_path):
 
 
 def test_a_node_with_a_compensator_of_its_own_leaves_a_recording_that_can_be_read(tmp_path):
-    descriptions = launching.describe("chen_ricles_2010", ["duration=1"], record=str(tmp_path / "run"))
+    descriptions = launching.describe(
+        run_options({"scenario": "chen_ricles_2010", "overrides": ["duration=1"], "record": tmp_path / "run"})
+    )
     for description in descriptions:
         if description.role == "compensator":
             description.parameters["compensator.type"] = "none"  # which has no state

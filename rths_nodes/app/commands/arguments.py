@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
+from rths_nodes.loop.options import COMMAND, PYTHON, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
+
+SCENARIO = ("scenario", "--set", "--case")
+"""What says which scenario is meant, on the command line."""
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:
     """The scenario, what is changed in it, and which case of it."""
-    parser.add_argument("scenario", help="name of a shipped scenario (rths list scenario) or path of a YAML file")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change a value; may be repeated",
-    )
-    parser.add_argument("--case", metavar="NAME", help="a variant that the scenario names (rths check SCENARIO)")
+    for name in SCENARIO:
+        add_option(parser, options(COMMAND)[name])
 
 
-def scenario(options: argparse.Namespace) -> Scenario:
+def add_option(parser: Any, option: Option) -> None:
+    """One option of a run, to a parser or a group of one."""
+    several, given = option.spec.kind == "texts", dict[str, Any](choices=option.spec.choices or None)
+    if option.metavar:
+        given["metavar"] = option.metavar
+    if several:
+        given |= {"action": "append", "default": []}
+    elif not option.required:
+        given["default"] = option.default
+    words = "; may be repeated" if several else "; default: %(default)s" if given.get("default") else ""
+    parser.add_argument(option.name, help=option.doc + words, **given)
+
+
+def chosen(given: argparse.Namespace) -> dict[str, Any]:
+    """The options of a run on the command line, by their names in Python, but for the scenario's own."""
+    return {
+        option.spec.places[PYTHON]: getattr(given, name.lstrip("-").replace("-", "_"))
+        for name, option in options(COMMAND).items()
+        if name not in SCENARIO
+    }
+
+
+def scenario(given: argparse.Namespace) -> Scenario:
     """The scenario of the command line: the case first, then what ``--set`` changes. Raises ConfigError."""
-    return files.load(options.scenario, options.set, options.case or "")
+    return files.load(given.scenario, given.set, given.case)
 
 
 def add_recording(parser: argparse.ArgumentParser) -> None:

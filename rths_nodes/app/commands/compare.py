@@ -10,6 +10,7 @@ from typing import Any
 
 from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
 _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)", "max_error_mm"))
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if figure:
         with terminal.writing(figure, "" if options.json else "figure"):
             comparison.write_figure(results, figure)
-    return 0 if all(result.outcome == "finished" for result in results) else terminal.TRIPPED
+    return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 
 def _print_comparison(name: str, results: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.loop.outcomes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,4 +29,4 @@ def run(options: argparse.Namespace) -> int:
             interrupted=interrupted,
         )
     print(f"{count} messages published")
-    return terminal.INTERRUPTED if interrupted() else 0
+    return ExitCode.HELD if interrupted() else ExitCode.FINISHED

@@ -13,73 +13,34 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES
-from rths_nodes.ros.names import NAMESPACE, OBSERVERS
+from rths_nodes.loop.options import COMMAND, EMBEDDED
+from rths_nodes.loop.options import options as run_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    arguments.add_scenario(parser)
-    parser.add_argument("--host", choices=hosts.HOSTS, default="embedded", help="default: %(default)s")
-    parser.add_argument("--pace", choices=hosts.PACES, default="lockstep", help="default: %(default)s")
-    parser.add_argument(
-        "--actuator-nodes",
-        choices=ACTUATOR_NODES,
-        default="one",
-        help="one actuator node, or one more per axis for axes that are not coupled; default: %(default)s",
-    )
-    parser.add_argument(
-        "--apart",
-        action="append",
-        choices=OBSERVERS,
-        default=[],
-        help="with --host composed: a node that has a process of its own all the same; may be repeated",
-    )
-    parser.add_argument(
-        "--namespace",
-        default=NAMESPACE,
-        metavar="NAME",
-        help="of the rig's nodes and topics; two rigs on one machine need two; default: %(default)s",
-    )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--record", metavar="DIR", help="recording; by default in runs/, embedded: none")
-    where.add_argument("--no-record", action="store_true", help="do not record")
+    for name, option in run_options(COMMAND).items():
+        arguments.add_option(where if name == "--record" else parser, option)
+    where.add_argument("--no-record", action="store_true", help="do not record; nodes record in runs/ otherwise")
     parser.add_argument("--report", metavar="FILE", help="write a report (HTML)")
     arguments.add_reference(parser)
-    parser.add_argument(
-        "--fault",
-        action="append",
-        default=[],
-        metavar="KIND@TIME[:ARGUMENTS]",
-        help="something that goes wrong on purpose, e.g. delay@2:target,3; may be repeated",
-    )
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the scenario; exit code 0 finished, 1 failed, 2 refused, 3 tripped, 130 interrupted."""
+    """Run the scenario; the exit code is that of its outcome."""
     if options.reference and not options.report:
         raise ConfigError("--reference: belongs into a report; give --report FILE")
     if options.report:
         terminal.check_writable(Path(options.report))
-    loaded = arguments.scenario(options)
-    record = options.record
-    if record is None and options.host != "embedded" and not options.no_record:
-        record = str(Path("runs") / loaded.run_id())
+    loaded, chosen = arguments.scenario(options), arguments.chosen(options)
+    if not chosen["record"] and chosen["host"] != EMBEDDED and not options.no_record:
+        chosen["run_id"] = loaded.run_id()
+        chosen["record"] = Path("runs") / chosen["run_id"]
+    keep = bool(options.report) and not chosen["record"]
     with terminal.interruptible() as interrupted, terminal.progress(loaded.name) as progress:
-        done = hosts.run(
-            loaded,
-            host=options.host,
-            pace=options.pace,
-            actuator_nodes=options.actuator_nodes,
-            apart=tuple(dict.fromkeys(options.apart)),
-            namespace=options.namespace,
-            record=record,
-            keep=bool(options.report) and record is None,
-            faults=options.fault,
-            progress=progress,
-            interrupted=interrupted,
-        )
+        done = hosts.run(loaded, keep=keep, progress=progress, interrupted=interrupted, **chosen)
     if options.json:
         print(json.dumps(terminal.finite(_json(done)), indent=2))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
-
-REFUSED, FAILED, TRIPPED, INTERRUPTED = 2, 1, 3, 130
-"""Exit codes beside 0, finished."""
+from rths_nodes.loop.interrupts import stop_signals_handled
 
 
 def check_writable(path: Path) -> None:
@@ -51,20 +48,16 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C or SIGTERM asks for an orderly stop, the second ends at once."""
-    asked: list[int] = []
+    """The first Ctrl-C, SIGTERM or closed terminal asks for an orderly stop, the second ends at once."""
+    asked: list[bool] = []
 
-    def handle(number: int, _: Any) -> None:
+    def ask() -> None:
         if asked:
             raise KeyboardInterrupt
-        asked.append(number)
+        asked.append(True)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with stop_signals_handled(ask):
         yield lambda: bool(asked)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

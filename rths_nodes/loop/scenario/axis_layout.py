@@ -7,9 +7,6 @@ from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
-ACTUATOR_NODES = ("one", "per_axis")
-"""One actuator node for the whole rig, or one more for each axis, which it gathers."""
-
 
 def check_layout(scenario: Scenario) -> None:
     """Refuse, with ConfigError, a rig whose axes cannot have a node each."""

@@ -38,18 +38,22 @@ def locate(scenario: str | os.PathLike[str]) -> Path:
     return known[str(scenario)]
 
 
-def load(scenario: str | os.PathLike[str], overrides: Iterable[str] = (), case: str = "") -> Scenario:
+def load(scenario: str | os.PathLike[str] | Scenario, overrides: Iterable[str] = (), case: str = "") -> Scenario:
     """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
 
-    Raises ConfigError with the file, the path of the key, value, unit, bound and known names.
+    A Scenario that has been loaded before may take the place of its file. Raises ConfigError with the file, the
+    path of the key, value, unit, bound and known names.
     """
-    path = locate(scenario)
+    loaded = scenario if isinstance(scenario, Scenario) else _read(locate(scenario))
+    return override(with_case(loaded, case) if case else loaded, overrides)
+
+
+def _read(path: Path) -> Scenario:
     try:
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
-    loaded = from_text(source, str(path), path.parent)
-    return override(with_case(loaded, case) if case else loaded, overrides)
+    return from_text(source, str(path), path.parent)
 
 
 def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:

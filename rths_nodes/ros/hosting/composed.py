@@ -18,7 +18,7 @@ from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import INDEXING_S, LEAVING_S, QUIET_S, NodeDescription, Processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.axis import AxisNode
 from rths_nodes.ros.nodes.base import RthsNode
@@ -41,12 +41,27 @@ def make_node(
     open_writer: OpenWriter,
     context: Any = None,
     values: Mapping[str, Any] | None = None,
+    own_process: bool = False,
+    prepare: Callable[[], None] | None = None,
     **kwargs: Any,
 ) -> RthsNode:
-    """The node ``role`` with the parameter ``values``."""
+    """The node ``role`` with the parameter ``values``, alone in its process or not.
+
+    ``prepare`` is called when all its peers are found, before it says that it is ready.
+    """
     if role == RECORDER:
-        return RecorderNode(open_writer, context, values, **kwargs)
-    return KINDS[role](context, values, **kwargs)
+        node: RthsNode = RecorderNode(open_writer, context, values, **kwargs)
+    else:
+        node = KINDS[role](context, values, **kwargs)
+    node.own_process = own_process
+    if prepare is not None:
+        node.prepare = prepare
+    return node
+
+
+def in_namespace(namespace: str) -> list[str]:
+    """Arguments of a node that give it a namespace of its own."""
+    return ["--ros-args", "-r", f"__ns:={namespace}"]
 
 
 @contextmanager
@@ -66,15 +81,27 @@ def run(
     open_writer: OpenWriter,
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-    apart: Sequence[str] = (),
+    separate: Sequence[str] = (),
 ) -> Result:
-    """Run the nodes to the end of the test; the roles ``apart`` in processes of their own. Raises Refused."""
-    with Processes([each for each in descriptions if each.role in apart]) as processes, ros_context() as context:
-        nodes: list[RthsNode] = []
-        namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
-        console = Console(context, namespace, peers) if processes.running else None
+    """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
-        def look_beside(rig: ActuatorNode) -> None:
+    Raises NodeRefused.
+    """
+    beside = [each for each in descriptions if each.role in separate]
+    with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
+        namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
+        console = Console(context, namespace, peers) if beside else None
+        if console:
+            leaving.callback(console.destroy_node)
+        test = ComposedTest()
+
+        def watch() -> None:
+            rig = test.rig
+            if progress:
+                progress(rig.last_sample)
+            if not test.result.interrupted and interrupted and interrupted():
+                rig.interrupt()
+                test.result.interrupted = True
             if console:
                 console.listen()
             for process in processes.dead():
@@ -82,27 +109,25 @@ def run(
 
         try:
             for each in descriptions:
-                if each.role not in apart:
-                    arguments = ["--ros-args", "-r", f"__ns:=/{each.namespace}"]
-                    nodes.append(make_node(each.role, open_writer, context, each.parameters, cli_args=arguments))
-                    nodes[-1].start()
-            result = _run(nodes, context, progress, interrupted, look_beside if console else None)
+                if each not in beside:
+                    arguments = in_namespace(f"/{each.namespace}")
+                    test.add(each.role, open_writer, context, each.parameters, cli_args=arguments).start()
+            result = test.run(context, watch)
             if console:
-                for node in nodes:
+                for node in test.nodes:
                     node.flush_publishers()
                 time.sleep(QUIET_S)
         finally:
-            for node in nodes:
+            for node in test.nodes:
                 node.destroy_node()
         if console:
             _wait_for(processes, console, result)
-            console.destroy_node()
-    result.judge([each.exit_code for each in nodes] + [each.popen.returncode for each in processes.running])
+    result.judge([each.exit_code for each in test.nodes] + [each.popen.returncode for each in processes.running])
     return result
 
 
 def _wait_for(processes: Processes, console: Console, result: Result) -> None:
-    """Until the nodes ``apart`` have written all, and left; what they said in the end."""
+    """Until the separate nodes have written all, and left; what they said in the end."""
 
     def listen() -> None:
         console.listen()
@@ -118,57 +143,76 @@ def _wait_for(processes: Processes, console: Console, result: Result) -> None:
     result.add(console.result.numbers)
 
 
-def _run(
-    nodes: list[RthsNode],
-    context: Any,
-    progress: Callable[[int], None] | None = None,
-    interrupted: Callable[[], bool] | None = None,
-    look_beside: Callable[[ActuatorNode], None] | None = None,
-) -> Result:
-    rig = next(node for node in nodes if isinstance(node, ActuatorNode))
-    ended_at = 0.0
+class ComposedTest:
+    """The nodes of a test that share a process, run to its end; what it came to is its ``result``."""
 
-    def idle() -> None:
-        if progress:
-            progress(rig.rig.sample)
-        if not result.interrupted and interrupted and interrupted():
-            rig.interrupt()
-            result.interrupted = True
-        if look_beside:
-            look_beside(rig)
-        if rig.ended and any(node.died for node in nodes):
-            hurry()
+    def __init__(self) -> None:
+        self.nodes: list[RthsNode] = []
+        self.result = Result()
+        self._leaving = ExitStack()
+        self._prepared = False
+        self._ended_at = 0.0
 
-    def hurry() -> None:
-        nonlocal ended_at
-        ended_at = ended_at or time.monotonic()
-        if time.monotonic() - ended_at > GRACE_S:
-            for node in nodes:
+    def add(
+        self,
+        role: str,
+        open_writer: OpenWriter,
+        context: Any,
+        values: Mapping[str, Any] | None = None,
+        cli_args: Sequence[str] | None = None,
+    ) -> RthsNode:
+        """Make one more node of the test, with the parameter ``values``."""
+        prepare = self._prepare if role == ACTUATOR else None
+        self.nodes.append(make_node(role, open_writer, context, values, prepare=prepare, cli_args=cli_args))
+        return self.nodes[-1]
+
+    @property
+    def rig(self) -> ActuatorNode:
+        """The actuator node, which leads the test."""
+        return next(node for node in self.nodes if isinstance(node, ActuatorNode))
+
+    def run(self, context: Any, watch: Callable[[], None] | None = None) -> Result:
+        """Until every node is done; ``watch`` is called now and then. The exit codes are not judged yet."""
+
+        def idle() -> None:
+            if watch:
+                watch()
+            if self.rig.ended and any(node.died for node in self.nodes):
+                self._hurry()
+
+        with self._leaving:
+            LoopExecutor(self.nodes, context, idle).run()
+        self._gather()
+        return self.result
+
+    def _prepare(self) -> None:
+        """Real-time scheduling of this process until the end, begun once, however often the rig is configured.
+
+        Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes
+        share, and under real-time scheduling that can be for ever.
+        """
+        if self._prepared or self.rig.lockstep:
+            return
+        self._prepared = True
+        if set(self.rig.peers) - {node.identity for node in self.nodes}:
+            self._leaving.enter_context(share_processors(True))
+        self.result.notes += self._leaving.enter_context(real_time(True))
+
+    def _hurry(self) -> None:
+        """A node has died: the others do not wait long for its summary."""
+        self._ended_at = self._ended_at or time.monotonic()
+        if time.monotonic() - self._ended_at > GRACE_S:
+            for node in self.nodes:
                 node.interrupt()
 
-    result = Result()
-    executor = LoopExecutor(nodes, context, idle)
-    with ExitStack() as stack:
-
-        def prepare() -> None:
-            """Once, however often the rig is configured."""
-            rig.prepare = lambda: None
-            if look_beside and not rig.lockstep:
-                stack.enter_context(share_processors(True))
-            result.notes += stack.enter_context(real_time(not rig.lockstep))
-
-        if look_beside:  # not before other processes are found, see single.py
-            rig.prepare = prepare
-        else:
-            prepare()
-        executor.run()
-    machine = rig.rig.machine
-    result.state, result.reason, result.sample = machine.state, machine.reason, rig.rig.sample
-    for node in nodes:
-        if isinstance(node, RecorderNode):
-            node.safely(node.close)
-        result.add(node.summary)
-        if node.died:
-            result.reason = "; ".join(filter(None, (node.problem, result.reason)))
-        result.reason = result.reason or node.problem
-    return result
+    def _gather(self) -> None:
+        """What the nodes said in the end."""
+        result = self.result
+        result.take_state(self.rig)
+        for node in self.nodes:
+            if isinstance(node, RecorderNode):
+                node.safely(node.close)
+            result.add(node.summary)
+            if node.died:
+                result.reason = "; ".join(filter(None, (node.problem, result.reason)))
+            result.reason = result.reason or node.problem

@@ -20,8 +20,9 @@ from typing import Any
 
 import yaml
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES, check_layout
+from rths_nodes.loop.options import NODE, ONE_NODE, RunOptions, checked_namespace
+from rths_nodes.loop.options import options as offered_options
+from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
 from rths_nodes.ros.names import RECORDER
@@ -66,51 +67,38 @@ class NodeDescription:
         return names.axis_node(self.axis) if self.axis else self.role
 
 
-def describe(
-    scenario: str,
-    overrides: Sequence[str] = (),
-    pace: str = "lockstep",
-    run_id: str = "",
-    record: str = "",
-    namespace: str = names.NAMESPACE,
-    reliability: str = "reliable",
-    host: str = "processes",
-    console: bool = False,
-    axes: Sequence[str] = (),
-    faults: Sequence[str] = (),
-    case: str = "",
-) -> list[NodeDescription]:
-    """The nodes of a rig; without ``record`` there is no recorder.
+def describe(options: RunOptions, axes: Sequence[str] = (), console: bool = False) -> list[NodeDescription]:
+    """The nodes of a rig; without a recording there is no recorder.
 
     ``axes`` have a node each, all of them or none (:func:`axes_with_nodes`). With ``console`` the test does not
-    begin before the runner's console listens. ``faults`` are put in on purpose (``faults.py``).
+    begin before the runner's console listens.
     """
-    roles = [role for role in names.NODES if role != RECORDER or record]
+    roles = [role for role in names.NODES if role != RECORDER or options.recorded]
     peers = [*roles, *map(names.axis_node, axes), *([names.CONSOLE] if console else [])]
-    common: dict[str, Any] = {
-        "scenario": scenario,
-        "case": case,
-        "overrides": list(overrides) or [""],
-        "pace": pace,
-        "run_id": run_id,
-        "peers": peers,
-        "reliability": reliability,
-        "faults": list(faults) or [""],
-    }
-    own = {RECORDER: {"record": record, "host": host}}
-    of_rig = [NodeDescription(role, common | own.get(role, {}), namespace) for role in roles]
-    of_axes = [NodeDescription(names.AXIS, dict(common), f"{namespace}/{axis}", axis=axis) for axis in axes]
+    namespace = checked_namespace(options.namespace)
+    of_rig = [NodeDescription(role, _parameters(options, role, peers), namespace) for role in roles]
+    of_axes = [
+        NodeDescription(names.AXIS, _parameters(options, names.AXIS, peers), f"{namespace}/{axis}", axis=axis)
+        for axis in axes
+    ]
     return of_rig + of_axes
 
 
-def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
-    """The axes that have a node of their own: all or none.
+def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, Any]:
+    """The ROS parameters of a node: those options that it has, and its ``peers``."""
+    values = {
+        name: getattr(options, option.field)
+        for name, option in offered_options(NODE).items()
+        if not option.roles or role in option.roles
+    }
+    # ROS cannot tell the type of an empty list
+    lists = {name: list(value) or [""] for name, value in values.items() if isinstance(value, tuple)}
+    return values | lists | {"peers": list(peers)}
 
-    Raises ConfigError for a layout that nobody knows, or that this rig cannot have.
-    """
-    if actuator_nodes not in ACTUATOR_NODES:
-        raise ConfigError(f"actuator_nodes = {actuator_nodes!r}: must be one of {', '.join(ACTUATOR_NODES)}")
-    if actuator_nodes == ACTUATOR_NODES[0]:
+
+def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
+    """The axes that have a node of their own: all or none. Raises ConfigError for a rig that cannot have them."""
+    if actuator_nodes == ONE_NODE:
         return ()
     check_layout(scenario)
     return tuple(scenario.axes)

@@ -3,6 +3,8 @@
 Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502). The
 test is over by then and recorded; only the process is still there, and whoever waits for it. The call that hangs
 holds the interpreter's lock, so no Python code can end it: the C library does.
+``faulthandler.dump_traceback_later`` could do so, too, but always with exit code 1: a test that has finished would
+count as failed.
 """
 
 from __future__ import annotations

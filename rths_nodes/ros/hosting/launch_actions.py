@@ -1,84 +1,60 @@
 """Descriptions of nodes -> launch actions: what the files in ``launch/`` share.
 
-Nothing of the wiring stands here; that is ``launching.describe``.
+Nothing of the wiring stands here; that is ``descriptions.describe``.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shlex
-import signal
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ament_index_python.resources import has_resource
-from launch.actions import (
-    DeclareLaunchArgument,
-    EmitEvent,
-    ExecuteProcess,
-    LogInfo,
-    OpaqueFunction,
-    RegisterEventHandler,
-)
-from launch.event_handlers import OnProcessExit
-from launch.events import matches_action
-from launch.events.process import SignalProcess
+from launch import LaunchDescription
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds as faulty
+from rths_nodes.loop.options import (
+    COMPOSED,
+    LAUNCH,
+    OWN_RECORDER,
+    PROCESSES,
+    ROSBAG2,
+    Option,
+    RunOptions,
+    run_options,
+)
+from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.axis_layout import ACTUATOR_NODES
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting.launch_end import EndOfLaunch
 from rths_nodes.ros.names import RECORDER
-from rths_nodes.ros.nodes.base import PACES, RELIABILITIES
 
 FLAG = ("true", "false")
-TRIPPED = 3
-"""Exit code of a node whose test was tripped."""
 
-ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
-    "scenario": ("chen_ricles_2010", "name of a shipped scenario (rths list scenario) or path of a YAML file", ()),
-    "case": ("", "a variant that the scenario names (rths check SCENARIO lists them)", ()),
-    "overrides": (
-        "",
-        "values to change, as --set of rths run, separated by spaces: 'compensator.alpha_es=20 duration=10'",
-        (),
-    ),
-    "pace": ("lockstep", "as fast as the machine allows, or by the clock", PACES),
-    "actuator_nodes": (
-        "one",
-        "one actuator node for the whole rig, or one more for each axis, in a namespace of its own (not for a rig "
-        "that couples its axes)",
-        ACTUATOR_NODES,
-    ),
-    "record": (
-        "own",
-        "own: our recorder, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all topics of "
-        "the rig, which may miss the first samples; none: no recording",
-        ("own", "rosbag2", "none"),
-    ),
-    "directory": ("", "of the recording; it must not exist. Empty: runs/<run id>", ()),
-    "run_id": ("", "tells this run from others; the same for all nodes. Empty: made of scenario and time", ()),
-    "namespace": (names.NAMESPACE, "of the rig's nodes and topics", ()),
-    "reliability": (
-        RELIABILITIES[0],
-        "of Target, Command and Measurement; best_effort is cheaper, and what is lost stays lost",
-        RELIABILITIES,
-    ),
-    "autostart": ("true", "false: the nodes wait for 'ros2 lifecycle set ... configure' and 'activate'", FLAG),
-    "faults": ("", "put in on purpose, as --fault of rths run, separated by spaces: 'drop@2:command'", ()),
+OWN_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
     "log_level": ("info", "of the nodes", ("debug", "info", "warn", "error", "fatal")),
     "use_sim_time": ("false", "handed to the nodes; the pace of a test does not depend on it", FLAG),
 }
-"""Default, meaning and choices of the launch arguments, by name."""
+"""Default, meaning and choices of what launch says to its nodes, beside the options of a run."""
+
+COMPOSED_ARGUMENTS: dict[str, tuple[str, str, Sequence[str]]] = {
+    "composed": ("false", "true: all nodes in one process, which hand each other their messages", FLAG),
+}
+"""Where launch makes all nodes: a file with a place for each of them cannot put them into one process."""
 
 
 def declare(name: str, default: str, description: str, choices: Sequence[str]) -> DeclareLaunchArgument:
@@ -88,27 +64,63 @@ def declare(name: str, default: str, description: str, choices: Sequence[str]) -
     )
 
 
-def arguments(**defaults: str) -> list[DeclareLaunchArgument]:
-    """All launch arguments of a test; ``defaults`` take the place of the usual ones."""
-    return [
-        declare(name, defaults.get(name, default), description, choices)
-        for name, (default, description, choices) in ARGUMENTS.items()
-    ]
+def _declared(option: Option, default: str | None) -> DeclareLaunchArgument:
+    several, value = option.spec.kind == "texts", option.default
+    words = f"{option.doc}; several separated by spaces" if several else option.doc
+    text = str(value).lower() if isinstance(value, bool) else "" if several else str(value)
+    choices = FLAG if option.spec.kind == "flag" else () if several else option.spec.choices
+    return declare(option.name, text if default is None else default, words, choices)
 
 
-def when_known(make: Callable[[Any], list[Any]]) -> OpaqueFunction:
-    """The actions that ``make(context)`` gives, once the launch arguments are known.
+def description(
+    make: Callable[[Any], list[Any]],
+    *further: DeclareLaunchArgument,
+    composes: bool = False,
+    **defaults: str,
+) -> LaunchDescription:
+    """A launch file: the launch arguments of a test, ``further`` ones, and what ``make(context)`` gives.
 
-    What must not run is refused here, before any node starts: launch prints one message and ends with code 1.
+    ``defaults`` take the place of the usual ones; a file that ``composes`` also has ``composed`` and ``separate``.
+    What must not run is refused before any node starts, an unknown argument on the command line as well: launch
+    prints one message and ends with code 1.
     """
+    own = OWN_ARGUMENTS | (COMPOSED_ARGUMENTS if composes else {})
+    declared = [
+        *(
+            _declared(option, defaults.get(name))
+            for name, option in offered_options(LAUNCH).items()
+            if composes or name != "separate"
+        ),
+        *(declare(name, *row) for name, row in own.items()),
+        *further,
+    ]
+    known = [argument.name for argument in declared]
 
     def function(context: Any) -> list[Any]:
         try:
+            _check_command_line(context, known)
             return make(context)
         except ConfigError as error:
             raise RuntimeError(f"rths: {error}") from None
 
-    return OpaqueFunction(function=function)
+    return LaunchDescription([*declared, OpaqueFunction(function=function)])
+
+
+def _check_command_line(context: Any, known: Sequence[str]) -> None:
+    """Refuse, with ConfigError, an argument that this launch file does not know.
+
+    Launch itself takes any. Only where the file was named on the command line: the arguments of a file that
+    includes it are not ours to judge, and launch tells the two apart nowhere.
+    """
+    path = Path(context.locals.current_launch_file_path)
+    named = any(
+        Path(word).absolute() == path or (word == path.name and before in path.parts)
+        for before, word in zip(sys.argv, sys.argv[1:], strict=False)
+    )
+    for word in context.argv if named else ():
+        name, sign, _ = word.partition(":=")
+        if sign and name not in known and not name.startswith("launch-"):  # launch-prefix is launch's own
+            raise unknown(name, "argument", name, known)
 
 
 class LaunchedTest:
@@ -118,47 +130,33 @@ class LaunchedTest:
     """
 
     def __init__(self, context: Any, check_free: Callable[[Path], None]) -> None:
-        chosen = {name: context.launch_configurations[name] for name in ARGUMENTS}
-        overrides = split(chosen["overrides"])
-        scenario = files.load(chosen["scenario"], overrides, chosen["case"])
-        Loop(Assembly(scenario))  # builds every component
-        faults = split(chosen["faults"])
-        parsed, recorded = [faulty.parse(words) for words in faults], chosen["record"] == "own"
-        faulty.check(parsed, scenario, "processes", chosen["pace"], recorded)
-        self.run_id = chosen["run_id"] or scenario.run_id()
-        self.directory = Path(chosen["directory"] or Path("runs", self.run_id)).absolute()
-        self._record, self._log_level = chosen["record"], chosen["log_level"]
-        if self._record == "rosbag2":
-            check_rosbag2(self.directory)
-        elif self._record == "own":
-            check_free(self.directory)
-        self._common = {name: chosen[name] == "true" for name in ("autostart", "use_sim_time")}
+        configured = context.launch_configurations
+        host = COMPOSED if configured.get("composed") == "true" else PROCESSES
+        given = {
+            name: _value(option, configured[name])
+            for name, option in offered_options(LAUNCH).items()
+            if name in configured
+        }
+        directory = given["directory"]
+        # without one, it is named by the run id, which is not known before the scenario
+        chosen = run_options(given | {"directory": directory or "runs"}, LAUNCH, host=host)
+        scenario = files.load(chosen.scenario, chosen.overrides, chosen.case)
+        self.run_id = chosen.run_id or scenario.run_id()
+        self.directory = Path(directory or Path("runs", self.run_id)).absolute()
+        self.options = chosen.changed(run_id=self.run_id, record=str(self.directory))
+        _check(scenario, self.options, check_free)
+        self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
+        self._log_level = configured["log_level"]
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
-        direct = not context.launch_configurations.get("launch-prefix")
-        parent = {descriptions.PARENT: str(os.getpid())} if direct else {}
-        self._environment = parent
-        self._namespace = chosen["namespace"]
+        direct = not configured.get("launch-prefix")
+        self._environment = {descriptions.PARENT: str(os.getpid())} if direct else {}
         self.namespace = make_namespace_absolute(
-            prefix_namespace(context.launch_configurations.get("ros_namespace"), self._namespace)
+            prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
-        self.axes = descriptions.axes_with_nodes(scenario, chosen["actuator_nodes"])
+        self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
         """The axes that have a node of their own."""
         self._peers: dict[Any, str] = {}
-        self._descriptions = {
-            description.peer: description
-            for description in descriptions.describe(
-                scenario=chosen["scenario"],
-                case=chosen["case"],
-                overrides=overrides,
-                pace=chosen["pace"],
-                run_id=self.run_id,
-                record=str(self.directory) if self._record == "own" else "",
-                namespace=self._namespace.strip("/"),
-                reliability=chosen["reliability"],
-                axes=self.axes,
-                faults=faults,
-            )
-        }
+        self._descriptions = {each.peer: each for each in descriptions.describe(self.options, self.axes)}
 
     def axis(self, name: str) -> Node:
         """The node of the axis ``name``, in its namespace."""
@@ -166,80 +164,105 @@ class LaunchedTest:
 
     def node(self, peer: str) -> Node:
         """The node that the others call ``peer``: its role, for the node of an axis ``<axis>/axis``."""
-        description = self._descriptions[peer]
-        role = description.role
-        parameters = description.parameters | self._common
-        # A type for each: launch would read text like 7e3 as a number otherwise.
-        typed = {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
-        patience = {"sigterm_timeout": str(descriptions.INDEXING_S)} if role == RECORDER else {}
+        described = self._descriptions[peer]
+        return self._process(
+            peer,
+            executable=described.executable,
+            name=described.role,
+            namespace="/".join(filter(None, (self.options.namespace, described.axis))),
+            parameters=[_typed(described.parameters | self._further)],
+            remappings=list(described.remappings),
+        )
+
+    def everything(self) -> list[ExecuteProcess]:
+        """All nodes of the test, each in a process of its own or in one, and what else records."""
+        if self.options.host != COMPOSED:
+            return [*(self.node(peer) for peer in self._descriptions), *self._foreign_recorders()]
+        separate = [peer for peer in self._descriptions if peer in self.options.separate]
+        together = [peer for peer in self._descriptions if peer not in separate]
+        return [self.rig(together), *map(self.node, separate), *self._foreign_recorders()]
+
+    def rig(self, peers: Sequence[str]) -> Node:
+        """The nodes ``peers`` in one process."""
+        described = [self._descriptions[peer] for peer in peers]
+        common, *others = (each.parameters.items() for each in described)
+        shared = {name: value for name, value in common if all((name, value) in other for other in others)}
+        own = [
+            part
+            for each in described
+            for name, value in each.parameters.items()
+            if name not in shared
+            for part in ("-p", f"{each.role}:{name}:={json.dumps(value)}")
+        ]
+        return self._process(
+            names.RIG,
+            executable=names.RIG,
+            namespace=self.options.namespace,
+            arguments=list(peers),
+            parameters=[_typed(shared | self._further)],
+            ros_arguments=own,
+            patient=RECORDER in peers,
+        )
+
+    def recorders(self) -> list[ExecuteProcess]:
+        """What records: our recorder, a rosbag2 process, or nothing."""
+        return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
+
+    def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
+        """The actions that run ``processes`` as one test, and tell how it ended (:class:`EndOfLaunch`)."""
+        recording = "" if self.options.recorder == "none" else str(self.directory)
+        return EndOfLaunch(processes, self._peers, self.run_id, recording).actions()
+
+    def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
+        """A process with our executable; a ``patient`` one may take long to write a recording."""
+        patience = {"sigterm_timeout": str(descriptions.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
-            executable=description.executable,
-            name=role,
-            namespace="/".join(filter(None, (self._namespace, description.axis))),
-            parameters=[typed],
-            remappings=list(description.remappings),
-            ros_arguments=["--log-level", self._log_level],
+            ros_arguments=["--log-level", self._log_level, *ros_arguments],
             additional_env=self._environment,
             output="both",
             **patience,
+            **kwargs,
         )
         self._peers[node] = peer
         return node
 
-    def recorders(self) -> list[ExecuteProcess]:
-        """What records: our recorder, a rosbag2 process, or nothing."""
-        if self._record == "own":
-            return [self.node(RECORDER)]
-        if self._record == "none":
+    def _foreign_recorders(self) -> list[ExecuteProcess]:
+        if self.options.recorder != ROSBAG2:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), "--topics", *topics]
         return [ExecuteProcess(cmd=command, name="rosbag2", output="both", sigterm_timeout="60")]
 
-    def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
-        """The actions that run ``processes`` as one test.
 
-        A node that ends with an error ends all of them, and launch with code 1. One that is done does not, nor
-        one that ends with a trip: the others then leave in order. A foreign recorder is told to stop when the
-        last node has ended.
-        """
-        running = list(processes)
-        trips: list[str] = []
-
-        def on_exit(event: Any, context: Any) -> list[Any]:
-            if event.action not in running:
-                return []
-            running.remove(event.action)
-            if context.is_shutdown:
-                return []
-            name = self._peers.get(event.action, event.process_name.rpartition("-")[0])
-            reason = descriptions.death(name, event.returncode)
-            if event.returncode == TRIPPED:
-                trips.append(reason)
-            elif event.returncode != 0:
-                # Shuts down with a reason and a non-zero exit code; the event Shutdown would end with 0.
-                raise RuntimeError(f"rths: {reason}")
-            if not running and trips:
-                raise RuntimeError(f"rths: {trips[0]}: the test was tripped")
-            if not any(isinstance(process, Node) for process in running):
-                return [_interrupt(process) for process in running]
-            return []
-
-        words = f"recording: {self.directory}" if self._record != "none" else "no recording"
-        return [
-            LogInfo(msg=f"rths: run {self.run_id}, {words}"),
-            RegisterEventHandler(OnProcessExit(on_exit=on_exit)),
-            *processes,  # after the handler: theirs, which print their last words, come first then
-        ]
+def _check(scenario: Any, options: RunOptions, check_free: Callable[[Path], None]) -> None:
+    """Refuse, with ConfigError, what must not run."""
+    Loop(Assembly(scenario))  # builds every component
+    faults = [faulty.parse(words) for words in options.faults]
+    faulty.check(faults, scenario, options.host, options.pace, options.recorded)
+    if options.recorder == ROSBAG2:
+        check_rosbag2(Path(options.record))
+    elif options.recorder == OWN_RECORDER:
+        check_free(Path(options.record))
 
 
-def split(overrides: str) -> list[str]:
-    """``a.b=1 c.d='two words'`` -> its assignments. Raises ConfigError."""
+def _value(option: Option, text: str) -> Any:
+    """The value of an option from the text of its launch argument. Raises ConfigError."""
+    if option.spec.kind == "texts":
+        return split(option.name, text)
+    if option.spec.kind == "flag":
+        return text == "true"
+    if option.spec.kind == "number":
+        return yaml_text.parse(text, option.name)
+    return text
+
+
+def split(name: str, text: str) -> list[str]:
+    """``a.b=1 c.d='two words'`` -> its parts. Raises ConfigError."""
     try:
-        return shlex.split(overrides)
+        return shlex.split(text)
     except ValueError as error:
-        raise ConfigError(f"overrides = {overrides!r}: {error}") from None
+        raise ConfigError(f"{name} = {text!r}: {error}") from None
 
 
 def check_rosbag2(directory: Path) -> None:
@@ -258,9 +281,10 @@ def check_rosbag2(directory: Path) -> None:
         raise ConfigError(f"directory = {directory}: exists; rosbag2 wants to make it")
 
 
+def _typed(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
+    """A type for each: launch would read text like 7e3 as a number otherwise."""
+    return {name: ParameterValue(value, value_type=_type(value)) for name, value in parameters.items()}
+
+
 def _type(value: Any) -> Any:
     return list[type(value[0])] if isinstance(value, list) else type(value)  # type: ignore[misc]
-
-
-def _interrupt(process: ExecuteProcess) -> EmitEvent:
-    return EmitEvent(event=SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(process)))

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rths_nodes.core.flat_names import unflatten
-from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop import outcomes
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
+
+_ENDINGS = {
+    "the test has finished": ExitCode.FINISHED,
+    "the test has failed": ExitCode.FAILED,
+    "the test was refused": ExitCode.REFUSED,
+    "the test was tripped": ExitCode.TRIPPED,
+    "the test was held": ExitCode.HELD,
+}
+_LINE = re.compile(rf"^rths: ({'|'.join(_ENDINGS)}) after \d+ samples.*$", re.MULTILINE)
+
+
+def ending(code: ExitCode) -> str:
+    """How a test ended, in words."""
+    return next(words for words, known in _ENDINGS.items() if known is code)
+
+
+def result_line(code: ExitCode, samples: int, reason: str) -> str:
+    """What the process that leads a test says in the end."""
+    words = f": {' '.join(reason.split())}" if reason else ""
+    return f"rths: {ending(code)} after {samples} samples{words}"
+
+
+def told_result(text: str) -> tuple[ExitCode, str] | None:
+    """How a test ended, and the line that says so, where ``text`` has such a line."""
+    found = list(_LINE.finditer(text))
+    if not found:
+        return None
+    return _ENDINGS[found[-1][1]], found[-1][0].strip().removeprefix("rths: ")
 
 
 @dataclass
@@ -19,31 +51,29 @@ class Result:
     reason: str = ""
     sample: int = 0
     numbers: dict[str, float] = field(default_factory=dict)
-    exit_code: int = 0
+    exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     @property
     def outcome(self) -> str:
         """``finished``, ``held``, ``tripped``, ``refused`` or ``failed``."""
-        if self.exit_code == 2:
-            return "refused"
-        if self.exit_code == 1 or self.state not in ENDED:
-            return "failed"
-        return self.state.name.lower()
+        return self.exit_code.outcome
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """The summary of one node."""
         self.numbers |= numbers
 
     def judge(self, codes: Sequence[int]) -> None:
-        """The exit code of the whole test from those of its nodes: failed, refused, tripped, interrupted."""
-        if any(code < 0 or code == 1 for code in codes):
-            self.exit_code = 1
-        else:
-            self.exit_code = max(codes, default=0) or (130 if self.interrupted else 0)
+        """The exit code of the whole test from those of its nodes."""
+        self.exit_code = outcomes.of_nodes(codes, self.state, self.interrupted)
         found = (doubts(self.section("recording")), unseen(self.numbers), dropped(self.numbers))
         self.notes += filter(None, found)
+
+    def take_state(self, rig: ActuatorNode) -> None:
+        """Where the test stands, unless the actuator node was never configured."""
+        if rig.rig is not None:
+            self.state, self.reason, self.sample = rig.state_of_test, rig.reason, rig.last_sample
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""

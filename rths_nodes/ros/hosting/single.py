@@ -1,124 +1,156 @@
-"""One node in a process of its own."""
+"""One node in a process of its own, as ``ros2 run``, launch and our runner start it."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol
 
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.descriptions import QUIET_S, TELLS, die_with_parent
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import exits_within
+from rths_nodes.ros.hosting.results import Result, result_line
+from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.recorder import OpenWriter, RecorderNode
 
 LEAVING_S = 5.0
-"""A node that has not left by then, hangs."""
+"""A process that has not left by then, hangs."""
+
+
+class Hosted(Protocol):
+    """What runs in a process: its nodes, made in a context, and run to an exit code."""
+
+    @property
+    def nodes(self) -> list[RthsNode]: ...
+
+    def make(self, open_writer: OpenWriter, context: Any) -> None: ...
+
+    def run(self, context: Any) -> int: ...
 
 
 def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     """Run the node ``role`` with ROS ``arguments`` until the test is over; its exit code."""
     try:
-        _check(role, arguments)
-        return _stay(role, arguments, open_writer)
+        if plain_words(role, arguments) or role not in names.ROLES:
+            raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
+        return stay(HostedNode(role), arguments, open_writer)
     except ConfigError as error:
-        print(f"rths: {error}", file=sys.stderr)
-        return 2
+        return refused(error)
 
 
-def _check(role: str, arguments: Sequence[str]) -> None:
+def refused(error: ConfigError) -> int:
+    """Tell why a process ends at once; its exit code."""
+    print(f"rths: {error}", file=sys.stderr)
+    return ExitCode.REFUSED
+
+
+def plain_words(role: str, arguments: Sequence[str]) -> list[str]:
+    """Those of ``arguments`` that are not for ROS. Raises ConfigError."""
     try:
-        unknown = remove_ros_args(list(arguments))
+        return list(remove_ros_args(list(arguments)))
     except RuntimeError as error:
         raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
-    if role not in names.ROLES or unknown:
-        raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
 
 
-def _stay(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
-    nodes: list[RthsNode] = []
-    stop: list[int] = []
+def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> int:
+    """Run what is ``hosted`` with ROS ``arguments`` in this process, which ends with it; the exit code."""
+    asked: list[bool] = []
 
-    def handle(number: int, _: Any) -> None:
-        stop.append(number)
-        for node in nodes:
+    def interrupt() -> None:
+        asked.append(True)
+        for node in hosted.nodes:
             node.interrupt()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
+    handle_stop_signals(interrupt)
     die_with_parent()
     with ExitStack() as leaving, ros_context(arguments) as context:
-        node = make_node(role, open_writer, context)
-        node.own_process = True
-        nodes.append(node)
-        if stop:
-            node.interrupt()
-        code = 1
+        hosted.make(open_writer, context)
+        if asked:
+            interrupt()
+        code: int = ExitCode.FAILED
         try:
-            code = _run(node, context)
+            code = hosted.run(context)
         except (KeyboardInterrupt, ExternalShutdownException):
-            code = 0
+            code = ExitCode.FINISHED
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):  # a late one must not spoil the exit code
-                signal.signal(number, signal.SIG_IGN)
+            ignore_stop_signals()
             leaving.enter_context(exits_within(LEAVING_S, code))
             time.sleep(QUIET_S)
-            node.destroy_node()
+            for node in hosted.nodes:
+                node.destroy_node()
             time.sleep(QUIET_S)
     return code
 
 
-def _run(node: RthsNode, context: Any) -> int:
-    with ExitStack() as stack:
+class HostedNode:
+    """The node ``role``, alone in its process."""
 
-        def prepare() -> None:
-            """Once, however often the node is configured."""
-            node.prepare = lambda: None
-            _prepare(node, stack)
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._leaving = ExitStack()
+        self._prepared = False
+        self.nodes: list[RthsNode] = []
 
-        node.prepare = prepare
-        if node.autostart:
-            node.try_to_start()
-        LoopExecutor([node], context).run()
-    if isinstance(node, RecorderNode):
-        node.safely(node.close)
-    node.flush_publishers()
-    _tell(node)
-    return node.exit_code
+    def make(self, open_writer: OpenWriter, context: Any) -> None:
+        """Make the node, with the parameters of the process."""
+        self.nodes.append(make_node(self._role, open_writer, context, own_process=True, prepare=self._prepare))
+
+    def run(self, context: Any) -> int:
+        """Until the node is done; its exit code."""
+        (node,) = self.nodes
+        with self._leaving:
+            if node.autostart:
+                node.try_to_start()
+            LoopExecutor([node], context).run()
+        if isinstance(node, RecorderNode):
+            node.safely(node.close)
+        node.flush_publishers()
+        tell(node)
+        if isinstance(node, ActuatorNode) and TELLS not in os.environ:
+            result = Result(interrupted=node.interrupted)
+            result.take_state(node)
+            result.judge([node.exit_code])
+            print(result_line(result.exit_code, result.sample, node.problem or result.reason), flush=True)
+        return node.exit_code
+
+    def _prepare(self) -> None:
+        """Real-time scheduling of the loop's processes until the end, begun once, however often it is configured.
+
+        Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes
+        share, and under real-time scheduling that can be for ever.
+        """
+        (node,) = self.nodes
+        if self._prepared or node.lockstep:
+            return
+        self._prepared = True
+        in_loop = node.role in (*names.LOOP, names.AXIS)
+        if node.role != names.AXIS:  # the axes work at the same time, the others one after another
+            self._leaving.enter_context(share_processors(in_loop))
+        for words in self._leaving.enter_context(real_time(in_loop)):
+            node.get_logger().info(words)
 
 
-def _tell(node: RthsNode) -> None:
+def tell(node: RthsNode) -> None:
     """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
     told = TELLS in os.environ
-    if node.problem and (node.exit_code in (1, 2) or (node.exit_code == 3 and not told)):
+    failed = node.exit_code in (ExitCode.FAILED, ExitCode.REFUSED)
+    if node.problem and (failed or (node.exit_code == ExitCode.TRIPPED and not told)):
         print(f"rths: {node.identity}: {node.problem}", file=sys.stderr)
-    for note in filter(None, (node.note, dropped(node.summary))):
-        if not told:
-            print(f"rths: {node.identity}: {note}", file=sys.stderr)
-
-
-def _prepare(node: RthsNode, stack: ExitStack) -> None:
-    """Real-time scheduling of the loop's processes, until ``stack`` is unwound.
-
-    Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes share,
-    and under real-time scheduling that can be for ever.
-    """
-    if node.lockstep:
+    if told:
         return
-    in_loop = node.role in (*names.LOOP, names.AXIS)
-    if node.role != names.AXIS:  # the axes work at the same time, the others one after another
-        stack.enter_context(share_processors(in_loop))
-    for words in stack.enter_context(real_time(in_loop)):
-        node.get_logger().info(words)
+    for note in filter(None, (node.note, dropped(node.summary))):
+        print(f"rths: {node.identity}: {note}", file=sys.stderr)

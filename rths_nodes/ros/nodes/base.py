@@ -26,6 +26,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.wire.plain import decode, encode
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.options import PACES, RELIABILITIES
 from rths_nodes.loop.realtime import Starving
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -38,8 +39,6 @@ from rths_nodes.ros.nodes.diagnostics import Diagnostics
 from rths_nodes.ros.transport import peers, serialization
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
 
-PACES = ("lockstep", "realtime")
-RELIABILITIES = ("reliable", "best_effort")
 STATUS_PERIOD_NS = 2_000_000
 """Between two looks at the handshake topics while nothing else is to be done."""
 
@@ -560,6 +559,7 @@ class RthsNode(LifecycleNode):
         if missing := self.waits_for():
             if time.monotonic_ns() > self._next_complaint:
                 self._next_complaint = time.monotonic_ns() + COMPLAINT_NS
+                self.get_logger().info(f"waits for {missing}")
                 self.tell_status(f"waits for {missing}")
             return
         self.prepare()

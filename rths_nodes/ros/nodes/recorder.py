@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
-from rths_nodes.core.version import __version__
 from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
+from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
 from rths_nodes.loop.supervision.states import State
@@ -77,18 +77,14 @@ class RecorderNode(RthsNode):
             raise ConfigError("record: missing; the directory of the recording")
         rows = [topic for topic in names.heard_by(self.role) if topic.recorded]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
-        self.information = {
-            "scenario": dump(scenario.data()),
-            "scenario_hash": self.hash,
-            "run_id": self.value("run_id"),
-            "host": self.value("host"),
-            "pace": self.value("pace"),
-            "actuator_nodes": "per_axis" if any(map(names.axis_of, self.peers)) else "one",
-            "version": __version__,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        if faults := " ".join(filter(None, self.value("faults"))):
-            self.information["faults"] = faults
+        self.information = information(
+            scenario,
+            self.value("run_id"),
+            self.value("host"),
+            self.value("pace"),
+            filter(None, self.value("faults")),
+            NODE_PER_AXIS if any(map(names.axis_of, self.peers)) else ONE_NODE,
+        )
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
         self._next = {name: _first(name) for name in self._streams}

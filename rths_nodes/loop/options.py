@@ -1,0 +1,264 @@
+"""The options of a run, declared once.
+
+From :class:`RunOptions` come the arguments of ``rths run``, the launch arguments, the ROS parameters of the nodes
+and the keywords of ``rths_nodes.run``. Each option says where it is offered, and what it is called there; what
+must hold between options is checked here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import attrs
+
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.parameters import Spec, flag, number, params, spec_of, text, texts
+from rths_nodes.core.strict import build
+
+EMBEDDED, COMPOSED, PROCESSES = HOSTS = ("embedded", "composed", "processes")
+"""One process without ROS; all nodes in one process; each node in a process of its own."""
+
+LOCKSTEP, REALTIME = PACES = ("lockstep", "realtime")
+"""As fast as the machine allows, each node waiting for the others; by the clock."""
+
+ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
+"""One actuator node for the whole rig; one more for each axis, whose Measurements it gathers."""
+
+RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
+"""Whether a lost message of the loop is sent again."""
+
+OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
+"""Who records a launched test."""
+
+OBSERVERS = ("monitor", "recorder")
+"""The nodes that only listen to the loop: each may have a process of its own beside the host composed."""
+
+NAMESPACE = "rths"
+
+COMMAND, LAUNCH, NODE, PYTHON = "command", "launch", "node", "python"
+"""Where options are offered: ``rths run``, launch, the ROS parameters of a node, ``rths_nodes.run``."""
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    LAUNCH: {"scenario": "chen_ricles_2010", "host": PROCESSES},
+    NODE: {"host": PROCESSES},
+}
+"""Defaults of a place that differ from those of the table, by field."""
+
+
+def offered(*everywhere: str, **places: str) -> dict[str, str]:
+    """Where an option is offered: by one name ``everywhere``, or by another at each of ``places``.
+
+    Beside the places stand ``metavar``, how the help of the command line shows its value, and ``roles``, which
+    nodes have it as a parameter where not all of them do, separated by spaces.
+    """
+    return {place: name for name in everywhere for place in (COMMAND, LAUNCH, NODE, PYTHON)} | places
+
+
+@params
+class RunOptions:
+    """How a scenario is run. Raises ConfigError for options that do not go together."""
+
+    scenario: str = text(
+        "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
+    )
+    case: str = text(
+        "a variant that the scenario names (rths check SCENARIO lists them)",
+        "",
+        places=offered("case", command="--case", metavar="NAME"),
+    )
+    overrides: tuple[str, ...] = texts(
+        "values to change in the scenario, as section.key=value",
+        places=offered("overrides", command="--set", metavar="SECTION.KEY=VALUE"),
+    )
+    host: str = text(
+        "where the test runs: embedded, in one process without ROS; composed, all nodes in one process; "
+        "processes, each node in a process of its own",
+        EMBEDDED,
+        HOSTS,
+        places=offered(command="--host", node="host", python="host", roles="recorder"),
+    )
+    pace: str = text(
+        "lockstep: as fast as the machine allows; realtime: by the clock",
+        LOCKSTEP,
+        PACES,
+        places=offered("pace", command="--pace"),
+    )
+    actuator_nodes: str = text(
+        "one actuator node for the whole rig, or one more for each axis, in a namespace of its own (not for a rig "
+        "that couples its axes)",
+        ONE_NODE,
+        ACTUATOR_NODES,
+        places=offered(command="--actuator-nodes", launch="actuator_nodes", python="actuator_nodes"),
+    )
+    separate: tuple[str, ...] = texts(
+        "with the host composed: nodes that have a process of their own all the same",
+        OBSERVERS,
+        places=offered(command="--separate", launch="separate", python="separate"),
+    )
+    namespace: str = text(
+        "namespace of the rig's nodes and topics; two rigs on one machine need two",
+        NAMESPACE,
+        places=offered(command="--namespace", launch="namespace", python="namespace", metavar="NAME"),
+    )
+    record: str = text(
+        "directory of the recording; it must not exist",
+        "",
+        places=offered(
+            command="--record", launch="directory", node="record", python="record", metavar="DIR", roles="recorder"
+        ),
+    )
+    recorder: str = text(
+        "own: our recorder, complete from the first sample; rosbag2: 'ros2 bag record -s mcap' on all topics of "
+        "the rig, which may miss the first samples; none: no recording",
+        OWN_RECORDER,
+        RECORDERS,
+        places=offered(launch="record"),
+    )
+    run_id: str = text(
+        "tells this run from others; the same for all nodes. Empty: made of scenario and time",
+        "",
+        places=offered(launch="run_id", node="run_id", python="run_id"),
+    )
+    reliability: str = text(
+        "of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and what is lost "
+        "stays lost",
+        RELIABLE,
+        RELIABILITIES,
+        places=offered(launch="reliability", node="reliability", python="reliability"),
+    )
+    faults: tuple[str, ...] = texts(
+        "faults put in on purpose, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
+        places=offered("faults", command="--fault", metavar="KIND@TIME[:ARGUMENTS]"),
+    )
+    autostart: bool = flag(
+        "configure and activate the nodes at once; false: they wait for 'ros2 lifecycle set ... configure' and "
+        "'activate'",
+        True,
+        places=offered(launch="autostart", node="autostart"),
+    )
+    peer_timeout: float = number(
+        "time in which all nodes must be ready",
+        "s",
+        30.0,
+        more_than=0.0,
+        at_most=86_400.0,
+        places=offered(launch="peer_timeout", node="peer_timeout", python="peer_timeout", roles="actuator"),
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses, with ConfigError, a namespace that ROS does not take, and options that do not go together."""
+        checked_namespace(self.namespace)
+        if self.host == EMBEDDED:
+            if self.pace == REALTIME:
+                raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
+            for name, value in (("actuator_nodes", self.actuator_nodes), ("reliability", self.reliability)):
+                if value != default_of(name):
+                    raise ConfigError(
+                        f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
+                    )
+        if self.separate and self.host != COMPOSED:
+            raise ConfigError(
+                f"separate = {', '.join(self.separate)}: only of the host composed, not of {self.host}"
+            )
+        if "recorder" in self.separate and not self.recorded:
+            raise ConfigError("separate = recorder: there is none without a recording")
+
+    def changed(self, **fields: Any) -> RunOptions:
+        """The same with other values of some fields."""
+        return attrs.evolve(self, **fields)  # type: ignore[misc]
+
+    @property
+    def recorded(self) -> bool:
+        """True when our recorder takes part."""
+        return bool(self.record) and self.recorder == OWN_RECORDER
+
+    def values(self, place: str) -> dict[str, Any]:
+        """The values of the options that ``place`` offers, by their names there."""
+        return {name: getattr(self, option.field) for name, option in options(place).items()}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table, as one place offers it."""
+
+    field: str
+    """Its name in RunOptions."""
+    name: str
+    """What it is called there: a word of the command line, a launch argument, a parameter, a keyword."""
+    spec: Spec
+    default: Any
+    """``attrs.NOTHING`` where it must be given."""
+    metavar: str = ""
+    roles: tuple[str, ...] = ()
+    """The nodes that have it as a parameter; empty for all."""
+
+    @property
+    def required(self) -> bool:
+        return self.default is attrs.NOTHING
+
+    @property
+    def doc(self) -> str:
+        """Its meaning, with the unit."""
+        return f"{self.spec.doc}, {self.spec.unit}" if self.spec.unit else self.spec.doc
+
+
+def options(place: str) -> dict[str, Option]:
+    """The options that ``place`` offers, by their names there, in the order of the table."""
+    found = {}
+    for field in attrs.fields(RunOptions):  # type: ignore[arg-type]
+        spec = spec_of(field)
+        if place in spec.places:
+            default = DEFAULTS.get(place, {}).get(field.name, field.default)
+            found[spec.places[place]] = Option(
+                field.name,
+                spec.places[place],
+                spec,
+                default,
+                spec.places.get("metavar", ""),
+                tuple(spec.places.get("roles", "").split()),
+            )
+    return found
+
+
+def default_of(name: str) -> Any:
+    """The default of the field ``name`` of RunOptions."""
+    return attrs.fields_dict(RunOptions)[name].default  # type: ignore[arg-type]
+
+
+def run_options(given: Mapping[str, Any], place: str = PYTHON, **fixed: Any) -> RunOptions:
+    """The options out of what is ``given`` at ``place``, by the names there; None stands for the default.
+
+    ``fixed`` are fields that the place does not offer, but knows. A path counts as text. Raises ConfigError for
+    an option that is unknown at the place, for a wrong value, and for options that do not go together.
+    """
+    known, data = options(place), DEFAULTS.get(place, {}) | fixed
+    for name, value in given.items():
+        if name not in known:
+            raise unknown(name, "option", name, known)
+        if value is not None:
+            option = known[name]
+            data[option.field] = os.fspath(value) if isinstance(value, os.PathLike) else value
+            _check_choice(name, data[option.field], option.spec.choices)
+    return build(RunOptions, data)
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    for entry in [value] if isinstance(value, str) else value if choices else ():
+        if choices and entry not in choices:
+            raise ConfigError(f"{name} = {entry!r}: must be one of {', '.join(choices)}")
+
+
+_NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
+
+
+def checked_namespace(name: str) -> str:
+    """The namespace of a rig without slashes around it. Raises ConfigError for what ROS does not take."""
+    if not _NAMESPACE.fullmatch(name) or "__" in name:
+        raise ConfigError(
+            f"namespace = {name!r}: must be ASCII letters, digits and single _, not a digit first; parts by /"
+        )
+    return name.strip("/")

@@ -1,0 +1,41 @@
+"""One table from the end of a test to its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state
+from rths_nodes.loop.supervision.states import State
+
+
+def test_the_codes_are_those_that_scripts_know() -> None:
+    known = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
+    assert {code.outcome: int(code) for code in ExitCode} == known
+
+
+def test_a_test_that_came_to_no_end_has_failed() -> None:
+    ended = {State.FINISHED: 0, State.HELD: 130, State.TRIPPED: 3}
+    assert {state: int(of_state(state)) for state in State} == {state: ended.get(state, 1) for state in State}
+
+
+@pytest.mark.parametrize(
+    ("codes", "state", "interrupted", "expected"),
+    [
+        ((0, 0), State.FINISHED, False, ExitCode.FINISHED),
+        ((0, 0), State.FINISHED, True, ExitCode.FINISHED),
+        ((0, 0), State.HELD, False, ExitCode.HELD),
+        ((0, 0), State.IDLE, True, ExitCode.HELD),
+        ((0, 0), State.IDLE, False, ExitCode.FAILED),
+        ((0, 3), State.TRIPPED, False, ExitCode.TRIPPED),
+        ((0, 2), State.IDLE, False, ExitCode.REFUSED),
+        ((3, 2), State.TRIPPED, False, ExitCode.TRIPPED),
+        ((3, 1), State.TRIPPED, False, ExitCode.FAILED),
+        ((0, -9), State.TRIPPED, False, ExitCode.FAILED),
+    ],
+)
+def test_the_worst_of_the_nodes_counts(
+    codes: Sequence[int], state: State, interrupted: bool, expected: ExitCode
+) -> None:
+    assert of_nodes(codes, state, interrupted) is expected

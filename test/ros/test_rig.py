@@ -1,0 +1,120 @@
+"""The executable ``rig``: all nodes of a test in one process that ROS 2 starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.recording.run import Run
+from rths_nodes.ros.hosting.results import result_line, told_result
+
+NAME, SHORT = "chen_ricles_2010", "duration=1"
+FILE = """
+/**:
+  ros__parameters:
+    scenario: {scenario}
+    overrides: [{overrides}]
+    peers: [{peers}]
+/**/recorder:
+  ros__parameters: {{record: {record}, host: composed}}
+/lab/compensator:
+  ros__parameters: {{compensator.alpha_es: 29.0}}
+"""
+NODES = ("integrator", "compensator", "actuator", "monitor", "recorder")
+AXES = tuple(f"story_{number}/axis" for number in (1, 2, 3))
+
+
+def rig(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.app.node", "rig", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def parameter_file(folder: Path, scenario: str, *overrides: str, peers: tuple[str, ...] = NODES) -> str:
+    file, quoted = folder / "test.yaml", ", ".join(f"'{words}'" for words in overrides)
+    given = {"overrides": quoted, "peers": ", ".join(peers), "record": folder / "run"}
+    file.write_text(FILE.format(scenario=scenario, **given))
+    return str(file)
+
+
+def same(found: Run, reference: Run) -> bool:
+    pairs = [(values, found.arrays()[name]) for name, values in reference.arrays().items()]
+    return all(np.array_equal(first, second, equal_nan=True) for first, second in pairs)
+
+
+def test_parameter_files_parameters_and_the_namespace_reach_each_node(tmp_path: Path) -> None:
+    file = parameter_file(tmp_path, NAME, SHORT)
+    words = ("--params-file", file, "-r", "__ns:=/lab", "-p", "recorder:recording.note:=by rig")
+    node = rig(tmp_path, "--ros-args", *words, "-r", "monitor:joint_states:=joints")
+    out, errors = node.communicate(timeout=100)
+    assert (node.returncode, errors) == (0, "")
+    told = told_result(out)
+    assert told is not None
+    assert told[0] is ExitCode.FINISHED
+    run = rths_nodes.read(tmp_path / "run")
+    assert (run.scenario.recording.note, run.information["host"]) == ("by rig", "composed")
+    assert same(run, rths_nodes.run(NAME, [SHORT, "compensator.alpha_es=29"]))
+
+
+def test_axes_with_nodes_of_their_own_share_the_process(tmp_path: Path) -> None:
+    overrides = ("duration=0.4", "soft_start=null")
+    file = parameter_file(tmp_path, "three_independent_axes", *overrides, peers=(*NODES, *AXES))
+    node = rig(tmp_path, *NODES, *AXES, "--ros-args", "--params-file", file)
+    _, errors = node.communicate(timeout=100)
+    assert (node.returncode, errors) == (0, "")
+    assert same(rths_nodes.read(tmp_path / "run"), rths_nodes.run("three_independent_axes", overrides))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_holds_the_rig(number: int, tmp_path: Path) -> None:
+    node = rig(tmp_path, "--ros-args", "--params-file", parameter_file(tmp_path, NAME, "duration=2000"))
+    journal = tmp_path / "run" / "run_0.mcap"
+    while node.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.05)
+    node.send_signal(number)
+    out, errors = node.communicate(timeout=100)
+    assert node.returncode == ExitCode.HELD, errors
+    assert "rths: the test was held after" in out
+    assert rths_nodes.read(tmp_path / "run").outcome == "held"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("actuatr",), "unknown node 'actuatr' (did you mean 'actuator'?)"),
+        (("integrator", "monitor"), "must have the actuator node"),
+        (("--ros-args", "-p", f"scenario:={NAME}"), "record: missing"),
+        (("actuator", "--ros-args", "-p", "scenario:=nothing"), "unknown scenario 'nothing'"),
+        (("actuator", "--ros-args", "-p", "scenario"), "not understood"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_words(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    node = rig(tmp_path, *words)
+    _, errors = node.communicate(timeout=100)
+    assert node.returncode == ExitCode.REFUSED
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("code", list(ExitCode))
+def test_the_last_line_tells_how_the_test_ended(code: ExitCode) -> None:
+    line = result_line(code, 812, "axes.story_1: too far\nby 2 mm")
+    told = told_result(f"rths: something else\n{line}\n")
+    assert told == (code, line.removeprefix("rths: "))
+    assert line.endswith("after 812 samples: axes.story_1: too far by 2 mm")
