@@ -152,9 +152,13 @@ class PredictorCorrectorRamp:
     @params
     class Params:
         predicted_share: float = number(
-            "of the step that is predicted, rounded down to whole samples", "1", 0.6, at_least=0.0, at_most=0.8
+            "share of the step that is predicted, rounded down to whole samples",
+            "1",
+            0.6,
+            at_least=0.0,
+            at_most=0.8,
         )
-        order: int = integer("of the polynomial", default=2, at_least=1, at_most=3)
+        order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
 
     def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
         self._step = dt * substeps

@@ -68,7 +68,9 @@ class AdaptiveTimeSeries:
         decimation: int = integer(
             "every which sample is fitted, and a fit made", "samples", 16, at_least=1, at_most=1000
         )
-        cutoff_frequency: float = number("of the low-pass filter on both signals", "Hz", 20.0, more_than=0.0)
+        cutoff_frequency: float = number(
+            "cut-off frequency of the low-pass filter on both signals", "Hz", 20.0, more_than=0.0
+        )
         trigger_amplitude: float = number(
             "displacement that the window must hold for a fit; below, the coefficients rest",
             "m",

@@ -19,7 +19,7 @@ class Passive:
     class Params:
         """Parameters of a damper without control."""
 
-        voltage: float = number("at the current driver", "V", 0.0, at_least=0.0)
+        voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
 
     inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
 

@@ -68,7 +68,7 @@ class RigidCoupler:
         kinematics: str = text("exact, or that of small motions", "exact", choices=("exact", "linear"))
         largest_rotation: float = number("magnitude of the rotation", "rad", 0.2, more_than=0.0, at_most=1.5)
         shortest_length: float = number(
-            "of each actuator, pin to pin with its piston in", "m", 0.1, more_than=0.0, at_most=100.0
+            "length of each actuator, pin to pin with its piston in", "m", 0.1, more_than=0.0, at_most=100.0
         )
 
         def validate(self, path: str) -> None:

@@ -164,9 +164,9 @@ def feedforward(model: CoupledModel) -> Array:
 class RigConstants:
     """Constants of specimen and actuators; a list of one number holds for all axes."""
 
-    mass: Rows = matrix("of the specimen, one row per axis", "kg")
-    damping: Rows = matrix("of the specimen without a damper in it", "N s/m")
-    stiffness: Rows = matrix("of the specimen without a damper in it", "N/m")
+    mass: Rows = matrix("mass matrix of the specimen, one row per axis", "kg")
+    damping: Rows = matrix("damping matrix of the specimen without a damper in it", "N s/m")
+    stiffness: Rows = matrix("stiffness matrix of the specimen without a damper in it", "N/m")
     area: tuple[float, ...] = vector("effective piston area A", "m^2", (1e-3,), more_than=0.0)
     servo_gain: tuple[float, ...] = vector(
         "k_s of servo-controller and valve, flow per displacement error", "m^2/s", (0.1,), more_than=0.0

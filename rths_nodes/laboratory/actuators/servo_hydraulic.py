@@ -32,9 +32,9 @@ class ServoHydraulic:
     @params
     class Params:
         gain: float = number("velocity gain K", "1/s", 1024.0 / 28.0, more_than=0.0)
-        roll_off_frequency: float = number("of the controller", "Hz", 39.8, more_than=0.0)
+        roll_off_frequency: float = number("roll-off frequency of the controller", "Hz", 39.8, more_than=0.0)
         valve_frequency: float = number("natural frequency of the servovalve", "Hz", 60.0, more_than=0.0)
-        valve_damping_ratio: float = number("of the servovalve", default=0.7, more_than=0.0)
+        valve_damping_ratio: float = number("damping ratio of the servovalve", default=0.7, more_than=0.0)
         max_velocity: float = number("velocity at full flow without load", "m/s", 0.76, more_than=0.0)
         max_force: float = number("stall force", "N", 1.7e6, more_than=0.0)
         substeps: int = integer("integration steps within a sample", default=4, at_least=1, at_most=1000)

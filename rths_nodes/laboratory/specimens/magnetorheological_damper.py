@@ -31,8 +31,12 @@ class MagnetorheologicalDamper:
     class Params:
         """Parameters of the damper."""
 
-        voltage: float = number("at the current driver, as long as no controller sets it", "V", 0.0, at_least=0.0)
-        max_voltage: float = number("at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0)
+        voltage: float = number(
+            "voltage at the current driver, as long as no controller sets it", "V", 0.0, at_least=0.0
+        )
+        max_voltage: float = number(
+            "voltage at which the driver, and the fluid, saturates", "V", 2.25, more_than=0.0
+        )
         filter_rate: float = number("rate eta of driver and fluid", "1/s", 190.0, more_than=0.0)
         hysteretic_stiffness: float = number("alpha_a, force per z without field", "N/m", 14.0e3, at_least=0.0)
         hysteretic_stiffness_per_volt: float = number("alpha_b", "N/(m V)", 69.5e3, at_least=0.0)

@@ -87,7 +87,7 @@ class Scenario:
     description: str = text("what it shows", "")
     servo_rate: float = number("samples per second of the rig", "Hz", more_than=0.0, at_most=100e3)
     substeps: int = integer("samples per integration step", at_least=1, at_most=100_000)
-    duration: float = number("of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
+    duration: float = number("length of the test, rounded up to whole steps", "s", more_than=0.0, at_most=86_400.0)
     time_ratio: int = integer(
         "ratio of the time axis: the rig moves so many times slower than the structure; 1 is real time",
         default=1,
@@ -97,7 +97,7 @@ class Scenario:
     soft_start: SoftStart | None = section(
         SoftStart, "prescribed motion before the test, for adaptive compensators; none if left out", None
     )
-    seed: int = integer("of all random numbers", default=1, at_least=0)
+    seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
     structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
     integrator: Any = component("integrator", "solves the equation of motion")

@@ -17,17 +17,17 @@ class Matrices(Partition):
 
     @params
     class Params:
-        mass: tuple[tuple[float, ...], ...] = matrix("of the whole structure, n rows of n", "kg")
-        stiffness: tuple[tuple[float, ...], ...] = matrix("of the whole structure", "N/m")
-        damping: Any = component("damping", "of the whole structure", DAMPING)
+        mass: tuple[tuple[float, ...], ...] = matrix("mass matrix of the whole structure, n rows of n", "kg")
+        stiffness: tuple[tuple[float, ...], ...] = matrix("stiffness matrix of the whole structure", "N/m")
+        damping: Any = component("damping", "damping of the whole structure", DAMPING)
         experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
-            "of this, what stands in the laboratory", "kg", None
+            "the part of the mass that stands in the laboratory", "kg", None
         )
         experimental_stiffness: tuple[tuple[float, ...], ...] | None = matrix(
-            "of this, what stands in the laboratory", "N/m", None
+            "the part of the stiffness that stands in the laboratory", "N/m", None
         )
         experimental_damping: tuple[tuple[float, ...], ...] | None = matrix(
-            "of the damping, what stands in the laboratory", "N s/m", None
+            "the part of the damping that stands in the laboratory", "N s/m", None
         )
         influence: tuple[float, ...] | None = vector(
             "displacement of each degree of freedom per unit of the ground's; ones if left out", "1", None

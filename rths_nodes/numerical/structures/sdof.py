@@ -24,7 +24,7 @@ class Sdof:
         frequency: float = number("natural frequency without the specimen", "Hz", more_than=0.0)
         damping_ratio: float = number("inherent viscous damping zeta", default=0.02, at_least=0.0, less_than=1.0)
         restoring_force: Any = component(
-            "restoring_force", "of the numerical substructure; linear if left out", None
+            "restoring_force", "restoring force of the numerical substructure; linear if left out", None
         )
 
     names: tuple[str, ...] = ("x",)

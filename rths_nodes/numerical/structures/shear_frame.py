@@ -23,12 +23,15 @@ class ShearFrame(Partition):
     class Params:
         masses: tuple[float, ...] = vector("mass of each floor, lowest first", "kg", more_than=0.0)
         stiffnesses: tuple[float, ...] = vector("shear stiffness of each story", "N/m", more_than=0.0)
-        damping: Any = component("damping", "of the whole frame", DAMPING)
+        damping: Any = component("damping", "damping of the whole frame", DAMPING)
         experimental_masses: tuple[float, ...] | None = vector(
-            "of these, what stands in the laboratory on each floor", "kg", None, at_least=0.0
+            "the part of these masses that stands in the laboratory, floor by floor", "kg", None, at_least=0.0
         )
         experimental_stiffnesses: tuple[float, ...] | None = vector(
-            "of these, what stands in the laboratory in each story", "N/m", None, at_least=0.0
+            "the part of these stiffnesses that stands in the laboratory, story by story",
+            "N/m",
+            None,
+            at_least=0.0,
         )
         experimental_dampings: tuple[float, ...] | None = vector(
             "dashpots in the laboratory in each story, as part of the damping", "N s/m", None, at_least=0.0
