@@ -17,7 +17,7 @@ from rths_nodes.core.version import __version__ as __version__
 __path__ = extend_path(__path__, __name__)
 
 # Before numpy is loaded: a sum must not depend on how many threads share it, and threads that wait for each other
-# never end under SCHED_FIFO. Who loads numpy first, or sets the variable, decides for himself.
+# never end under SCHED_FIFO. A program that loads numpy first, or sets the variable, decides for itself.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ class RunResult:
     compensator: dict[str, Any]
     timing: dict[str, Any]
     messages: dict[str, Any] | None = None
-    """What the recorder has missed, by topic, and whether the recording is complete; None where nobody counted."""
+    """What the recorder has missed, by topic, and whether the recording is complete; None without a recorder."""
     recording: Path | None = None
     run: Run | None = None
     notes: list[str] = field(default_factory=list)

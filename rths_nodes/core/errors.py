@@ -52,7 +52,7 @@ def show(value: Any, unit: str = "") -> str:
 
 
 def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:
-    """The error for a name that nobody knows: says what is known and what was probably meant."""
+    """The error for an unknown name: says what is known and what was probably meant."""
     names = sorted(known)
     guess = difflib.get_close_matches(str(name), names, 1)
     hint = f" (did you mean {guess[0]!r}?)" if guess else ""

@@ -92,7 +92,7 @@ class Integrator(Protocol):
     An integrator that computes in this process inherits from this class and implements ``step`` and ``reset``.
     One that is answered from outside, by a process or over a network, declares itself ``external``: its
     constructor touches nothing outside, ``open`` connects (only then it stands at step 0), ``begin`` sends the
-    force, and ``step`` takes the answer. So nobody has to wait who cannot: until ``ready``, ``step`` would block.
+    force, and ``step`` takes the answer. Until ``ready``, ``step`` would block, so a loop in real time asks first.
     """
 
     Params: ClassVar[type]
@@ -289,7 +289,7 @@ class Port(Protocol):
         ...
 
     def arm_watchdog(self) -> None:
-        """Before the test, in real time: whoever stands behind the port begins to expect commands."""
+        """Before the test, in real time: the machine behind the port begins to expect commands."""
         ...
 
     def disarm_watchdog(self) -> None:

@@ -47,7 +47,7 @@ class RecursiveLeastSquares:
 
     rho = 1 forgets nothing: theta is then that of least squares over all samples, with the ``initial`` as one more
     of weight 1 / ``covariance``. rho < 1 weights a sample n updates ago with rho^n. While nothing moves, P grows
-    as rho^-n without learning anything; whoever calls lets it rest then.
+    as rho^-n without learning anything; the caller must not update it then.
 
     ``covariance`` is the first P / I, in units of 1 / regressor^2.
     """

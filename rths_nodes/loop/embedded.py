@@ -24,7 +24,7 @@ from rths_nodes.loop.timing import timing
 
 
 class Sink(Protocol):
-    """Who wants to see the samples: a recording, or arrays in memory. Arrays are valid during the call only."""
+    """A listener to the samples: a recording, or arrays in memory. Arrays are valid during the call only."""
 
     def target(self, target: Target) -> None: ...
 

@@ -7,14 +7,14 @@ import time
 from rths_nodes.core.durations import Durations
 
 BUSY_WAIT_NS = 150_000
-"""The end of a sleep is waited for actively: the scheduler wakes a sleeper up to this late."""
+"""The pacer waits actively for the end of a sleep: the scheduler wakes a process up to this late."""
 
 
 REST_PERCENT = 8
-"""What a loop rests of its time: the kernel stops who takes more than 95 % of a second under real-time scheduling
-for the other 50 ms, and others on its processor want to get on as well."""
+"""Share of its time that a loop sleeps: the kernel suspends a process that takes more than 95 % of a second under
+real-time scheduling for the other 50 ms, and other processes need the processor, too."""
 CREDIT_NS, DEBT_NS = 10_000_000, 500_000
-"""Rest that counts ahead, and rest that can be owed until even a late loop rests."""
+"""Sleep that counts ahead, and sleep that the loop may owe before it sleeps even when it is late."""
 
 
 class Pacer:
@@ -47,7 +47,7 @@ class Pacer:
         now = time.monotonic_ns()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
-        # who owes rest sleeps to the end, and is late by what it takes to wake up
+        # a loop that owes sleep sleeps to the end, and is late by the time that waking up takes
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
             time.sleep(rest * 1e-9)

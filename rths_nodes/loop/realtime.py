@@ -23,7 +23,7 @@ LOCK_CURRENT, LOCK_FUTURE, LOCK_ON_FAULT = 1, 2, 4
 """Of mlockall(2)."""
 
 IDLE_LATENCY = "/dev/cpu_dma_latency"
-"""Whoever keeps this file open has a say in how deeply the processors rest: int32, us to wake up."""
+"""A process that keeps this file open bounds how long the processors may take to wake up: int32, us."""
 
 
 class Starving(RuntimeError):
@@ -86,7 +86,7 @@ def _lock_memory(stack: ExitStack) -> str:
 def _keep_awake(stack: ExitStack) -> str:
     """Keep idle processors from going to rest, until ``stack`` is unwound; why not, in words.
 
-    What is sent to a node in another process wakes the processor there; who sends waits for that.
+    A message to a node in another process wakes the processor there; the sender waits for that.
     """
     try:
         file = os.open(IDLE_LATENCY, os.O_WRONLY)

@@ -1,7 +1,7 @@
-"""Rehearsals: what is done only where an integration step begins, done before on a twin that nothing acts on.
+"""Cache warm-up: the work of an integration step, done before the step on a twin that nothing acts on.
 
-From one step to the next other work pushes its code and data out of the caches of the processor, and everybody
-waits while they come back. A rehearsal in the time that is left before a step fetches some of them, and changes
+Between two steps other work pushes the code and data of a step out of the caches of the processor, and the loop
+waits while they come back. A warm-up in the time that is left before a step fetches some of them, and changes
 nothing that the test sees: components share no state (``core/protocols.py``).
 """
 

@@ -1,4 +1,4 @@
-"""The definitions of message types as they stand in a recording: whoever reads it needs nothing else."""
+"""The definitions of message types as they stand in a recording: a reader needs nothing else."""
 
 from __future__ import annotations
 

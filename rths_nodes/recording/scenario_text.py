@@ -19,7 +19,7 @@ def recorded_scenario(text: str, origin: str) -> Scenario:
     """The checked scenario of a recording. Raises ConfigError with ``origin`` where it is none.
 
     A component that this installation does not know, or not with these parameters, keeps them as they stand;
-    whoever wants to build it is told why not.
+    building it is refused with the reason.
     """
     data = parse(text, origin)
     if not isinstance(data, Mapping):

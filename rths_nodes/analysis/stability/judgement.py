@@ -154,7 +154,7 @@ class Judgement:
             yield f"the delay {verb} from {MS * self.delay:.4g} ms to {MS * self.critical_delay:.4g} ms"
         if self.frequency_factor and self.critical_frequency is not None:
             first, critical = self.modes[0].frequency, self.critical_frequency
-            others = "" if len(self.modes) == 1 else ", the others alike"
+            others = "" if len(self.modes) == 1 else ", all other frequencies scaled by the same factor"
             yield f"the {self._which()} {verb} from {first:.4g} Hz to {critical:.4g} Hz{others}"
 
     def _which(self) -> str:

@@ -239,7 +239,7 @@ def clock_source(root: Path) -> Look:
     return current, f"{current}: slow to read", what
 
 
-# -- who else is there ------------------------------------------------------------------------------------
+# -- other load -------------------------------------------------------------------------------------------
 
 
 def virtualisation(root: Path) -> Look:

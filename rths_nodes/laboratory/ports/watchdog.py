@@ -1,7 +1,7 @@
 """The watchdog of a simulated port: a process of its own, as a servo-controller is a machine of its own.
 
-It hears a beat with every command. When they stay away for longer than its limit, because the node is dead, frozen
-or late, it takes the rig over, says so, and gives it back to nobody: a node that comes back finds it taken.
+Every command is a beat. When the beats stay away for longer than the limit, because the node is dead, frozen or
+late, the watchdog takes the rig over, says so, and keeps it: a node that comes back cannot drive it any more.
 """
 
 from __future__ import annotations

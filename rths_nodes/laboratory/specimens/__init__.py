@@ -1,6 +1,6 @@
 """Specimens: experimental substructures of one axis, in plain floats.
 
-A specimen is a force and the rates of its inner states; whoever moves it (an actuator) integrates them, so
+A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so
 that a stiff actuator and its specimen are solved together. A specimen whose force is computed, so that nothing
 stands against the actuator, has the class attribute ``felt = False``; without it, its force is felt.
 """

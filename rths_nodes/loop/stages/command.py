@@ -63,7 +63,7 @@ class CommandStage:
     @classmethod
     def of(cls, assembly: Assembly) -> CommandStage:
         """The stage of an assembly. Raises ConfigError where a part cannot be built."""
-        # a setup of its own: one that begins its search where the last one ended must not be led astray by the
+        # a setup of its own: one that begins its search where the last one ended must not start from the
         # poses that the numerical stage asks for, which come in another order in each host
         setup = assembly.fresh("setup")
         return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, assembly.names.state)
