@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.app.cli import main
-from rths_nodes.app.doctor import floor, machine, outlook
+from rths_nodes.app.doctor import floor, looks, machine, outlook
 from rths_nodes.core.errors import ConfigError
 
 PERIOD = 1.0 / 1024.0
@@ -199,7 +199,7 @@ def test_what_cannot_be_read_is_unknown_with_a_reason(tmp_path: Path, words: str
 
 @pytest.mark.parametrize(("words", "numbers"), [("", []), ("3", [3]), ("0-2,5", [0, 1, 2, 5])])
 def test_lists_of_processors(words: str, numbers: list[int]) -> None:
-    assert machine.numbers_of_cpus(words) == numbers
+    assert looks.numbers_of_cpus(words) == numbers
 
 
 # -- floors -----------------------------------------------------------------------------------------------
