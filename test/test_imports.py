@@ -184,6 +184,24 @@ def test_there_is_no_circle() -> None:
     assert sorted(arrows) == []
 
 
+def methods(node: ast.ClassDef) -> int:
+    """How many methods a class defines."""
+    return sum(isinstance(entry, ast.FunctionDef) for entry in node.body)
+
+
+def test_every_part_can_be_read_at_a_sitting() -> None:
+    """At most 400 lines in a file, 25 methods in a class, 60 lines in a function."""
+    found = []
+    for module in MODULES:
+        source = (PACKAGE / module).read_text()
+        found += [module] if source.count("\n") > 400 else []
+        for node in ast.walk(ast.parse(source)):
+            long = isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
+            if long or (isinstance(node, ast.ClassDef) and methods(node) > 25):
+                found.append(f"{module}: {node.name}")
+    assert found == []
+
+
 def test_the_members_of_a_family_stand_in_its_room() -> None:
     assert FAMILY_ROOMS.keys() == registry.FAMILIES.keys()
     for family, room in FAMILY_ROOMS.items():

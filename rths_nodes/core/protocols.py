@@ -285,7 +285,7 @@ class Port(Protocol):
         ...
 
     def begin(self) -> None:
-        """The test begins: ask the rig for Measurement 0, which :meth:`read` gives."""
+        """The test begins: ask the rig for Measurement 0."""
         ...
 
     def arm_watchdog(self) -> None:
@@ -323,8 +323,12 @@ class Port(Protocol):
         """
         ...
 
+    def ready(self) -> bool:
+        """True when the Measurement of the tick is there; never waits. A simulator has it at once."""
+        ...
+
     def read(self) -> Measurement:
-        """The Measurement of the tick."""
+        """The Measurement of the tick, or Measurement 0 after :meth:`begin`; to be called once it is ready."""
         ...
 
     def truth(self) -> Measurement | None:

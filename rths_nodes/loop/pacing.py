@@ -1,10 +1,31 @@
-"""Pacing on absolute times."""
+"""The clock that everything which needs the time is given, and pacing on absolute times."""
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
 
 from rths_nodes.core.durations import Durations
+
+
+class Clock(Protocol):
+    """What tells the time, and waits: the module ``time``, or a clock that a test sets."""
+
+    def monotonic_ns(self) -> int:
+        """Time since some moment, ns; it is never set back."""
+        ...
+
+    def time_ns(self) -> int:
+        """Time of day, ns since the epoch."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait, s."""
+        ...
+
+
+SYSTEM_CLOCK: Clock = time
+"""The clock of this machine: its functions are called directly, so it costs no more than the module itself."""
 
 BUSY_WAIT_NS = 150_000
 """The pacer waits actively for the end of a sleep: the scheduler wakes a process up to this late."""
@@ -24,7 +45,8 @@ class Pacer:
     ``slips`` the ticks before which some were missed; ``began`` is when the last tick began, ns; ``period`` in ns.
     """
 
-    def __init__(self, period: float, ticks: int) -> None:
+    def __init__(self, period: float, ticks: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock, self._now = clock, clock.monotonic_ns
         self.period = round(period * 1e9)
         self.due = self.began = 0
         self.missed = self.slips = 0
@@ -33,29 +55,29 @@ class Pacer:
 
     def start(self) -> None:
         """The first tick is one period from now."""
-        self._looked = time.monotonic_ns()
+        self._looked = self._now()
         self._owed = -CREDIT_NS
         self.due = self._looked + self.period
 
     @property
     def slack(self) -> int:
         """Time to the next tick, ns; negative when it is over."""
-        return self.due - time.monotonic_ns()
+        return self.due - self._now()
 
     def __call__(self) -> int:
         """Wait for the tick; the number of periods by which it was missed."""
-        now = time.monotonic_ns()
+        now = self._now()
         self._owed += (now - self._looked) * REST_PERCENT // 100
         ahead = self.due - now
         # a loop that owes sleep sleeps to the end, and is late by the time that waking up takes
         rest = ahead - BUSY_WAIT_NS if self._owed <= 0 else ahead if self._owed < DEBT_NS else self._owed
         if rest > 0:
-            time.sleep(rest * 1e-9)
-            self._owed = max(self._owed - (time.monotonic_ns() - now), -CREDIT_NS)
+            self._clock.sleep(rest * 1e-9)
+            self._owed = max(self._owed - (self._now() - now), -CREDIT_NS)
         self._looked = now
-        now = time.monotonic_ns()
+        now = self._now()
         while now < self.due:
-            now = time.monotonic_ns()
+            now = self._now()
         late = now - self.due
         self.lateness.add(late)
         slipped = late // self.period

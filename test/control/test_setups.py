@@ -366,11 +366,12 @@ def test_a_soft_start_beyond_the_reach_is_refused() -> None:
 def test_a_recording_knows_the_force_in_every_pose() -> None:
     """What the integrator was given comes back from the recording: the equation of motion holds at every step."""
     _, found = run(scene(integrator={"type": "explicit_newmark"}))
-    force = experimental_force(found)
+    evaluation = Evaluation(found)
+    force = experimental_force(evaluation)
     inertia = found.exact_acceleration[: len(force)] * [MASS, INERTIA]
     load = found.external_force[: len(force)]
     np.testing.assert_allclose(inertia + force, load, atol=1e-9 * np.abs(load).max())
-    parts = energies(Evaluation(found))
+    parts = energies(evaluation)
     absorbed = np.asarray(parts["experimental substructure"])
     work = np.asarray(parts["input"]) - parts["kinetic"]
     assert absorbed.max() > 1e3

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rths_nodes.loop import pacing, realtime
+from rths_nodes.loop import realtime
 from rths_nodes.loop.pacing import DEBT_NS, Pacer
 from rths_nodes.loop.realtime import IDLE_LATENCY, Starving
 
@@ -99,9 +99,7 @@ with real_time(True):
 
 
 @pytest.mark.parametrize(("work_ns", "late_ns"), [(2_000_000, 0), (200_000, 60_000), (240_000, 0)])
-def test_a_loop_rests_enough_for_the_kernel_however_much_it_has_to_do(
-    monkeypatch: pytest.MonkeyPatch, work_ns: int, late_ns: int
-) -> None:
+def test_a_loop_rests_enough_for_the_kernel_however_much_it_has_to_do(work_ns: int, late_ns: int) -> None:
     """At 4096 Hz, on a machine that wakes up ``late_ns`` late; in any second, and never for long."""
     now, slept = [0], []
 
@@ -113,8 +111,7 @@ def test_a_loop_rests_enough_for_the_kernel_however_much_it_has_to_do(
         slept.append((now[0], round(seconds * 1e9) + late_ns))
         now[0] += slept[-1][1]
 
-    monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=look, sleep=sleep))
-    pacer = Pacer(1.0 / 4096.0, 20_000)
+    pacer = Pacer(1.0 / 4096.0, 20_000, SimpleNamespace(monotonic_ns=look, sleep=sleep))
     pacer.start()
     while now[0] < 4_000_000_000:
         pacer()
@@ -125,7 +122,7 @@ def test_a_loop_rests_enough_for_the_kernel_however_much_it_has_to_do(
     assert max(length for _, length in slept) < 2 * DEBT_NS
 
 
-def test_a_loop_with_time_to_spare_is_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_with_time_to_spare_is_on_time() -> None:
     """It waits actively for the end, because the machine wakes it up late."""
     now = [0]
 
@@ -136,8 +133,7 @@ def test_a_loop_with_time_to_spare_is_on_time(monkeypatch: pytest.MonkeyPatch) -
     def sleep(seconds: float) -> None:
         now[0] += round(seconds * 1e9) + 60_000
 
-    monkeypatch.setattr(pacing, "time", SimpleNamespace(monotonic_ns=look, sleep=sleep))
-    pacer = Pacer(1.0 / 1024.0, 2000)
+    pacer = Pacer(1.0 / 1024.0, 2000, SimpleNamespace(monotonic_ns=look, sleep=sleep))
     pacer.start()
     for _ in range(1000):
         pacer()

@@ -54,7 +54,7 @@ class Wires:
     def true_state_of(self, axis):
         return self.true[axis].popleft() if self.true[axis] else None
 
-    def wait_for(self, axes, sample):
+    def lost(self, axes, sample):
         return f"no Measurement {sample} of {', '.join(axes)}"
 
 
@@ -65,6 +65,24 @@ def gathered(rig):
 
 def whole_rig(rig):
     return RigStage.of(rig, Assembly(rig).port)
+
+
+def first(stage):
+    """Measurement 0, once it is there."""
+    stage.begin()
+    return completed(stage)
+
+
+def tick(stage, command, late=False):
+    """Both halves of a sample, the port asked in between as often as it takes."""
+    stage.begin_tick(command, late)
+    return completed(stage)
+
+
+def completed(stage):
+    while not stage.port.ready():
+        pass
+    return stage.complete()
 
 
 def commands(samples, amplitude=5e-3, frequency=3.0, dt=1 / 1024):
@@ -78,13 +96,13 @@ def run(stage, samples=150, **options):
     """All Measurements until the rig rests, or ``samples`` are over."""
     stage.connect()
     stage.machine.to(State.ARMED)
-    found = [stage.first()]
+    found = [first(stage)]
     for command in commands(samples, **options):
         if stage.ended:
             break
-        found.append(stage.tick(None if stage.stopping or stage.stop_due else command))
+        found.append(tick(stage, None if stage.stopping or stage.stop_due else command))
     while stage.stopping and not stage.ended:
-        found.append(stage.tick(None))
+        found.append(tick(stage, None))
     return found
 
 
@@ -131,10 +149,10 @@ def test_late_commands_are_bridged_as_with_one_node(length):
     for stage in (gathered(loaded())[0], whole_rig(loaded())):
         stage.connect()
         stage.machine.to(State.ARMED)
-        measured = [stage.first()]
+        measured = [first(stage)]
         for command in commands(60):
             late = 40 <= command.sample < 40 + length
-            measured.append(stage.tick(None if late or stage.stopping else command, late))
+            measured.append(tick(stage, None if late or stage.stopping else command, late))
             if stage.ended:
                 break
         found.append((numbers(measured), stage.machine.reason, stage.bridged))
@@ -147,13 +165,13 @@ def test_the_axes_hear_the_target_that_is_bridged():
     stage, wires = gathered(loaded())
     stage.connect()
     stage.machine.to(State.ARMED)
-    stage.first()
+    first(stage)
     sent = []
     send = wires.send_command
     wires.send_command = lambda axis, command: (sent.append(command), send(axis, command))
     for k in (1, 2):
-        stage.tick(Command(k, np.full(3, 1e-5 * k), np.full(3, 1e-5 * k)))
-    stage.tick(None, late=True)
+        tick(stage, Command(k, np.full(3, 1e-5 * k), np.full(3, 1e-5 * k)))
+    tick(stage, None, late=True)
     np.testing.assert_allclose([command.target[0] for command in sent[-3:]], 3e-5)
     assert all(command.flags & FLAG_BRIDGED for command in sent[-3:])
 
@@ -175,10 +193,10 @@ def test_the_true_state_is_gathered_too():
     whole = whole_rig(rig)
     whole.connect()
     whole.machine.to(State.ARMED)
-    whole.first()
+    first(whole)
     expected = [whole.port.truth()]
     for command in commands(20):
-        whole.tick(command)
+        tick(whole, command)
         expected.append(whole.port.truth())
     found = []
     while (true := stage.port.true_state()) is not None:
@@ -209,22 +227,40 @@ def test_a_lost_axis_stops_the_others_and_has_no_measurement():
 def test_who_asked_for_a_trip_knows_best_why_an_axis_is_lost():
     stage, wires = gathered(loaded())
     wires.deaf["story_2"] = 30
-    wires.wait_for = lambda axes, sample: stage.trip("runner: the story_2/axis node died (SIGKILL)") or "silent"
+    wires.lost = lambda axes, sample: stage.trip("runner: the story_2/axis node died (SIGKILL)") or "silent"
     run(stage)
     assert stage.machine.reason == "sample 30: runner: the story_2/axis node died (SIGKILL)"
+
+
+def test_the_port_does_not_wait_for_a_measurement_that_is_missing():
+    stage, wires = gathered(loaded())
+    stage.connect()
+    stage.machine.to(State.ARMED)
+    first(stage)
+    answer = wires.measurement_of
+    wires.measurement_of = lambda axis: None if axis == "story_2" else answer(axis)
+    wires.lost = lambda axes, sample: "" if axes == ["story_2"] else "others are missing"
+    stage.begin_tick(next(commands(1)))
+    assert [stage.port.ready() for _ in range(3)] == [False] * 3
+    assert stage.sample == 0
+    wires.measurement_of = answer
+    assert stage.port.ready()
+    measured = stage.complete()
+    assert (measured.sample, stage.sample, measured.flags) == (1, 1, 0)
+    assert np.isfinite(measured.displacement).all()
 
 
 def test_an_axis_that_stops_by_itself_stops_the_others():
     stage, wires = gathered(loaded())
     stage.connect()
     stage.machine.to(State.ARMED)
-    stage.first()
+    first(stage)
     for command in commands(150):
         if stage.ended:
             break
         if command.sample == 50:
             wires.stages["story_3"].stop("by hand")
-        measured = stage.tick(None if stage.stopping else command)
+        measured = tick(stage, None if stage.stopping else command)
         assert np.isfinite(measured.displacement).all()
     assert stage.machine.state == State.TRIPPED
     assert stage.machine.reason == "sample 50: axes.story_3: its node has stopped it"
@@ -264,7 +300,7 @@ def test_what_comes_twice_counts_once():
         assert wires.stages[axis].follow(command) is None
         wires.true[axis].append(wires.true[axis][-1])
 
-    wires.send_command, wires.measurement_of, wires.wait_for = send_twice, twice, lambda axes, sample: ""
+    wires.send_command, wires.measurement_of, wires.lost = send_twice, twice, lambda axes, sample: ""
     found = run(stage)
     assert numbers(found) == numbers(run(whole_rig(rig)))
     for expected in found:

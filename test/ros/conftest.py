@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,40 +59,62 @@ class NullWriter:
         self.information = information
 
 
+def trays() -> Any:
+    """What puts a Tray in place of each inbox of a node, and keeps what it sends in ``sent`` by topic."""
+    from rths_nodes.ros.nodes.interposer import Interposer  # not where ROS 2 is missing
+
+    class Trays(Interposer):
+        def __init__(self) -> None:
+            self.sent: dict[str, list[bytes]] = {}
+
+        def inbox(self, topic: str, inbox: Any) -> Any:
+            return Tray()
+
+        def sender(self, topic: str, send: Any) -> Any:
+            kept = self.sent[topic] = []
+
+            def keep(data: bytes) -> None:
+                kept.append(data)
+                send(data)
+
+            return keep
+
+    return lambda _: Trays()
+
+
 @contextmanager
-def node_by_hand(role: str, namespace: str = names.NAMESPACE, **values: Any) -> Iterator[Any]:
+def node_by_hand(
+    role: str, namespace: str = names.NAMESPACE, clock: Any = None, interpose: Any = None, **values: Any
+) -> Iterator[Any]:
     """The node ``role`` in ``namespace``, active, with a Tray for each of its inboxes."""
-    from rths_nodes.ros.hosting import composed  # not where ROS 2 is missing
+    from rths_nodes.ros.hosting import composed
 
     own = {"record": "nowhere"} if role == names.RECORDER else {}
+    options = {"interpose": interpose or trays()} | ({"clock": clock} if clock else {})
     with composed.ros_context() as context:
         given = {"scenario": "chen_ricles_2010"} | own | values
         words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
-        node = composed.make_node(role, NullWriter, context, given, cli_args=words)
+        node = composed.make_node(role, NullWriter, context, given, cli_args=words, **options)
         node.start()
-        subscriptions, node.inboxes = node.inboxes, {name: Tray() for name in node.inboxes}
         try:
             yield node
         finally:
-            node.inboxes = subscriptions
             node.destroy_node()
 
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
     """A message at a low rate."""
-    node.inboxes[topic].put(encode(names.TOPICS[topic].message, values))
+    node.topics.inboxes[topic].put(encode(names.TOPICS[topic].message, values))
 
 
 def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:
     """A TestState, heard at once."""
     put(node, "test_state", state=int(state), sample=sample, reason=reason)
-    node._next_look = 0
-    node._ready_told = True  # there are no endpoints to be matched
-    node.look()
+    node.handshake.hear_state()
 
 
 def put_summary(node: Any, speaker: str, /, **sent: int) -> None:
-    """The last words of ``speaker``, with the numbers of messages that it has sent."""
+    """The Summary of ``speaker``, with the numbers of messages that it has sent."""
     numbers = flatten(sent, "sent")
     put(node, "summary", node=speaker, names=list(numbers), values=list(numbers.values()))
 
@@ -104,17 +126,18 @@ def by_hand() -> SimpleNamespace:
 
 
 class Clock:
-    """Stands for the module ``time``: it runs when it is told to."""
+    """Runs when it is told to. ``on_read`` is called once, before the next look at it."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000
+        self.on_read: Callable[[], None] | None = None
 
     def monotonic_ns(self) -> int:
+        if self.on_read is not None:
+            called, self.on_read = self.on_read, None
+            called()
         self.now += 1_000  # who waits actively must get somewhere
         return self.now
-
-    def monotonic(self) -> float:
-        return self.monotonic_ns() * 1e-9
 
     def time_ns(self) -> int:
         return self.now
@@ -124,11 +147,17 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    from rths_nodes.loop import pacing
-    from rths_nodes.ros.nodes import actuator, base, compensator, integrator, monitor
+def clock() -> Clock:
+    return Clock()
 
-    for module in (actuator, compensator, integrator, monitor, pacing, base):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
+
+class StillClock(Clock):
+    """A clock that moves only when the test moves it."""
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def still_clock() -> StillClock:
+    return StillClock()

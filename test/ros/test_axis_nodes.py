@@ -25,6 +25,7 @@ from rths_nodes.recording import bag
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.names import NODES, RECORDER
+from rths_nodes.ros.nodes.shutdown import Shutdown
 
 NAME = "three_independent_axes"
 AXES = ("story_1", "story_2", "story_3")
@@ -144,7 +145,7 @@ def run_with(action, tmp_path):
         nodes["recorder"].close()
         machine = nodes["actuator"].rig.machine
         rested = [nodes[f"{axis}/axis"].stage.at_rest for axis in AXES]
-        codes = {peer: node.exit_code for peer, node in nodes.items()}
+        codes = {peer: node.phase.exit_code for peer, node in nodes.items()}
         for node in nodes.values():
             node.destroy_node()
     return machine, rested, codes, rths_nodes.read(tmp_path / "run")
@@ -321,9 +322,9 @@ def test_limits_are_the_same_for_all(tmp_path):
 
 
 @pytest.fixture
-def axis(by_hand, monkeypatch):
-    with by_hand.node("axis", "rths/story_2", scenario=NAME) as node:
-        monkeypatch.setattr(type(node), "abandoned", False)
+def axis(by_hand, clock, monkeypatch):
+    with by_hand.node("axis", "rths/story_2", clock=clock, scenario=NAME) as node:
+        monkeypatch.setattr(Shutdown, "abandoned", False)
         yield node
 
 
@@ -331,22 +332,22 @@ def lead(node, samples, step=4e-4):
     """Commands of a constant velocity, answered."""
     for k in range(samples + 1):
         value = np.array([k * step])
-        node.inboxes["command"].put(node.codec.pack_command(Command(k, value, value), k))
+        node.topics.inboxes["command"].put(node.topics.codec.pack_command(Command(k, value, value), k))
     while node.work():
         pass
 
 
-def test_without_a_leader_an_axis_stops_by_itself(axis):
+def test_without_a_leader_an_axis_stops_by_itself(axis, clock):
     lead(axis, 20)
     assert not axis.stage.at_rest
-    axis.interrupt()
-    axis._last_command -= 1_000_000_000
+    axis.shutdown.interrupt()
+    clock.now += 1_000_000_000
     while axis.work():
         pass
     assert axis.stage.at_rest
-    assert axis.done
-    assert axis.exit_code == 3
-    assert "interrupted, and no Command 21" in axis.problem
+    assert axis.phase.gone
+    assert axis.phase.exit_code == 3
+    assert "interrupted, and no Command 21" in axis.phase.problem
 
 
 def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
@@ -355,13 +356,13 @@ def test_a_test_that_has_ended_without_it_stops_an_axis(axis, by_hand):
     while axis.work():
         pass
     assert axis.stage.at_rest
-    assert "the test has ended while this axis moved" in axis.problem
+    assert "the test has ended while this axis moved" in axis.phase.problem
 
 
 def test_an_axis_whose_test_has_finished_says_how_much_it_has_sent(axis, by_hand):
     lead(axis, 20)
     by_hand.put_state(axis, State.FINISHED, 20)
     axis.work()
-    assert (axis.exit_code, axis.problem) == (0, "")
-    assert axis.summary["sent.story_2/measurement"] == 21
-    assert axis.summary["sent.story_2/true_state"] == 21
+    assert (axis.phase.exit_code, axis.phase.problem) == (0, "")
+    assert axis.shutdown.summary["sent.story_2/measurement"] == 21
+    assert axis.shutdown.summary["sent.story_2/true_state"] == 21

@@ -21,7 +21,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
-from rths_nodes.ros.nodes import actuator
+from rths_nodes.ros.nodes import end_of_test
+from rths_nodes.ros.nodes.phase import Phase
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
@@ -33,33 +34,23 @@ LONGEST = 10
 # One node, its inboxes and its clock by hand
 
 
-def hear(node, topic, unpack):
-    """What ``node`` sends on ``topic`` from now on."""
-    heard, send = [], node.send
-
-    def listen(name, data):
-        if name == topic:
-            heard.append(unpack(data)[0])
-        send(name, data)
-
-    node.send = listen
-    return heard
-
-
 class Compensator:
     """A compensator node, its Commands, and what it is given; one Target for each sample."""
 
     def __init__(self, node) -> None:
         self.node = node
-        self.commands: list[Command] = hear(node, "command", node.codec.unpack_command)
+
+    @property
+    def commands(self) -> list[Command]:
+        return [self.node.topics.codec.unpack_command(data)[0] for data in self.node.interposer.sent["command"]]
 
     def target(self, step: int) -> None:
         rows = (np.array([x]) for x in (1e-5 * step, 1e-5 * 1024, 0.0, 0.0, 0.0, 0.0))
-        self.node.inboxes["target"].put(self.node.codec.pack_target(Target(step, *rows), 0))
+        self.node.topics.inboxes["target"].put(self.node.topics.codec.pack_target(Target(step, *rows), 0))
 
     def measurement(self, sample: int, flags: int = 0) -> None:
         measured = Measurement(sample, *(np.zeros(1) for _ in range(3)), flags=flags)
-        self.node.inboxes["measurement"].put(self.node.codec.pack_measurement(measured, 0))
+        self.node.topics.inboxes["measurement"].put(self.node.topics.codec.pack_measurement(measured, 0))
 
     def work(self) -> list[tuple[int, int]]:
         """Numbers and flags of the Commands that it answers with now."""
@@ -72,7 +63,7 @@ class Compensator:
 @pytest.fixture
 def compensator(by_hand, clock) -> Iterator[Compensator]:
     overrides = ["substeps=1", "compensator.type=none"]
-    with by_hand.node("compensator", pace="realtime", overrides=overrides) as node:
+    with by_hand.node("compensator", clock=clock, pace="realtime", overrides=overrides) as node:
         compensator = Compensator(node)
         for step in range(2):
             compensator.target(step)
@@ -108,11 +99,10 @@ def test_a_measurement_wakes_the_compensator_only_when_it_can_be_answered_or_is_
 
 
 def test_between_two_steps_the_integrator_does_not_wake_up(by_hand, clock):
-    with by_hand.node("integrator", pace="realtime", overrides=["substeps=10"]) as node:
-        hear(node, "target", node.codec.unpack_target)
+    with by_hand.node("integrator", clock=clock, pace="realtime", overrides=["substeps=10"]) as node:
         assert (node.awaited_streams, node.deadline) == (kinds.STREAMS, None)
         measured = Measurement(0, *(np.zeros(1) for _ in range(3)))
-        node.inboxes["measurement"].put(node.codec.pack_measurement(measured, 0))
+        node.topics.inboxes["measurement"].put(node.topics.codec.pack_measurement(measured, 0))
         while node.work():
             pass
         assert node.awaited_streams == ()
@@ -141,16 +131,15 @@ def test_a_target_that_is_here_is_taken_however_late_the_node_wakes(compensator,
     assert compensator.work() == [(2, 0)]
 
 
-def test_a_target_that_comes_while_the_clock_is_read_is_taken(compensator, clock, monkeypatch):
+def test_a_target_that_comes_while_the_clock_is_read_is_taken(compensator, clock):
     compensator.measurement(1)
     compensator.work()
 
-    def late() -> int:
-        monkeypatch.setattr(clock, "monotonic_ns", lambda: clock.now)
+    def late() -> None:
         compensator.target(2)
-        return clock.now + PERIOD
+        clock.now += PERIOD
 
-    monkeypatch.setattr(clock, "monotonic_ns", late)
+    clock.on_read = late
     assert compensator.work() == [(2, 0)]
 
 
@@ -165,7 +154,7 @@ def test_a_bridge_of_the_node_ends_where_the_rig_trips(compensator, clock):
 
 
 def test_the_start_is_waited_for(by_hand, clock):
-    with by_hand.node("compensator", pace="realtime") as node:
+    with by_hand.node("compensator", clock=clock, pace="realtime") as node:
         compensator = Compensator(node)
         compensator.measurement(0)
         compensator.work()
@@ -177,7 +166,7 @@ def test_the_start_is_waited_for(by_hand, clock):
 
 
 def test_in_lockstep_a_target_is_waited_for(by_hand, clock):
-    with by_hand.node("compensator") as node:
+    with by_hand.node("compensator", clock=clock) as node:
         compensator = Compensator(node)
         compensator.target(0)
         compensator.target(1)
@@ -193,14 +182,20 @@ class Rig:
 
     def __init__(self, by_hand, node, clock) -> None:
         self.node, self.clock = node, clock
-        self.measured: list[Measurement] = hear(node, "measurement", node.codec.unpack_measurement)
-        node._ready_told = True
+        node.phase.to(Phase.READY)
+        node.work()
+        assert node.armed
         node.work()
         assert node.running
 
+    @property
+    def measured(self) -> list[Measurement]:
+        unpack = self.node.topics.codec.unpack_measurement
+        return [unpack(data)[0] for data in self.node.interposer.sent["measurement"]]
+
     def command(self, sample: int, value: float = 0.0) -> None:
         command = Command(sample, np.array([value]), np.array([value]))
-        self.node.inboxes["command"].put(self.node.codec.pack_command(command, 0))
+        self.node.topics.inboxes["command"].put(self.node.topics.codec.pack_command(command, 0))
 
     def turn(self) -> list[int]:
         """The flags of the samples that are driven now."""
@@ -213,7 +208,7 @@ class Rig:
 
 @pytest.fixture
 def rig(by_hand, clock) -> Iterator[Rig]:
-    with by_hand.node("actuator", pace="realtime", peers=["actuator"]) as node:
+    with by_hand.node("actuator", clock=clock, pace="realtime", peers=["actuator"]) as node:
         rig = Rig(by_hand, node, clock)
         for sample in (1, 2, 3):
             rig.command(sample, 1e-5 * sample)
@@ -256,13 +251,13 @@ def test_without_commands_the_rig_trips_and_says_why(rig, clock):
     assert flags[: LONGEST + 1] == [FLAG_BRIDGED] * LONGEST + [FLAG_TRIPPED]
     assert rig.node.pacer.missed == 0
     assert "bridge.max_bridge: no Command for 10.7 ms: must be <= 10 ms" in rig.node.rig.machine.reason
-    while not rig.node.done:
+    while not rig.node.phase.gone:
         rig.node.work()
-    assert (rig.node.exit_code, rig.node.summary["timing.bridged"]) == (3, LONGEST)
+    assert (rig.node.phase.exit_code, rig.node.shutdown.summary["timing.bridged"]) == (3, LONGEST)
 
 
 def test_the_first_command_is_waited_for(by_hand, clock):
-    with by_hand.node("actuator", pace="realtime", peers=["actuator"]) as node:
+    with by_hand.node("actuator", clock=clock, pace="realtime", peers=["actuator"]) as node:
         rig = Rig(by_hand, node, clock)
         clock.now += 100 * PERIOD
         assert (rig.turn(), node.deadline) == ([], None)
@@ -288,9 +283,9 @@ def composed_with(words: str, directory, *overrides: str):
         for node in nodes.values():
             node.start()
         rig = nodes["actuator"]
-        result = composed._run(list(nodes.values()), context)
+        result = composed.ComposedTest(list(nodes.values())).run(context)
         missed, late = rig.pacer.missed, rig.rig.late_commands
-        result.judge([node.exit_code for node in nodes.values()])
+        result.judge([node.phase.exit_code for node in nodes.values()])
         for node in nodes.values():
             node.destroy_node()
     return SimpleNamespace(result=result, missed=missed, late=late, run=rths_nodes.read(directory))
@@ -335,7 +330,7 @@ def test_fifty_milliseconds_trip_and_the_reason_is_told(stream, missing, tmp_pat
 def test_what_a_bridge_may_be_is_told_by_both_nodes(by_hand):
     for role in ("compensator", "actuator"):
         with by_hand.node(role) as node:
-            assert "bridge" in node.reads
+            assert "bridge:" in node.settings.facts()["parameters"]
 
 
 # Found when the test is over
@@ -367,28 +362,27 @@ def finished(by_hand, node):
     """The actuator node at the end of a test that went well, with a monitor that has not judged yet."""
     for state in (State.ARMED, State.RUNNING, State.FINISHED):
         node.rig.machine.to(state)
-    node._told, node._began_at = State.FINISHED, 1
     by_hand.put(node, "progress", node="recorder", sample=5, done=True)
 
 
 def test_the_last_words_wait_for_the_monitor(by_hand, clock):
-    with by_hand.node("actuator") as node:
+    with by_hand.node("actuator", clock=clock) as node:
         finished(by_hand, node)
         node.work()
-        assert not node.spoken
+        assert not node.shutdown.reported
         by_hand.put(node, "trip", source="recorder", reason="it was shut down")  # after the end: changes nothing
         by_hand.put(node, "trip", source="monitor", reason="energy", effective_sample=2000)
         by_hand.put(node, "progress", node="monitor", sample=5, done=True)
         node.work()
-        assert (node.done, node.spoken, node.exit_code) == (True, True, 3)
+        assert (node.phase.gone, node.shutdown.reported, node.phase.exit_code) == (True, True, 3)
         assert node.rig.machine.state is State.TRIPPED
-        assert node.problem == "sample 0: monitor: energy"
+        assert node.phase.problem == "sample 0: monitor: energy"
 
 
 def test_a_monitor_that_is_gone_is_not_waited_for_long(by_hand, clock):
-    with by_hand.node("actuator") as node:
+    with by_hand.node("actuator", clock=clock) as node:
         finished(by_hand, node)
         node.work()
-        clock.now += actuator.JUDGED_NS
+        clock.now += end_of_test.JUDGED_NS
         node.work()
-        assert (node.spoken, node.exit_code, node.rig.machine.state) == (True, 0, State.FINISHED)
+        assert (node.shutdown.reported, node.phase.exit_code, node.rig.machine.state) == (True, 0, State.FINISHED)

@@ -15,27 +15,6 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from rclpy.serialization import deserialize_message
 
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes import base, compensator, diagnostics, integrator
-
-
-class Clock:
-    """Stands for the module ``time``: it runs when it is told to."""
-
-    now = 1_000_000_000
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-    def time_ns(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for module in (compensator, diagnostics, integrator, base):
-        monkeypatch.setattr(module, "time", clock)
-    return clock
 
 
 class Listener:
@@ -58,12 +37,12 @@ def told(status: DiagnosticStatus) -> dict[str, str]:
 
 
 def test_once_a_second_of_the_clock(by_hand, clock):
-    with by_hand.node("compensator", namespace="shaker_2") as node:
+    with by_hand.node("compensator", clock=clock, namespace="shaker_2") as node:
         listener = Listener(node)
-        published = [bool(node.diagnose())]
+        published = [node.diagnostics.tell_if_due()]
         for _ in range(30):
             clock.now += 100_000_000
-            published.append(node.diagnose())
+            published.append(node.diagnostics.tell_if_due())
         assert [n for n, yes in enumerate(published) if yes] == [0, 10, 20, 30]
         heard = listener.take()
     assert len(heard) == 4
@@ -75,15 +54,15 @@ def test_once_a_second_of_the_clock(by_hand, clock):
 
 
 def test_what_happened_in_the_last_second_warns_and_a_trip_is_an_error(by_hand, clock):
-    with by_hand.node("integrator") as node:
+    with by_hand.node("integrator", clock=clock) as node:
         listener = Listener(node)
-        node.malformed += 2
-        node.diagnose()
+        node.topics.malformed += 2
+        node.diagnostics.tell_if_due()
         clock.now += 1_000_000_000
-        node.diagnose()
+        node.diagnostics.tell_if_due()
         by_hand.put_state(node, State.TRIPPED, 7, "too far")
         clock.now += 1_000_000_000
-        node.diagnose()
+        node.diagnostics.tell_if_due()
         warned, fine, tripped = listener.take()
     assert (warned.level, warned.message, told(warned)["malformed"]) == (DiagnosticStatus.WARN, "2 malformed", "2")
     assert (fine.level, told(fine)["malformed"]) == (DiagnosticStatus.OK, "2")
@@ -92,7 +71,7 @@ def test_what_happened_in_the_last_second_warns_and_a_trip_is_an_error(by_hand, 
 
 
 def test_a_surprise_is_told_at_once(by_hand, clock):
-    with by_hand.node("integrator") as node:
+    with by_hand.node("integrator", clock=clock) as node:
         listener = Listener(node)
         node.surprise(RuntimeError("no such thing"))
         last = listener.take()[-1]
@@ -103,8 +82,9 @@ def test_nothing_is_imported_while_the_rig_moves(tmp_path):
     """An import takes tens of milliseconds; so does what a library imports when it is first used."""
     program = """
 import sys
-from rths_nodes import hosts
-from rths_nodes.ros.nodes.actuator import ActuatorNode
+from rths_nodes.app import hosts
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.ros.nodes.end_of_test import EndOfTest
 
 seen = []
 def noting(method):
@@ -113,7 +93,7 @@ def noting(method):
         return method(self)
     return noted
 
-ActuatorNode._begin, ActuatorNode._finish = noting(ActuatorNode._begin), noting(ActuatorNode._finish)
+RigStage.begin, EndOfTest.work = noting(RigStage.begin), noting(EndOfTest.work)
 hosts.run(
     "chen_ricles_2010", ["duration=2.2"], host="composed", pace="realtime", record=sys.argv[1], keep=False
 )

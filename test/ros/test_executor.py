@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.app import hosts
-from rths_nodes.ros.hosting import executor as executing
+from rths_nodes.loop.options import run_options
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting import services as serving
-from rths_nodes.ros.hosting.executor import SERVE_EVERY_NS, LoopExecutor
+from rths_nodes.ros.hosting.executor import LoopExecutor
+from rths_nodes.ros.hosting.services import SERVE_EVERY_NS
 from rths_nodes.ros.hosting.slack import BEHIND_NS, OBSERVE_LIMIT, SlackUser
-from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.transport.endpoints import ByHand
 
 US = 1_000
@@ -59,7 +62,7 @@ class Tick:
 
 
 def observe(
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Any,
     each: int,
     slack: int,
     ticks: int,
@@ -71,10 +74,8 @@ def observe(
 
     Every ``step`` ticks the slack is kept for the rehearsal of a step.
     """
-    clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
-    monkeypatch.setattr(slack, "time", clock)
-    observer = Observer(clock, each, heavy)
-    user = SlackUser(observer)  # type: ignore[arg-type]
+    observer: Any = Observer(clock, each, heavy)
+    user = SlackUser(observer, clock)
     taken, waiting = [], []
     for tick in range(ticks):
         observer.waiting += 1
@@ -85,38 +86,38 @@ def observe(
     return taken, waiting
 
 
-def test_an_observer_that_fits_in_works_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=100)
+def test_an_observer_that_fits_in_works_at_once(still_clock: Any) -> None:
+    taken, waiting = observe(still_clock, each=20, slack=50, ticks=100)
     assert (set(taken), set(waiting)) == ({20}, {0})
 
 
-def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000)
+def test_an_observer_that_does_not_fit_in_keeps_up_without_a_burst(still_clock: Any) -> None:
+    taken, waiting = observe(still_clock, each=100, slack=50, ticks=1000)
     assert max(taken[1:]) <= 200, "more would make ticks late for nothing"
     assert max(waiting) <= OBSERVE_LIMIT
 
 
-def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=100, step=10)
+def test_before_a_step_an_observer_leaves_the_slack_to_the_rehearsal(still_clock: Any) -> None:
+    taken, waiting = observe(still_clock, each=20, slack=50, ticks=100, step=10)
     assert set(taken[::10]) == {0}
     assert set(waiting[::10]) == {1}
     assert set(waiting[1::10]) == {0}
     for step in (1, 2):
-        taken, waiting = observe(monkeypatch, each=40, slack=50, ticks=1000, step=step)
+        taken, waiting = observe(still_clock, each=40, slack=50, ticks=1000, step=step)
         assert max(waiting) <= OBSERVE_LIMIT, "however short the steps are"
 
 
-def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, waiting = observe(monkeypatch, each=20, slack=50, ticks=1000, step=10, heavy=45)
+def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(still_clock: Any) -> None:
+    taken, waiting = observe(still_clock, each=20, slack=50, ticks=1000, step=10, heavy=45)
     met = next(tick for tick, took in enumerate(taken) if took >= 45)
     assert max(taken[met + 1 :]) == 45, "20 and 45 would make a tick late"
     assert max(waiting) <= 4
 
 
 @pytest.mark.parametrize("rate", [25, 64, 256])
-def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observer_of_a_slow_loop_is_not_behind_for_long(rate: int, still_clock: Any) -> None:
     """The rig would take it for lost."""
-    _, waiting = observe(monkeypatch, each=100, slack=50, ticks=1000, rate=rate)
+    _, waiting = observe(still_clock, each=100, slack=50, ticks=1000, rate=rate)
     assert max(waiting) / rate <= max(BEHIND_NS * 1e-9, 1 / rate) + 1 / rate
 
 
@@ -137,7 +138,7 @@ def asked(callback: Any = lambda request, response: (request, response), group: 
 
 def with_services(*services: Any) -> Any:
     """A node, and how often its handshake was looked at."""
-    node = SimpleNamespace(done=False, services=services, looks=0, warnings=[])
+    node = SimpleNamespace(phase=SimpleNamespace(gone=False), services=services, looks=0, warnings=[])
     node.look = lambda: setattr(node, "looks", node.looks + 1)
     node.safely = lambda action, *words: action(*words)
     node.get_logger = lambda: SimpleNamespace(warning=node.warnings.append)
@@ -180,40 +181,53 @@ def test_a_round_under_way_goes_on() -> None:
     assert [desk.look(), desk.look()] == [True, False]
 
 
-def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(now=0, monotonic_ns=lambda: clock.now)
-    monkeypatch.setattr(executing, "time", clock)
+def test_where_no_slack_is_left_the_whole_round_comes_late_but_comes(still_clock: Any) -> None:
     node, called = with_services(asked(), asked()), []
-    node.role, node.participates = "actuator", True
-    executor = LoopExecutor([node], None, lambda: called.append(clock.now))
+    desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    began = still_clock.now
     for _ in range(2200):  # 0.54 s
-        clock.now += 244 * US
-        executor._serve_if_due(Tick(clock, 20))  # type: ignore[arg-type]
+        still_clock.now += 244 * US
+        desk.serve(Tick(still_clock, 20))  # type: ignore[arg-type]
     answer = (("request", "response"), "header")
     assert [service.answers for service in node.services] == [[answer]] * 2
     assert node.looks == 1, "in half a second"
-    assert len(called) == clock.now // SERVE_EVERY_NS + 1, "who wants to stop the test is heard all the time"
+    assert len(called) == (still_clock.now - began) // SERVE_EVERY_NS + 1, "requests to stop are always heard"
 
 
-def test_a_node_that_rests_does_not_keep_the_loop_waiting(
-    patience: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rigs: list[ActuatorNode] = []
+def test_where_there_is_no_tick_a_whole_round_is_served_at_once(still_clock: Any) -> None:
+    node, called = with_services(asked(), asked()), []
+    desk = serving.ServiceDesk([node], lambda: called.append(still_clock.now), still_clock)
+    desk.serve()
+    assert [len(service.answers) for service in node.services] == [1, 1]
+    assert node.looks == 2, "once for itself: a handshake is not to wait for the next round"
+    desk.serve()
+    assert (node.looks, len(called)) == (3, 1)
+
+
+def test_a_node_that_rests_does_not_keep_the_loop_waiting(patience: list[str]) -> None:
+    chosen = {"overrides": ["duration=1", *patience], "host": "composed", "pace": "realtime"}
+    descriptions = launching.describe(run_options({"scenario": "chen_ricles_2010"} | chosen))
     answered: list[bool] = []
-    work, begin = IntegratorNode.work, ActuatorNode._begin
+    with composed.ros_context() as context:
+        nodes: dict[str, Any] = {}
+        for each in descriptions:
+            if each.role != "recorder":
+                nodes[each.role] = composed.make_node(each.role, hosts.open_writer, context, each.parameters)
+        integrator, rig = nodes["integrator"], nodes["actuator"]
+        work = integrator.work
 
-    def watched_work(node: IntegratorNode, limit: int = 1) -> bool:
-        if node.rests:
-            answered.append(rigs[0]._command is not None or rigs[0]._overdue())
-        return work(node, limit)
+        def watched(limit: int = 1) -> bool:
+            if integrator.rests:
+                late = rig.deadline is not None and rig.deadline <= time.monotonic_ns()
+                answered.append(late or not rig.awaits_answer)
+            return bool(work(limit))
 
-    def watched_begin(node: ActuatorNode) -> None:
-        rigs.append(node)
-        begin(node)
-
-    monkeypatch.setattr(IntegratorNode, "work", watched_work)
-    monkeypatch.setattr(ActuatorNode, "_begin", watched_begin)
-    report = hosts.run("chen_ricles_2010", ["duration=1", *patience], host="composed", pace="realtime")
-    assert report.outcome == "finished", report.reason
+        integrator.work = watched
+        for node in nodes.values():
+            node.start()
+        LoopExecutor(list(nodes.values()), context).run()
+        assert rig.rig.machine.state is State.FINISHED, rig.rig.machine.reason
+        for node in nodes.values():
+            node.destroy_node()
     assert answered
     assert all(answered), "it takes the Measurements between two steps when the Command is there"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,6 +32,8 @@ from rths_nodes.loop.supervision.stop_request import StopRequest
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
+from rths_nodes.ros.nodes.interposer import Interposer
+from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport import endpoints, peers
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
@@ -105,7 +108,39 @@ class Stranger:
             self.sent[topic.name] += most
 
 
-def composed_run(directory: Path, disturb=None, overrides=(SHORT,), **options):
+class Meddler(Interposer):
+    """Between a node and its topics: calls ``actions`` around each Measurement, makes a peer send ``lies``.
+
+    ``applied`` keeps the command of each Measurement, m. ``lies`` are a topic, the role of who hears them, and
+    what makes them of codec and number.
+    """
+
+    def __init__(self, node, actions, applied, lies) -> None:
+        self._node, self._actions, self._applied, self._lies = node, actions, applied, lies
+
+    def sender(self, topic, send):
+        if self._node.place.role != "actuator" or topic != "measurement":
+            return send
+
+        def interfering(data):
+            sample = self._node.codec.unpack_measurement(data)[0]
+            self._applied.append(sample.command[0])
+            for action in self._actions:
+                action(sample.sample)
+            send(data)
+            for action in self._actions:
+                action(sample.sample)
+
+        return interfering
+
+    def inbox(self, topic, inbox):
+        if self._lies is None or self._lies[:2] != (topic, self._node.place.role):
+            return inbox
+        at = 100 if topic == "target" else 1000
+        return Lying(inbox, at, self._lies[2](self._node.codec, at))
+
+
+def composed_run(directory: Path, disturb=None, overrides=(SHORT,), lies=None, **options):
     """A run in one process; ``disturb(nodes by role, context)`` gives what is called around each Measurement."""
     descriptions = launching.describe(
         run_options(
@@ -113,27 +148,20 @@ def composed_run(directory: Path, disturb=None, overrides=(SHORT,), **options):
             | options
         )
     )
+    applied, actions = [], []
+
+    def make(d, context):
+        meddle = partial(Meddler, actions=actions, applied=applied, lies=lies)
+        return composed.make_node(d.role, hosts.open_writer, context, d.parameters, interpose=meddle)
+
     with composed.ros_context() as context:
-        nodes = {
-            d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
-        }
+        nodes = {d.role: make(d, context) for d in descriptions}
         for node in nodes.values():
             node.start()
-        rig, applied = nodes["actuator"], []
         if disturb:
-            action, send = disturb(nodes, context), rig.send
-
-            def interfering(topic, data):
-                if topic != "measurement":
-                    return send(topic, data)
-                applied.append(rig.codec.unpack_measurement(data)[0].command[0])
-                action(rig.rig.sample)
-                send(topic, data)
-                return action(rig.rig.sample)
-
-            rig.send = interfering
-        result = composed._run(list(nodes.values()), context)
-        codes = {role: node.exit_code for role, node in nodes.items()}
+            actions.append(disturb(nodes, context))
+        result = composed.ComposedTest(list(nodes.values())).run(context)
+        codes = {role: node.phase.exit_code for role, node in nodes.items()}
         result.judge(list(codes.values()))
         for node in nodes.values():
             node.destroy_node()
@@ -159,22 +187,22 @@ BURST = 250
 
 
 def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(undisturbed, tmp_path):
-    strangers, doors = [], []
+    strangers, guards = [], []
 
     def disturb(nodes, context):
         stranger = Stranger(context)
         strangers.append(stranger)
-        doors.append(nodes["actuator"]._doors["trip"])
-        stranger.publish(nodes["actuator"].codec, 0, BURST)  # also before anybody is ready
+        guards.append(nodes["actuator"].topics.guards["trip"])
+        stranger.publish(nodes["actuator"].topics.codec, 0, BURST)  # also before anybody is ready
 
         def action(sample: int) -> None:
             if sample % 64 == 1 and stranger.sent["trip"] < MESSAGES:
-                stranger.publish(nodes["actuator"].codec, sample, BURST)
+                stranger.publish(nodes["actuator"].topics.codec, sample, BURST)
 
         return action
 
     found = composed_run(tmp_path / "run", disturb)
-    if not doors[0].by_gid:
+    if not guards[0].by_gid:
         assert found.result.outcome == "refused"
         pytest.skip("this distribution does not say whose a message is: see the next test")
     assert set(strangers[0].sent.values()) == {MESSAGES}
@@ -203,7 +231,7 @@ def test_where_no_message_says_whose_it_is_foreign_ones_end_the_test(before, tmp
             if sample == 200 and not strangers:
                 come()
             if sample % 64 == 1 and strangers and strangers[0].sent["trip"] < MESSAGES:
-                strangers[0].publish(nodes["actuator"].codec, sample, BURST)
+                strangers[0].publish(nodes["actuator"].topics.codec, sample, BURST)
 
         if before:
             come()
@@ -225,15 +253,14 @@ def test_a_foreign_publisher_is_told_of_where_no_message_says_whose_it_is(by_han
     """Another distribution: the graph alone is asked."""
     monkeypatch.setattr(peers.PublisherGuard, "by_gid", False)
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
-        door = node._doors["trip"]
+        guard = node.topics.guards["trip"]
         stranger = Stranger(node.context)
-        door.look()
-        assert door.intruders() == []  # as many as there are peers: the monitor may be one of them
+        guard.look()
+        assert guard.intruders() == []  # as many as there are peers: the monitor may be one of them
         others = [Stranger(node.context, name) for name in ("second", "third")]
-        assert sorted(door.intruders()) == ["/lab/second", "/lab/stranger", "/lab/third"]
+        assert sorted(guard.intruders()) == ["/lab/second", "/lab/stranger", "/lab/third"]
         begin(node)
-        node._next_look = 0
-        node.look()
+        node.handshake.look()
         assert node.rig.stop_request
         node.tick()
         assert "foreign publisher on /rths/" in node.rig.machine.reason
@@ -243,53 +270,53 @@ def test_a_foreign_publisher_is_told_of_where_no_message_says_whose_it_is(by_han
 
 def begin(node) -> None:
     """The actuator node at Measurement 0."""
-    node._ready_told = True
+    node.phase.to(Phase.READY)
     node.rig.machine.to(State.ARMED)
-    node._begin()
+    node.work()
 
 
 def test_what_comes_from_a_peer_that_is_not_known_yet_is_kept(by_hand, monkeypatch):
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
-        door, told = node._doors["progress"], peers.publishers
+        guard, told = node.topics.guards["progress"], peers.publishers
         monkeypatch.setattr(peers, "publishers", lambda *_: [("", b"a"), ("", b"b")])
         for gid, message in ((b"a", b"1"), (b"b", b"x"), (b"a", b"2")):
-            door.meet(gid, message)
-        assert not door.waiting
-        assert not door.complete
+            guard.meet(gid, message)
+        assert not guard.waiting
+        assert not guard.complete
         monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/lab/b", b"b")])
-        door.look()
-        assert (list(door.waiting), door.known, door.complete) == ([b"2"], {b"a"}, True)
-        assert door.foreign() == {"/lab/b": 1}
-        door.close()
-        door.meet(b"c", b"y")
-        assert door.foreign() == {"/lab/b": 1, "unknown": 1}
+        guard.look()
+        assert (list(guard.waiting), guard.known, guard.complete) == ([b"2"], {b"a"}, True)
+        assert guard.foreign() == {"/lab/b": 1}
+        guard.close()
+        guard.meet(b"c", b"y")
+        assert guard.foreign() == {"/lab/b": 1, "unknown": 1}
         for number in range(200):
-            door.meet(b"%d" % number, b"y")
-        assert sum(door.foreign().values()) == 202
-        assert len(door._dropped) == peers.MOST_STRANGERS + 1
-        assert told(node, door.topic) == []
+            guard.meet(b"%d" % number, b"y")
+        assert sum(guard.foreign().values()) == 202
+        assert len(guard._dropped) == peers.MOST_FOREIGN + 1
+        assert told(node, guard.topic) == []
 
 
 @pytest.mark.parametrize("names", [[""], []])
 def test_a_peer_that_is_there_without_a_name_is_told_from_one_that_is_not(names, by_hand, monkeypatch):
     with by_hand.node("integrator", peers=["integrator", "actuator"]) as node:
-        node.outlets.clear()
+        node.topics.outlets.clear()
         monkeypatch.setattr(peers, "publishers", lambda *_: [(name, b"a") for name in names])
         there = " (1 there without a name)" if names else ""
-        assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.waits_for())
+        assert re.fullmatch(f"/rths/actuator on /rths/[a-z_]+{re.escape(there)}", node.topics.missing())
 
 
 def test_a_peer_that_comes_back_is_let_in_until_the_test_begins(by_hand, monkeypatch):
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
-        door = node._doors["progress"]
+        guard = node.topics.guards["progress"]
         monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a")])
-        door.look()
+        guard.look()
         monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"a"), ("/rths/monitor", b"b")])
-        door.meet(b"b", b"1")
-        assert door.known == {b"a"}, "who was there first, stays"
+        guard.meet(b"b", b"1")
+        assert guard.known == {b"a"}, "who was there first, stays"
         monkeypatch.setattr(peers, "publishers", lambda *_: [("/rths/monitor", b"b")])
-        door.look()
-        assert (door.known, list(door.waiting)) == ({b"b"}, [b"1"])
+        guard.look()
+        assert (guard.known, list(guard.waiting)) == ({b"b"}, [b"1"])
 
 
 # A second node of the same name
@@ -297,7 +324,7 @@ def test_a_peer_that_comes_back_is_let_in_until_the_test_begins(by_hand, monkeyp
 
 @pytest.mark.parametrize("role", ["actuator", "compensator"])
 def test_a_second_node_of_a_name_is_refused_before_anything_moves(role, tmp_path, monkeypatch):
-    monkeypatch.setattr("rths_nodes.ros.nodes.base.TWIN_NS", 100_000_000)
+    monkeypatch.setattr("rths_nodes.ros.nodes.handshake.DUPLICATE_NS", 100_000_000)
     twins = []
 
     def disturb(nodes, context):
@@ -320,7 +347,7 @@ class Lying:
     """An Inbox whose peers also send what ``lies(expected)`` gives, before the message of that number."""
 
     def __init__(self, inbox, at: int, lies) -> None:
-        self.subscription, self.door, self.waited = inbox.subscription, inbox.door, inbox.waited
+        self.subscription, self.guard, self.waited = inbox.subscription, inbox.guard, inbox.waited
         self._take, self._at, self._lies, self._waiting = inbox.take, at, lies, []
 
     def take(self) -> bytes | None:
@@ -342,13 +369,7 @@ PAIRS = [(topic, role) for topic, roles in LISTENERS.items() for role in roles]
 
 
 def lying_run(directory: Path, topic: str, role: str, lies_of):
-    def disturb(nodes, _):
-        codec, inboxes = nodes[role].codec, nodes[role].inboxes
-        at = 100 if topic == "target" else 1000
-        inboxes[topic] = Lying(inboxes[topic], at, lies_of(codec, at))
-        return lambda sample: None
-
-    found = composed_run(directory, disturb)
+    found = composed_run(directory, lies=(topic, role, lies_of))
     limits = files.load(NAME).axes["story_1"].limits
     assert (np.abs(found.applied) <= limits.stroke).all(), "nothing else was sent to the rig"
     assert (np.abs(np.diff(found.applied)) * 1024 <= limits.velocity).all()
@@ -402,7 +423,7 @@ def test_a_trip_takes_effect_within_the_window_whatever_its_sender_says(by_hand)
     with by_hand.node("actuator", peers=["actuator", "monitor"]) as node:
         begin(node)
         by_hand.put(node, "trip", source="monitor", reason="energy", effective_sample=4_000_000_000)
-        node._hear_trips()
+        node.work()
         assert node.rig.stop_request == StopRequest("monitor: energy", 512)
 
 
@@ -412,7 +433,9 @@ def test_progress_of_somebody_who_does_not_observe_does_not_hold_the_rig_up(by_h
         node.rig.sample = 600
         by_hand.put(node, "progress", node="somebody", sample=0)
         by_hand.put(node, "progress", node="monitor", sample=599)
-        assert node._observers_follow()
+        command = Command(601, np.zeros(1), np.zeros(1))
+        node.topics.inboxes["command"].put(node.topics.codec.pack_command(command, 0))
+        assert node.work()
 
 
 # In processes

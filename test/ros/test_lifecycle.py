@@ -19,6 +19,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -26,9 +27,11 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed, single
 from rths_nodes.ros.hosting import descriptions as launching
-from rths_nodes.ros.nodes import actuator
 from rths_nodes.ros.nodes import compensator as compensator_node
+from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.endpoints import message_class, quality
+
+SECOND = 1_000_000_000
 
 
 def run_with(action, tmp_path, **options):
@@ -51,7 +54,7 @@ def run_with(action, tmp_path, **options):
         executor = composed.LoopExecutor(list(nodes.values()), context, idle)
         executor.run()
         nodes["recorder"].close()
-        assert called == [TransitionCallbackReturn.SUCCESS]
+        assert called == [TransitionCallbackReturn.SUCCESS], nodes["actuator"].rig.machine.reason
         machine = nodes["actuator"].rig.machine
         for node in nodes.values():
             node.destroy_node()
@@ -87,21 +90,20 @@ def test_a_rig_that_moves_is_not_cleaned_up(tmp_path):
     assert machine.state.name == "HELD"
 
 
-def test_peers_are_waited_for_from_the_activation_on(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(actuator, "time", SimpleNamespace(monotonic_ns=lambda: now * 1e9))
+def test_peers_are_waited_for_from_the_activation_on(clock):
     with composed.ros_context() as context:
-        node = composed.make_node("actuator", hosts.open_writer, context, {"scenario": "chen_ricles_2010"})
+        values = {"scenario": "chen_ricles_2010"}
+        node = composed.make_node("actuator", hosts.open_writer, context, values, clock=clock)
         node.trigger_configure()
-        now = 100.0
+        clock.now += 100 * SECOND
         node.trigger_activate()
-        now = 129.0
-        node._prepare()
-        assert not node.done
-        now = 131.0
-        node._prepare()
-        assert node.done
-        assert "not ready within 30 s" in node.problem
+        clock.now += 29 * SECOND
+        node.work()
+        assert not node.phase.gone
+        clock.now += 2 * SECOND
+        node.work()
+        assert node.phase.gone
+        assert "not ready within 30 s" in node.phase.problem
         node.destroy_node()
 
 
@@ -127,7 +129,7 @@ def test_an_operator_is_told_why_a_node_is_not_configured(capfd):
 def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path, capfd):
     (tmp_path / "file").touch()
     words = ["-p", "scenario:=chen_ricles_2010", "-p", f"record:={tmp_path}/file/run"]
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in STOPPING}
     try:
         assert single.run("recorder", ["--ros-args", *words], hosts.open_writer) == 2
     finally:
@@ -145,7 +147,7 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
                 os.kill(os.getpid(), number)
             handlers.extend(signal.getsignal(number) for number in before)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in STOPPING}
     handlers: list[object] = []
     monkeypatch.setattr(single, "ros_context", lambda _: nullcontext())
     monkeypatch.setattr(single, "make_node", lambda *_, **__: Node())
@@ -156,14 +158,14 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
         for number, handler in before.items():
             signal.signal(number, handler)
     # beyond this the interpreter restores every handler of Python's, which ends the process; not an ignored signal
-    assert handlers == [signal.SIG_IGN, signal.SIG_IGN]
+    assert handlers == [signal.SIG_IGN] * len(STOPPING)
 
 
 def test_a_node_that_nobody_has_configured_leaves():
     with composed.ros_context() as context:
         node = composed.make_node("actuator", hosts.open_writer, context, {"autostart": False})
-        node.flush_publishers()
-        assert (node.done, node.exit_code, node.problem) == (False, 0, "")
+        node.flush()
+        assert (node.phase.gone, node.phase.exit_code, node.phase.problem) == (False, 0, "")
         node.destroy_node()
 
 
@@ -187,8 +189,11 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
         executor.run()
         node.destroy_node()
         lead.destroy_node()
-    assert (node.exit_code, node.problem) == (1, "the actuator node has left in the middle of the test")
-    assert node.spoken, "what it knows is told to the recorder"
+    assert (node.phase.exit_code, node.phase.problem) == (
+        1,
+        "the actuator node has left in the middle of the test",
+    )
+    assert node.shutdown.reported, "what it knows is told to the recorder"
 
 
 @pytest.mark.parametrize(
@@ -196,14 +201,14 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
     [(0, False, False), (1, True, True), (2, True, True), (3, True, False), (3, False, True)],
 )
 def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypatch, capsys):
-    class Node:
-        identity, problem, note, exit_code, summary = "actuator", "story_1: too far", "", code, {}
+    phase = SimpleNamespace(exit_code=code, problem="story_1: too far", note="")
+    node = SimpleNamespace(identity="actuator", phase=phase, shutdown=SimpleNamespace(summary={}))
 
     if told_by_runner:
         monkeypatch.setenv(launching.TELLS, "1")
     else:
         monkeypatch.delenv(launching.TELLS, raising=False)
-    single.tell(Node())
+    single.tell(node)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
 
 
@@ -218,11 +223,11 @@ def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():
         node.start()
         for sample in range(3):
             state = (sample, node.stage.state(), 0, 0)
-            node.publish_for_record("compensator_state", node.codec.pack_state, lambda state=state: state)
+            node.deferred.put("compensator_state", node.topics.codec.pack_state, lambda state=state: state)
         for transition in (node.trigger_deactivate, node.trigger_cleanup, node.trigger_configure):
             assert transition() == TransitionCallbackReturn.SUCCESS
-        node.publish_burst()
-        assert node.sent["compensator_state"] == 0
+        node.deferred.send()
+        assert node.topics.sent["compensator_state"] == 0
         node.destroy_node()
 
 
@@ -231,19 +236,19 @@ def stopped_before_its_target(by_hand, node):
     substructure = NumericalStage.of(Assembly(node.scenario))
     zero = np.zeros(1)
     first, second = Measurement(0, zero, zero, zero), Measurement(1, zero, zero, zero, flags=FLAG_TRIPPED)
-    node.inboxes["target"].put(node.codec.pack_target(substructure.first(), 0))
-    node.inboxes["measurement"].put(node.codec.pack_measurement(first, 0))
-    node.inboxes["measurement"].put(node.codec.pack_measurement(second, 0))
+    node.topics.inboxes["target"].put(node.topics.codec.pack_target(substructure.first(), 0))
+    node.topics.inboxes["measurement"].put(node.topics.codec.pack_measurement(first, 0))
+    node.topics.inboxes["measurement"].put(node.topics.codec.pack_measurement(second, 0))
     while node.work():
         pass
     by_hand.put_state(node, State.TRIPPED, 1)
-    return node.codec.pack_target(substructure.next(first), 0)
+    return node.topics.codec.pack_target(substructure.next(first), 0)
 
 
 def work(node):
     while node.work():
         pass
-    return node.summary.get("sent.command"), node.summary.get("sent.compensator_state")
+    return node.shutdown.summary.get("sent.command"), node.shutdown.summary.get("sent.compensator_state")
 
 
 @pytest.fixture
@@ -253,17 +258,17 @@ def compensator(by_hand):
 
 
 def test_a_late_target_is_answered_before_the_last_words(by_hand, compensator, monkeypatch):
-    monkeypatch.setattr(type(compensator), "abandoned", False)
+    monkeypatch.setattr(Shutdown, "abandoned", False)
     late = stopped_before_its_target(by_hand, compensator)
     assert work(compensator) == (None, None)
-    compensator.inboxes["target"].put(late)
+    compensator.topics.inboxes["target"].put(late)
     assert work(compensator) == (1, 1)
 
 
 def test_what_is_sent_after_the_last_words_is_told_again(by_hand, compensator, monkeypatch):
-    monkeypatch.setattr(type(compensator), "abandoned", False)
+    monkeypatch.setattr(Shutdown, "abandoned", False)
     monkeypatch.setattr(compensator_node, "QUIET_NS", -1)
     late = stopped_before_its_target(by_hand, compensator)
     assert work(compensator) == (0, 0)
-    compensator.inboxes["target"].put(late)
+    compensator.topics.inboxes["target"].put(late)
     assert work(compensator) == (1, 1)

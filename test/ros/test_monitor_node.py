@@ -13,7 +13,8 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor
-from rths_nodes.ros.nodes.monitor import STATUS_RATE, MonitorNode
+from rths_nodes.ros.nodes.monitor import STATUS_RATE
+from rths_nodes.ros.nodes.shutdown import Shutdown
 
 
 def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
@@ -21,7 +22,7 @@ def run_before(node: Any, without: int = 0, at_a_time: int = 1) -> int:
     loop = Loop(Assembly(node.scenario))
     loop.rig.connect()
     loop.rig.machine.to(State.ARMED)
-    inboxes, codec = node.inboxes, node.codec
+    inboxes, codec = node.topics.inboxes, node.topics.codec
     target = loop.substructure.first()
     loop.commands.target(target)
     inboxes["target"].put(codec.pack_target(target, 0))
@@ -52,26 +53,26 @@ def test_the_status_is_told_twenty_times_a_second_however_the_samples_come(at_a_
     with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
         run_before(node, at_a_time=at_a_time)
         expected = STATUS_RATE * node.scenario.samples * node.scenario.dt
-        assert expected - 1 <= node.sent["sync_status"] <= expected + 2
+        assert expected - 1 <= node.topics.sent["sync_status"] <= expected + 2
 
 
 @pytest.mark.parametrize("missing", [0, 1, 40])
 def test_what_is_missing_in_the_end_is_waited_for_and_told(
     missing: int, by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(MonitorNode, "abandoned", False)  # as if the actuator node were here
-    with by_hand.node("monitor", pace="realtime", overrides=["duration=1"]) as node:
+    monkeypatch.setattr(Shutdown, "abandoned", False)  # as if the actuator node were here
+    with by_hand.node("monitor", clock=clock, pace="realtime", overrides=["duration=1"]) as node:
         last = run_before(node, without=missing)
         by_hand.put_state(node, State.FINISHED, last)
         while node.work():
             pass
         clock.now += monitor.QUIET_NS // 2
         node.work()
-        assert bool(node.summary) == (not missing)
+        assert bool(node.shutdown.summary) == (not missing)
         clock.now += monitor.QUIET_NS
         node.work()
-        assert node.summary.get("unseen.samples", 0) == missing
-        told = Result(State.FINISHED, numbers=node.summary)
+        assert node.shutdown.summary.get("unseen.samples", 0) == missing
+        told = Result(State.FINISHED, numbers=node.shutdown.summary)
         told.judge([0])
         words = f"the monitor has not seen the last {missing} samples: the indices are without them"
         assert (words in told.notes) == bool(missing)

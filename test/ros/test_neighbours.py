@@ -44,7 +44,7 @@ def pair() -> Iterator[Any]:
             return open_inbox(other, ROW, ByHand(), name="command", speakers=("/rths/speaker",))
 
         until(lambda: outlet.publisher.get_subscription_count() == 1)
-        until(lambda: inbox.door.look() or inbox.door.complete)
+        until(lambda: inbox.guard.look() or inbox.guard.complete)
         outlet.send(message(99))
         assert inbox.take() == message(99)
         if not PublisherGuard.by_gid:
@@ -86,7 +86,7 @@ def test_who_comes_later_hears_the_rest_and_neighbours_hear_nothing_twice(pair: 
     pair.outlet.send(message(0))
     late = pair.eavesdropper()
     until(lambda: pair.outlet.publisher.get_subscription_count() == 2)
-    until(lambda: late.door.look() or late.door.complete)
+    until(lambda: late.guard.look() or late.guard.complete)
     pair.outlet.look()
     rest = [message(k) for k in (1, 2, 3)]
     for data in rest:
@@ -102,7 +102,7 @@ def test_who_comes_later_hears_the_rest_and_neighbours_hear_nothing_twice(pair: 
 def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
     stranger = pair.stranger()
     until(lambda: stranger.get_subscription_count() == 1)
-    pair.inbox.door.close()
+    pair.inbox.guard.close()
     stranger.publish(message(7))
     assert pair.inbox.take() is None
     pair.outlet.hand_to([pair.inbox], holds=False)
@@ -111,8 +111,8 @@ def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
     pair.outlet.send(message(0))
     assert taken(pair.inbox) == [message(0)]
     pair.inbox.drop()
-    pair.inbox.door.look()
-    assert pair.inbox.door.foreign() == {"/rths/other": 3}
+    pair.inbox.guard.look()
+    assert pair.inbox.guard.foreign() == {"/rths/other": 3}
 
 
 def test_who_is_closed_is_no_neighbour_any_more(pair: Any) -> None:
@@ -135,9 +135,9 @@ def test_without_neighbours_nothing_is_held_back() -> None:
         ]
         for node in nodes:
             node.start()
-        outlet = nodes[0].outlets["measurement"]
+        outlet = nodes[0].topics.outlets["measurement"]
         for together, held in ((nodes[:1], False), (nodes, PublisherGuard.by_gid)):
-            LoopExecutor(together, context)._introduce()
+            LoopExecutor(together, context).introduce()
             assert outlet.holds == held
         for node in nodes:
             node.destroy_node()

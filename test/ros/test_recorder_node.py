@@ -49,7 +49,7 @@ def recorder(by_hand):
 
 def send(node, topic, *numbers):
     for number in numbers:
-        node.inboxes[topic].put(struct.pack("<4s3I", ENCAPSULATION, 1, 0, number))
+        node.topics.inboxes[topic].put(struct.pack("<4s3I", ENCAPSULATION, 1, 0, number))
 
 
 def send_all(node, but=()):
@@ -67,7 +67,7 @@ def say_all(by_hand, node, but=()):
 def work(node):
     while node.work():
         pass
-    return node.done
+    return node.phase.gone
 
 
 def closed(node):
@@ -86,7 +86,7 @@ def test_the_last_message_of_every_stream_is_waited_for(by_hand, recorder, end, 
     assert work(recorder)
     about = closed(recorder)
     assert (about["outcome"], about["gaps"], about["samples"]) == (end.name.lower(), "0", "5")
-    assert recorder.note == ""
+    assert recorder.phase.note == ""
 
 
 @pytest.mark.parametrize("silent", WORDS)
@@ -101,32 +101,32 @@ def test_the_last_words_of_every_node_are_waited_for(by_hand, recorder, silent):
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.name.lower())
 def test_an_end_that_never_comes_is_counted_and_told(by_hand, recorder, end, monkeypatch):
-    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    monkeypatch.setattr(recorder_node, "SUMMARIES_NS", -1)
     send_all(recorder, but=("target", "command"))
     by_hand.put_state(recorder, end, 4)
     say_all(by_hand, recorder)
     assert work(recorder)
     assert closed(recorder)["gaps"] == "2"
-    assert recorder.note == "the recording may not be complete: gaps: 1 in target, 1 in command"
+    assert recorder.phase.note == "the recording may not be complete: gaps: 1 in target, 1 in command"
     result = Result()
-    result.add(recorder.summary)
+    result.add(recorder.shutdown.summary)
     result.judge([0])
-    assert result.notes == [recorder.note]
+    assert result.notes == [recorder.phase.note]
 
 
 def test_a_node_that_died_without_last_words_is_named(by_hand, recorder, monkeypatch):
-    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    monkeypatch.setattr(recorder_node, "SUMMARIES_NS", -1)
     send_all(recorder)
     by_hand.put_state(recorder, State.TRIPPED, 4)
     say_all(by_hand, recorder, but=("integrator",))
     assert work(recorder)
-    assert recorder.note == "the recording may not be complete: no last words of: integrator"
+    assert recorder.phase.note == "the recording may not be complete: no last words of: integrator"
     about = closed(recorder)
     assert (about["gaps"], about["silent"]) == ("0", "integrator")
 
 
 def test_a_hole_and_a_missing_end_are_two_gaps(by_hand, recorder, monkeypatch):
-    monkeypatch.setattr(recorder_node, "LAST_WORDS_NS", -1)
+    monkeypatch.setattr(recorder_node, "SUMMARIES_NS", -1)
     send(recorder, "measurement", 0, 2, 3)
     by_hand.put_state(recorder, State.FINISHED, 4)
     by_hand.put_summary(recorder, "actuator", measurement=5, true_state=0)
@@ -165,22 +165,22 @@ def test_a_test_that_never_began_has_nothing_to_wait_for(by_hand, recorder):
 
 
 def test_who_is_asked_after_the_end_waits_no_longer(by_hand, recorder, monkeypatch):
-    monkeypatch.setattr(recorder_node, "HURRY_NS", -1)
+    monkeypatch.setattr(recorder_node, "EXIT_NOW_NS", -1)
     send_all(recorder, but=("true_state",))
     by_hand.put_state(recorder, State.FINISHED, 4)
     say_all(by_hand, recorder)
     assert not work(recorder)
-    recorder.interrupt()
+    recorder.shutdown.interrupt()
     assert work(recorder)
     assert closed(recorder)["gaps"] == "1"
 
 
 def test_two_signals_of_one_ctrl_c_are_one_request(by_hand, recorder):
-    recorder.interrupt()
+    recorder.shutdown.interrupt()
     send_all(recorder, but=("true_state",))
     by_hand.put_state(recorder, State.HELD, 4)
-    recorder.interrupt()
-    assert not recorder.hurried
+    recorder.shutdown.interrupt()
+    assert not recorder.shutdown.exit_now
     assert not work(recorder)
 
 
@@ -188,8 +188,8 @@ def test_the_scenario_in_the_recording_is_what_the_nodes_ran_with(by_hand, recor
     def status(node, sections, hash_):
         by_hand.put(recorder, "node_status", node=node, scenario_hash=hash_, parameters=sections)
 
-    status("compensator", "compensator: {type: none}", recorder.hash)
-    status("monitor", "monitor: {type: nonsense", recorder.hash)
+    status("compensator", "compensator: {type: none}", recorder.settings.hash)
+    status("monitor", "monitor: {type: nonsense", recorder.settings.hash)
     status("integrator", "integrator: {type: central_difference}", "of another run")
     work(recorder)
     recorder._record_rare()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.app import hosts
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes.base import PROGRESS_SAMPLES
+from rths_nodes.ros.nodes.base import LOOK_NS
+from rths_nodes.ros.nodes.progress import PROGRESS_SAMPLES, ProgressReports
 
 SECOND = 1_000_000_000
 
@@ -131,10 +133,14 @@ def test_a_request_that_makes_no_sense_stops_nothing(operator: Node, patience: l
 
 
 def running(by_hand: Any, node: Any) -> Any:
-    for state in (State.ARMED,):
-        node.rig.machine.to(state)
-    node._begin()
+    node.rig.machine.to(State.ARMED)
+    node.work()
     return node
+
+
+def ask_for_tick(node: Any) -> Any:
+    """As the executor does: how long until the next tick, None while it may not run."""
+    return node.slack
 
 
 def beats(by_hand: Any, node: Any, *peers: str) -> None:
@@ -155,29 +161,29 @@ def test_a_silent_observer_stops_the_rig(
     by_hand: Any, clock: Any, peer: str, overrides: list[str], reason: str
 ) -> None:
     peers = ["actuator", "monitor", "recorder"]
-    with by_hand.node("actuator", pace="realtime", peers=peers, overrides=overrides) as node:
+    with by_hand.node("actuator", clock=clock, pace="realtime", peers=peers, overrides=overrides) as node:
         running(by_hand, node)
         for _ in range(200):
             beats(by_hand, node, *(other for other in ("monitor", "recorder") if other != peer))
             clock.now += 10_000_000
-            node._pulse()
+            ask_for_tick(node)
         request = node.rig.stop_request
         assert reason in (request.reason if request else "")
         assert bool(request) == bool(reason)
-        assert ("heartbeat.recorder" in node.note) == (not reason)
+        assert ("heartbeat.recorder" in node.phase.note) == (not reason)
 
 
 def test_a_monitor_that_speaks_but_sees_nothing_stops_the_rig(
     by_hand: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with by_hand.node("actuator", pace="realtime", peers=["actuator", "monitor"]) as node:
+    with by_hand.node("actuator", clock=clock, pace="realtime", peers=["actuator", "monitor"]) as node:
         running(by_hand, node)
         trips = []
         for sample in range(0, 1000, 10):
             monkeypatch.setattr(node.rig, "sample", sample)
             beats(by_hand, node, "monitor")
             clock.now += 10_000_000
-            node._pulse()
+            ask_for_tick(node)
             trips.append(bool(node.rig.stop_request))
         words = "heartbeat.monitor: speaks, but does not see the rig for 0.21 s: must be <= 0.2 s"
         assert words in node.rig.stop_request.reason
@@ -186,47 +192,42 @@ def test_a_monitor_that_speaks_but_sees_nothing_stops_the_rig(
 
 
 def test_in_lockstep_observers_are_waited_for(by_hand: Any, clock: Any) -> None:
-    with by_hand.node("actuator", peers=["actuator", "monitor", "recorder"]) as node:
+    with by_hand.node("actuator", clock=clock, peers=["actuator", "monitor", "recorder"]) as node:
         running(by_hand, node)
-        clock.now += 100 * SECOND
-        node._pulse()
+        clock.now += 4 * SECOND  # the Command itself is waited for a little longer
+        node.work()
         assert not node.rig.stop_request
 
 
 @pytest.mark.parametrize("role", ["monitor", "recorder"])
-def test_observers_say_that_they_live(by_hand: Any, role: str) -> None:
-    with by_hand.node(role, pace="realtime") as node:
-        sent: list[str] = []
-        node.send = lambda topic, data: sent.append(topic)
-        period = node.scenario.heartbeat.period
+def test_observers_say_that_they_live(by_hand: Any, clock: Any, role: str) -> None:
+    with by_hand.node(role, clock=clock, pace="realtime") as node:
+        sent = node.interposer.sent["progress"]
         for _ in range(3):
-            node.beat(0)
-        assert sent == ["progress"]
-        node._next_beat -= round(period * SECOND)
-        node.beat(0)
-        assert sent == ["progress"] * 2
+            node.work()
+        assert len(sent) == 1
+        clock.now += round(node.scenario.heartbeat.period * SECOND)
+        node.work()
+        assert len(sent) == 2
 
 
-@pytest.mark.parametrize("role", ["monitor", "recorder"])
-def test_in_lockstep_observers_say_how_far_they_have_come(by_hand: Any, role: str) -> None:
-    with by_hand.node(role) as node:
-        sent: list[str] = []
-        node.send = lambda topic, data: sent.append(topic)
-        told: list[int] = []
-        for sample in range(200):
-            before = len(sent)
-            node.beat(sample)
-            told += [sample] * (len(sent) - before)
-        assert told == [PROGRESS_SAMPLES * n - 1 for n in (1, 2, 3)]
+def test_in_lockstep_observers_say_how_far_they_have_come() -> None:
+    told: list[dict[str, Any]] = []
+    topics = SimpleNamespace(tell=lambda topic, values: told.append(values))
+    reports = ProgressReports("monitor", topics, lockstep=True, period=0.1)  # type: ignore[arg-type]
+    for sample in range(200):
+        reports.tell_if_due(sample)
+    assert told == [{"node": "monitor", "sample": PROGRESS_SAMPLES * n - 1} for n in (1, 2, 3)]
 
 
-def test_a_node_that_was_cleaned_up_hears_nobody_and_can_be_configured_again(by_hand: Any) -> None:
-    with by_hand.node("actuator") as node:
+def test_a_node_that_was_cleaned_up_hears_nobody_and_can_be_configured_again(by_hand: Any, clock: Any) -> None:
+    with by_hand.node("actuator", clock=clock) as node:
         node.trigger_deactivate()
         node.trigger_cleanup()
-        node._next_look = 0
-        node.look()
+        clock.now += LOOK_NS
+        assert not node.look()
         node.trigger_configure()
-        node._next_look = 0
-        node.look()
-        assert (node.done, node.problem) == (False, "")
+        node.trigger_activate()
+        clock.now += LOOK_NS
+        assert node.look()
+        assert (node.phase.gone, node.phase.problem) == (False, "")

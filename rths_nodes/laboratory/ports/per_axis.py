@@ -1,4 +1,4 @@
-"""The port of a rig whose axes have a node each: it sends every axis its Command and waits for its Measurement.
+"""The port of a rig whose axes have a node each: it sends every axis its Command and collects their Measurements.
 
 Every axis node has the port of its axis, checks the limits of its axis again, and stops it by itself when the
 Commands stay away. The objects and their order are those of a rig with one node: results are equal to the bit.
@@ -32,8 +32,8 @@ class Links(Protocol):
         """The next true state of an axis and its stamp, if it has come; a real axis has none."""
         ...
 
-    def wait_for(self, axes: Sequence[str], sample: int) -> str:
-        """Wait a little for Measurement ``sample`` of ``axes``; why they are given up; empty: they are not."""
+    def lost(self, axes: Sequence[str], sample: int) -> str:
+        """Why Measurement ``sample`` of ``axes`` is given up; empty while it may still come."""
         ...
 
 
@@ -67,6 +67,9 @@ class PerAxisPort:
         """Axes that do not answer: no more Commands are sent to them."""
         self._unheard: set[str] = set()
         """The lost axes, and those whose Measurements do not count any more, because one is missing."""
+        self._found: dict[str, Measurement] = {}
+        self._awaited: list[str] = []
+        """Axes whose Measurement of this sample may still come."""
         self._truths: dict[str, tuple[Measurement, int]] = {}
         self._true_sample = 0
         self._tells_truth: set[str] = set()
@@ -96,6 +99,8 @@ class PerAxisPort:
         self._send(command.target, command.flags)
 
     def _send(self, target: Array, flags: int) -> None:
+        self._found = {}
+        self._awaited = [axis for axis in self._axes if axis not in self._unheard]
         for i, axis in enumerate(self._axes):
             if axis not in self._lost:
                 mine = slice(i, i + 1)
@@ -103,20 +108,24 @@ class PerAxisPort:
                     axis, Command(self.sample, target[mine], self._applied[mine], EMPTY, flags)
                 )
 
+    def ready(self) -> bool:
+        """True when the last Measurement k of the axes has come, or is given up."""
+        found, links = self._found, self._links
+        for axis in self._awaited:
+            measured = links.measurement_of(axis)
+            if measured is not None and self._belongs(axis, measured):
+                found[axis] = measured
+        self._awaited = [axis for axis in self._awaited if axis not in found and axis not in self._unheard]
+        if self._awaited and (reason := links.lost(self._awaited, self.sample)):
+            self._lost.update(self._awaited)
+            self._unheard.update(self._awaited)
+            self._problem = self._problem or reason
+            self._awaited = []
+        return not self._awaited
+
     def read(self) -> Measurement:
-        """Measurement k of all axes; returns when the last one has come, or is given up."""
-        found: dict[str, Measurement] = {}
-        while missing := [axis for axis in self._axes if axis not in found and axis not in self._unheard]:
-            for axis in missing:
-                measured = self._links.measurement_of(axis)
-                if measured is not None and self._belongs(axis, measured):
-                    found[axis] = measured
-            silent = [axis for axis in missing if axis not in found and axis not in self._unheard]
-            if silent and (reason := self._links.wait_for(silent, self.sample)):
-                self._lost.update(silent)
-                self._unheard.update(silent)
-                self._problem = self._problem or reason
-        merged = self._merged(found, self.sample)
+        """Measurement k of all axes; nan for those that are lost."""
+        merged = self._merged(self._found, self.sample)
         merged.flags |= self._slipped
         return merged
 

@@ -89,6 +89,9 @@ class Simulator:
     def begin(self) -> None:
         """Measurement 0 is there."""
 
+    def ready(self) -> bool:
+        return True
+
     def arm_watchdog(self) -> None:
         """Start the watchdog, where there is to be one; it watches from the first command on."""
         if self._limit is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from rths_nodes.core.protocols import Port
@@ -34,10 +36,13 @@ class AxisStage:
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
 
     @classmethod
-    def of(cls, scenario: Scenario, axis: str) -> AxisStage:
-        """The stage of one axis of ``scenario``. Raises ConfigError where its axes cannot have a node each."""
+    def of(cls, scenario: Scenario, axis: str, wrap: Callable[[Port], Port] = lambda port: port) -> AxisStage:
+        """The stage of one axis of ``scenario``, whose port goes through ``wrap``.
+
+        Raises ConfigError where its axes cannot have a node each.
+        """
         mine = alone(scenario, axis)
-        return cls(Assembly(mine).port, mine.limits, mine.dt, SafeStop(mine.limits, mine.dt))
+        return cls(wrap(Assembly(mine).port), mine.limits, mine.dt, SafeStop(mine.limits, mine.dt))
 
     @property
     def sample(self) -> int:

@@ -59,6 +59,8 @@ class RigStage:
         self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive)
         self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
+        self._driving: Command | None = None
+        """The Command that was sent last; None before the first."""
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
@@ -85,14 +87,15 @@ class RigStage:
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
 
-    def first(self) -> Measurement:
-        """Start the test: Measurement 0."""
+    def begin(self) -> None:
+        """Start the test: ask for Measurement 0, which :meth:`complete` gives once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
-        measured = self._measured = self.port.read()
-        self._sent = self._sent_before = measured.command.tolist()
-        self._bridge.start(measured.command)
-        return measured
+
+    def first(self) -> Measurement:
+        """Start the test: Measurement 0 of a port that has it at once."""
+        self.begin()
+        return self.complete()
 
     def trip(self, reason: str, sample: int = 0) -> None:
         """Ask for a safe stop from ``sample`` on, or from now on if that is past; the first request counts."""
@@ -121,7 +124,12 @@ class RigStage:
         self._bridge.heard(command)
 
     def tick(self, command: Command | None, late: bool = False) -> Measurement:
-        """One sample: send the command if it may be sent, otherwise that of the safe policy; then measure.
+        """One sample of a port that is ready at once: both halves, :meth:`begin_tick` and :meth:`complete`."""
+        self.begin_tick(command, late)
+        return self.complete()
+
+    def begin_tick(self, command: Command | None, late: bool = False) -> None:
+        """The first half of a sample: send the command if it may be sent, otherwise that of the safe policy.
 
         Without a command the rig trips, unless it is only ``late``: then it is bridged.
         """
@@ -135,8 +143,17 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
         self.port.write(command)
         self._sent_before, self._sent = self._sent, command.command.tolist()
+        self._driving = command
+
+    def complete(self) -> Measurement:
+        """The second half of a sample, once the port is ready: measure, and check what was measured."""
         measured = self._measured = self.port.read()
-        self.sample = sample
+        command = self._driving
+        if command is None:  # Measurement 0
+            self._sent = self._sent_before = measured.command.tolist()
+            self._bridge.start(measured.command)
+            return measured
+        sample = self.sample = measured.sample
         if not self.stopping:
             if command.flags & FLAG_BRIDGED:
                 # the rig did not follow a Target: nothing is to be learnt from this measurement

@@ -12,11 +12,13 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import ENDED
 from rths_nodes.ros.hosting.console import Console
 from rths_nodes.ros.hosting.descriptions import INDEXING_S, LEAVING_S, QUIET_S, NodeDescription, Processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
+from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -42,21 +44,18 @@ def make_node(
     context: Any = None,
     values: Mapping[str, Any] | None = None,
     own_process: bool = False,
-    prepare: Callable[[], None] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
     **kwargs: Any,
 ) -> RthsNode:
-    """The node ``role`` with the parameter ``values``, alone in its process or not.
+    """The node ``role`` with the parameter ``values`` and the faults that they name, alone in its process or not.
 
-    ``prepare`` is called when all its peers are found, before it says that it is ready.
+    Everything else is for its class.
     """
+    faults = FaultInjection(open_writer, own_process, clock)
+    given: dict[str, Any] = {"interpose": faults, "clock": clock, "own_process": own_process} | kwargs
     if role == RECORDER:
-        node: RthsNode = RecorderNode(open_writer, context, values, **kwargs)
-    else:
-        node = KINDS[role](context, values, **kwargs)
-    node.own_process = own_process
-    if prepare is not None:
-        node.prepare = prepare
-    return node
+        return RecorderNode(faults.open_writer, context=context, values=values, **given)
+    return KINDS[role](context, values, **given)
 
 
 def in_namespace(namespace: str) -> list[str]:
@@ -100,7 +99,7 @@ def run(
             if progress:
                 progress(rig.last_sample)
             if not test.result.interrupted and interrupted and interrupted():
-                rig.interrupt()
+                rig.shutdown.interrupt()
                 test.result.interrupted = True
             if console:
                 console.listen()
@@ -115,14 +114,16 @@ def run(
             result = test.run(context, watch)
             if console:
                 for node in test.nodes:
-                    node.flush_publishers()
+                    node.flush()
                 time.sleep(QUIET_S)
         finally:
             for node in test.nodes:
                 node.destroy_node()
         if console:
             _wait_for(processes, console, result)
-    result.judge([each.exit_code for each in test.nodes] + [each.popen.returncode for each in processes.running])
+    result.judge(
+        [each.phase.exit_code for each in test.nodes] + [each.popen.returncode for each in processes.running]
+    )
     return result
 
 
@@ -146,8 +147,8 @@ def _wait_for(processes: Processes, console: Console, result: Result) -> None:
 class ComposedTest:
     """The nodes of a test that share a process, run to its end; what it came to is its ``result``."""
 
-    def __init__(self) -> None:
-        self.nodes: list[RthsNode] = []
+    def __init__(self, nodes: Sequence[RthsNode] = ()) -> None:
+        self.nodes = list(nodes)
         self.result = Result()
         self._leaving = ExitStack()
         self._prepared = False
@@ -162,8 +163,8 @@ class ComposedTest:
         cli_args: Sequence[str] | None = None,
     ) -> RthsNode:
         """Make one more node of the test, with the parameter ``values``."""
-        prepare = self._prepare if role == ACTUATOR else None
-        self.nodes.append(make_node(role, open_writer, context, values, prepare=prepare, cli_args=cli_args))
+        last: dict[str, Any] = {"prepare": self._prepare} if role == ACTUATOR else {}
+        self.nodes.append(make_node(role, open_writer, context, values, cli_args=cli_args, **last))
         return self.nodes[-1]
 
     @property
@@ -177,8 +178,8 @@ class ComposedTest:
         def idle() -> None:
             if watch:
                 watch()
-            if self.rig.ended and any(node.died for node in self.nodes):
-                self._hurry()
+            if self.rig.phase.ended and any(node.phase.cause.silent for node in self.nodes):
+                self._end_soon()
 
         with self._leaving:
             LoopExecutor(self.nodes, context, idle).run()
@@ -191,19 +192,19 @@ class ComposedTest:
         Not before the endpoints are matched: the middleware's discovery waits actively for locks that processes
         share, and under real-time scheduling that can be for ever.
         """
-        if self._prepared or self.rig.lockstep:
+        if self._prepared or self.rig.settings.lockstep:
             return
         self._prepared = True
-        if set(self.rig.peers) - {node.identity for node in self.nodes}:
+        if set(self.rig.settings.peers) - {node.identity for node in self.nodes}:
             self._leaving.enter_context(share_processors(True))
         self.result.notes += self._leaving.enter_context(real_time(True))
 
-    def _hurry(self) -> None:
+    def _end_soon(self) -> None:
         """A node has died: the others do not wait long for its summary."""
         self._ended_at = self._ended_at or time.monotonic()
         if time.monotonic() - self._ended_at > GRACE_S:
             for node in self.nodes:
-                node.interrupt()
+                node.shutdown.interrupt()
 
     def _gather(self) -> None:
         """What the nodes said in the end."""
@@ -212,7 +213,7 @@ class ComposedTest:
         for node in self.nodes:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
-            result.add(node.summary)
-            if node.died:
-                result.reason = "; ".join(filter(None, (node.problem, result.reason)))
-            result.reason = result.reason or node.problem
+            result.add(node.shutdown.summary)
+            if node.phase.cause.silent:
+                result.reason = "; ".join(filter(None, (node.phase.problem, result.reason)))
+            result.reason = result.reason or node.phase.problem

@@ -43,9 +43,9 @@ class Console(Node):
         The test waits for the console's publisher: no message of a node is lost because its name is not known yet.
         """
         for inbox in self._inboxes.values():
-            if not inbox.door.complete:
-                inbox.door.look()
-        if self._trip is None and all(inbox.door.complete for inbox in self._inboxes.values()):
+            if not inbox.guard.complete:
+                inbox.guard.look()
+        if self._trip is None and all(inbox.guard.complete for inbox in self._inboxes.values()):
             trip = names.TOPICS["trip"]
             self._trip = self.create_publisher(message_class(trip.type), trip.name, quality(trip))
         for name, inbox in self._inboxes.items():
@@ -61,18 +61,18 @@ class Console(Node):
             self.heard_state = True
             result.state, result.reason = State(values["state"]), values["reason"]
             if result.state == State.ARMED:
-                self._close_doors()
+                self._close_guards()
             result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
         else:
             result.sample = max(result.sample, values["sample"])
 
-    def _close_doors(self) -> None:
+    def _close_guards(self) -> None:
         """The test begins: from now on nobody else is listened to."""
         for inbox in self._inboxes.values():
-            if inbox.door.complete:
-                inbox.door.close()
+            if inbox.guard.complete:
+                inbox.guard.close()
 
     def trip(self, reason: str) -> None:
         """Make the rig go safe; where not everybody was found, nothing moves yet."""

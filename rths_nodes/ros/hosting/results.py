@@ -73,7 +73,8 @@ class Result:
     def take_state(self, rig: ActuatorNode) -> None:
         """Where the test stands, unless the actuator node was never configured."""
         if rig.rig is not None:
-            self.state, self.reason, self.sample = rig.state_of_test, rig.reason, rig.last_sample
+            machine = rig.rig.machine
+            self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""

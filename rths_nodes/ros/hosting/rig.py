@@ -18,7 +18,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
 from rths_nodes.ros.hosting.results import result_line
-from rths_nodes.ros.hosting.single import plain_words, refused, stay, tell
+from rths_nodes.ros.hosting.single import plain_words, refused, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.recorder import OpenWriter
 
@@ -55,7 +55,7 @@ class HostedTest:
         for role in (peer for peer in self._peers if not names.axis_of(peer)):
             self._test.add(role, open_writer, context, cli_args=self._parameters_of(role))
         for axis in filter(None, map(names.axis_of, self._peers)):
-            arguments = in_namespace(f"{self._test.rig.rig_namespace}/{axis}")
+            arguments = in_namespace(f"{self._test.rig.place.rig}/{axis}")
             self._test.add(names.AXIS, open_writer, context, cli_args=arguments)
 
     def _parameters_of(self, role: str) -> list[str]:
@@ -68,16 +68,15 @@ class HostedTest:
     def run(self, context: Any) -> int:
         """Until every node is done; the exit code of the test, which is told in one line."""
         for node in self.nodes:
-            if node.autostart:
-                node.try_to_start()
-            if node.done:
+            start_if_wanted(node)
+            if node.phase.gone:
                 tell(node)
-                return node.exit_code
+                return node.phase.exit_code
         result = self._test.run(context)
         for node in self.nodes:
-            node.flush_publishers()
-        result.interrupted = self._test.rig.interrupted
-        result.judge([node.exit_code for node in self.nodes])
+            node.flush()
+        result.interrupted = self._test.rig.shutdown.interrupted
+        result.judge([node.phase.exit_code for node in self.nodes])
         print(result_line(result.exit_code, result.sample, result.reason), flush=True)
         for note in result.notes:
             print(f"rths: {note}", file=sys.stderr)

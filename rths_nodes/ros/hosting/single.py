@@ -23,8 +23,9 @@ from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import exits_within
 from rths_nodes.ros.hosting.results import Result, result_line
 from rths_nodes.ros.nodes.actuator import ActuatorNode
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
 from rths_nodes.ros.nodes.findings import dropped
+from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import OpenWriter, RecorderNode
 
 LEAVING_S = 5.0
@@ -73,7 +74,7 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> i
     def interrupt() -> None:
         asked.append(True)
         for node in hosted.nodes:
-            node.interrupt()
+            node.shutdown.interrupt()
 
     handle_stop_signals(interrupt)
     die_with_parent()
@@ -113,19 +114,18 @@ class HostedNode:
         """Until the node is done; its exit code."""
         (node,) = self.nodes
         with self._leaving:
-            if node.autostart:
-                node.try_to_start()
+            start_if_wanted(node)
             LoopExecutor([node], context).run()
         if isinstance(node, RecorderNode):
             node.safely(node.close)
-        node.flush_publishers()
+        node.flush()
         tell(node)
         if isinstance(node, ActuatorNode) and TELLS not in os.environ:
-            result = Result(interrupted=node.interrupted)
+            result = Result(interrupted=node.shutdown.interrupted)
             result.take_state(node)
-            result.judge([node.exit_code])
-            print(result_line(result.exit_code, result.sample, node.problem or result.reason), flush=True)
-        return node.exit_code
+            result.judge([node.phase.exit_code])
+            print(result_line(result.exit_code, result.sample, node.phase.problem or result.reason), flush=True)
+        return node.phase.exit_code
 
     def _prepare(self) -> None:
         """Real-time scheduling of the loop's processes until the end, begun once, however often it is configured.
@@ -134,7 +134,7 @@ class HostedNode:
         share, and under real-time scheduling that can be for ever.
         """
         (node,) = self.nodes
-        if self._prepared or node.lockstep:
+        if self._prepared or node.settings.lockstep:
             return
         self._prepared = True
         in_loop = node.role in (*names.LOOP, names.AXIS)
@@ -144,13 +144,23 @@ class HostedNode:
             node.get_logger().info(words)
 
 
+def start_if_wanted(node: RthsNode) -> None:
+    """Configure and activate a node that starts by itself; one that is refused is gone, and knows why."""
+    if node.settings.autostart:
+        try:
+            node.start()
+        except NodeRefused:
+            node.phase.to(Phase.GONE)
+
+
 def tell(node: RthsNode) -> None:
     """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
     told = TELLS in os.environ
-    failed = node.exit_code in (ExitCode.FAILED, ExitCode.REFUSED)
-    if node.problem and (failed or (node.exit_code == ExitCode.TRIPPED and not told)):
-        print(f"rths: {node.identity}: {node.problem}", file=sys.stderr)
+    code, problem = node.phase.exit_code, node.phase.problem
+    failed = code in (ExitCode.FAILED, ExitCode.REFUSED)
+    if problem and (failed or (code == ExitCode.TRIPPED and not told)):
+        print(f"rths: {node.identity}: {problem}", file=sys.stderr)
     if told:
         return
-    for note in filter(None, (node.note, dropped(node.summary))):
+    for note in filter(None, (node.phase.note, dropped(node.shutdown.summary))):
         print(f"rths: {node.identity}: {note}", file=sys.stderr)

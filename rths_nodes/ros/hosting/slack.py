@@ -2,67 +2,69 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
 from rths_nodes.ros.nodes.base import RthsNode
 
 OBSERVE_LIMIT = 16
-"""Samples that an observer may take at a time while the loop waits for messages; and ticks that it may be behind
-in the slack of the loop."""
+"""Samples that an observer works in one go while the loop waits for messages, and ticks that it may lag behind."""
 BEHIND_NS = 20_000_000
-"""It may not be further behind than this, either (but a tick), at a low servo rate."""
+"""At a low servo rate an observer may not lag behind for longer than this, but always for one tick."""
 
 
 class SlackBudget:
-    """Whether what is done now and then fits in before the tick, going by how long it took lately."""
+    """How long a task took lately, and so whether it fits in before the tick.
 
-    def __init__(self, remembered: float = 0.9) -> None:
-        self._needs = 0.0
+    ``remembered`` is the share of that time which is left after each :meth:`decay`.
+    """
+
+    def __init__(self, remembered: float = 0.9, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._needed = 0.0
         self._remembered = remembered
+        self._now = clock.monotonic_ns
 
-    def forget(self) -> None:
-        """Some time is over: what it took once is soon of no account."""
-        self._needs *= self._remembered
+    def decay(self) -> None:
+        """Let an old duration count for less, so that a task which was slow once is tried again."""
+        self._needed *= self._remembered
 
-    def into(self, pacer: Pacer) -> bool:
-        """True while as much time is left."""
-        return pacer.slack > self._needs
+    def fits(self, pacer: Pacer) -> bool:
+        """True when the task would be done before the tick."""
+        return pacer.slack > self._needed
 
-    def timed(self, action: Callable[[], Any]) -> bool:
-        """Do it; whether it did anything: it says so, or says nothing."""
-        started = time.monotonic_ns()
-        did = action() is not False
+    def run(self, task: Callable[[], Any]) -> bool:
+        """Run ``task``, and time it unless it returns False: then there was nothing to do. True when there was."""
+        started = self._now()
+        did = task() is not False
         if did:
-            self._needs = max(self._needs, time.monotonic_ns() - started)
+            self._needed = max(self._needed, self._now() - started)
         return did
 
 
 class SlackUser:
-    """An observer in the process of the loop: it works, a sample at a time, while that fits in before the tick.
+    """Runs an observer in the process of the loop, one sample at a time, as far as that fits in before the tick.
 
-    Once it is too far behind, it takes a sample more than a tick brings, even if that
-    makes a tick late: spread, because a burst would make many late.
+    An observer that lags too far behind works two samples per tick, even if that makes the tick late: a longer
+    burst would make many ticks late.
     """
 
-    def __init__(self, node: RthsNode) -> None:
+    def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node = node
-        self._fits = {False: SlackBudget(), True: SlackBudget()}
-        """For most samples, and for heavy ones, which are soon the first thing in the slack of a tick."""
+        self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
+        """For normal samples, and for heavy ones, which then wait for a slack that they have for themselves."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
-        """Work as often as it must and, in the ``spare`` time, as often as what it took lately is left."""
+        """Work the samples that must be worked and, if the slack is ``spare``, those that fit in."""
         node = self._node
-        self._fits[node.works and node.heavy].forget()
+        self._budgets[node.works and node.heavy].decay()
         self._behind += 1
         must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
-        while node.works and (must > 0 or (spare and self._fits[node.heavy].into(pacer))):
+        while node.works and (must > 0 or (spare and self._budgets[node.heavy].fits(pacer))):
             must -= 1
-            if not self._fits[node.heavy].timed(partial(node.safely, node.work, 1)):
+            if not self._budgets[node.heavy].run(partial(node.safely, node.work, 1)):
                 self._behind = 0
                 return
             self._behind -= 1

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.base import RthsNode
 
 
 class Waiter:
-    """Waits until one of the ``streams`` of a node has a message: take first, wait only when empty."""
+    """Sleeps until one of the streams that ``nodes`` wait for has a message.
 
-    def __init__(
-        self,
-        nodes: Sequence[RthsNode],
-        context: Any,
-        streams: Callable[[RthsNode], Sequence[str]] = lambda node: node.awaited_streams,
-    ) -> None:
+    The caller takes what is there first, and waits only when nothing is.
+    """
+
+    def __init__(self, nodes: Sequence[RthsNode], context: Any, clock: Clock = SYSTEM_CLOCK) -> None:
         self._nodes = nodes
         self._context = context
-        self._streams = streams
+        self._sleep = clock.sleep
         self._sets: dict[int, Any] = {}
+        """Wait sets by how many subscriptions they take: making one takes longer than filling it."""
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
         inboxes = [
-            node.inboxes[name] for node in self._nodes for name in self._streams(node) if name in node.inboxes
+            node.topics.inboxes[name]
+            for node in self._nodes
+            for name in node.awaited_streams
+            if name in node.topics.inboxes
         ]
         if not inboxes:
-            time.sleep(timeout)
+            self._sleep(timeout)
             return
         waiting = self._sets.get(len(inboxes))
         if waiting is None:

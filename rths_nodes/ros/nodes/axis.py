@@ -6,21 +6,17 @@ actuator node there, which leads all axes and owns the state of the test. When n
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
-from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.axis import AxisStage
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros import names
-from rths_nodes.ros.names import AXIS, AXIS_TOPICS
+from rths_nodes.ros.names import AXIS
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.phase import Phase
 
 ALONE_NS = 200_000_000
 """An interrupted axis waits this long for the next Command: the actuator node would lead it to rest."""
@@ -33,69 +29,36 @@ class AxisNode(RthsNode):
     """Hosts one axis of the rig."""
 
     role = AXIS
-    reads = ("port",)
     stage: Any = None  # until the node is configured
-
-    @property
-    def rig_namespace(self) -> str:
-        """The namespace of the rig: that of this node without the axis."""
-        return self.get_namespace().rpartition("/")[0]
-
-    @property
-    def axis(self) -> str:
-        """The axis of this node: the last part of its namespace."""
-        return self.get_namespace().rpartition("/")[2]
-
-    @property
-    def identity(self) -> str:
-        return names.axis_node(self.axis)
-
-    @property
-    def sections(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (f"axes.{self.axis}",)
-
-    def rig_topic(self, name: str) -> str:
-        return f"{self.rig_namespace}/{name}"
-
-    def _check_scenario(self, loaded: Scenario) -> None:
-        if self.axis not in loaded.axes:
-            known = ", ".join(loaded.axes)
-            raise ConfigError(f"namespace = {self.get_namespace()}: must end with the name of an axis: {known}")
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.stage = AxisStage.of(scenario, self.axis)
+        axis = self.place.axis
+        if axis not in scenario.axes:
+            known = ", ".join(scenario.axes)
+            raise ConfigError(f"namespace = {self.place.namespace}: must end with the name of an axis: {known}")
+        self.stage = AxisStage.of(scenario, axis, self.interposer.port)
         self.stage.connect()
-        self._pacer = None if self.lockstep else Pacer(scenario.dt, 0)
+        self._pacer = None if self.settings.lockstep else Pacer(scenario.dt, 0, self.clock)
         self._patience = round(scenario.port.longest_wait * 1e9) + LATER_NS
         self._last_command = 0
-        self._coasting = False
+        self._stops_alone = False
         self._trip_told = False
-
-    def _make_codec(self) -> None:
-        self.codec = Codec(0, 1, 0)
-
-    def _open_endpoints(self) -> None:
-        super()._open_endpoints()
-        for topic in names.published_by(self.role, AXIS_TOPICS):
-            self._publish_on(topic.name, topic, topic.name, self.full_names([names.ACTUATOR]))
-        for topic in names.heard_by(self.role, AXIS_TOPICS):
-            self._listen_to(topic.name, topic, topic.name, self.full_names([names.ACTUATOR]))
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
-        while limit > 0 and not self._coasting:
-            found = self.receive("command", self.codec.unpack_command)
+        while limit > 0 and not self._stops_alone:
+            found = self.topics.receive("command", self.topics.codec.unpack_command)
             if found is None:
                 break
-            self._last_command = self._answered_at = time.monotonic_ns()
+            self._last_command = self.answered_at = self._now()
             measured = self.stage.follow(found[0])
             if measured is not None:
                 self._answer(measured, found[1])
             limit -= 1
             busy = True
         if not busy:
-            busy = self._coast() if self._led_no_more() else False
+            busy = self._stop_alone() if self._led_no_more() else False
         if not busy:
             self._finish()
         return busy
@@ -105,27 +68,27 @@ class AxisNode(RthsNode):
             self._trip_told = True
             self.go_safe(self.stage.trip)
         self._stamp = stamp
-        self.send("measurement", self.codec.pack_measurement(measured, stamp))
+        self.topics.send("measurement", self.topics.codec.pack_measurement(measured, stamp))
         true = self.stage.port.truth()
-        self.publish_for_record("true_state", self.codec.pack_measurement, lambda: (true, stamp))
+        self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
         if measured.flags & FLAG_TRIPPED or measured.sample == self.scenario.samples:
-            self.publish_burst()
+            self.deferred.send()
 
     # -- alone --------------------------------------------------------------------------------------------
 
     def _led_no_more(self) -> bool:
         """True when the axis has to come to rest by itself, and is not there yet."""
-        if self._coasting or self.stage is None or self.stage.sample < 0:
-            return self._coasting and not self.stage.at_rest
+        if self._stops_alone or self.stage is None or self.stage.sample < 0:
+            return self._stops_alone and not self.stage.at_rest
         if self.stage.at_rest:
             return False
-        reason = self._why_alone(time.monotonic_ns() - self._last_command)
+        reason = self._why_alone(self._now() - self._last_command)
         if not reason:
             return False
-        self._coasting = True
+        self._stops_alone = True
         self.stage.stop(reason)
-        self.problem, self.exit_code = f"sample {self.stage.sample}: {reason}", 3
-        self.tell("trip", {"source": self.identity, "reason": reason})
+        self.phase.blame(3, f"sample {self.stage.sample}: {reason}")
+        self.trip(reason)
         if self._pacer:
             self._pacer.start()
         return not self.stage.at_rest
@@ -134,19 +97,19 @@ class AxisNode(RthsNode):
         number = self.stage.sample + 1
         if self.stage.out_of_sequence:
             return str(self.stage.trip)
-        if self.ended:
-            return "" if self.test["state"] == State.FINISHED else "the test has ended while this axis moved"
-        if self.left_alone:
+        if self.phase.ended:
+            return "" if self.phase.test.state == State.FINISHED else "the test has ended while this axis moved"
+        if self.shutdown.leader_lost:
             return f"no Command {number}, and the actuator node has left"
-        if self.interrupted and waited > ALONE_NS:
+        if self.shutdown.interrupted and waited > ALONE_NS:
             return f"interrupted, and no Command {number} for {waited * 1e-9:.2g} s"
-        if not self.active and waited > ALONE_NS:
+        if not self.phase.active and waited > ALONE_NS:
             return f"deactivated, and no Command {number} for {waited * 1e-9:.2g} s"
         if self._pacer and waited > self._patience:
             return f"no Command {number} for {waited * 1e-9:.2g} s"
         return ""
 
-    def _coast(self) -> bool:
+    def _stop_alone(self) -> bool:
         """One sample of the own safe stop; nobody has asked for its Measurement, it is told all the same."""
         if self._pacer:
             self._pacer()
@@ -155,12 +118,14 @@ class AxisNode(RthsNode):
 
     @property
     def under_way(self) -> bool:
-        return super().under_way or (self.stage is not None and not self.ended and not self.stage.at_rest)
+        return super().under_way or (self.stage is not None and not self.phase.ended and not self.stage.at_rest)
 
     @property
     def participates(self) -> bool:
         """A deactivated axis still brings its actuator to rest, and says so."""
-        return self.active or (self.stage is not None and self.stage.sample >= 0 and not self.spoken)
+        return self.phase.active or (
+            self.stage is not None and self.stage.sample >= 0 and not self.shutdown.reported
+        )
 
     def on_deactivate(self, state: Any) -> Any:
         """The axis stops, and with it the rig."""
@@ -184,13 +149,15 @@ class AxisNode(RthsNode):
     # -- after the test -----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        if self._coasting and self.stage.at_rest and not self.ended:
-            if not self.spoken:
-                self.last_words()
-            self.done = self.interrupted or self.left_alone
-        if self.ended and not self.spoken and self.stage.sample >= self.test["sample"]:
-            self.last_words()
-        self.leave()
+        phase, shutdown = self.phase, self.shutdown
+        if self._stops_alone and self.stage.at_rest and not phase.ended:
+            if not shutdown.reported:
+                shutdown.report()
+            if shutdown.interrupted or shutdown.leader_lost:
+                phase.to(Phase.GONE)
+        if phase.ended and not shutdown.reported and self.stage.sample >= phase.test.sample:
+            shutdown.report()
+        shutdown.leave(self.handshake.hear_state)
 
     @property
     def last_sample(self) -> int:
@@ -198,10 +165,3 @@ class AxisNode(RthsNode):
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         return self.stage.sample, {}
-
-    def _stream_counts(self) -> dict[str, int]:
-        """By their names below the rig: the streams of the rig are the actuator node's."""
-        return {f"{self.axis}/{name}": count for name, count in super()._stream_counts().items()}
-
-    def state_names(self) -> Sequence[str]:
-        return ()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Sequence
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
+from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import CommandWarmUp
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.warm_up import WarmUp
 
 QUIET_NS = 3_000_000_000
 """After the test: the Target of a dead integrator is not waited for longer than this."""
@@ -27,13 +29,10 @@ class CompensatorNode(RthsNode):
     """Hosts ramp, setup and compensator."""
 
     role = COMPENSATOR
-    sections = ("ramp", "setup", "compensator")
-    reads = ("bridge",)
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = CommandStage.of(assembly)
-        self._expected = 0
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
@@ -41,15 +40,18 @@ class CompensatorNode(RthsNode):
         self._period = round(scenario.dt * 1e9)
         self._quiet_from = self._came = 0
         self._hop = Durations(scenario.samples)
-        self.rehearse_with(CommandWarmUp)
-
-    def state_names(self) -> Sequence[str]:
-        return self.stage.state_names
+        self.clocks = {"work": self._hop}
+        self.state_names = self.stage.state_names
+        gains = not self.settings.lockstep and scenario.samples_per_step > 1
+        twin = CommandWarmUp(assembly) if gains else None
+        self.warm_up = WarmUp(
+            twin, scenario.samples_per_step, self.measurements, self.topics, self.phase, self.identity
+        )
 
     def work(self, limit: int = 1_000_000) -> bool:
-        began = time.monotonic_ns()
+        began = self._now()
         busy = self._take()
-        if self.out_of_step:
+        if self.measurements.broken:
             self._waiting.clear()
         while self._waiting:
             measured, stamp, _ = self._waiting[0]
@@ -58,10 +60,10 @@ class CompensatorNode(RthsNode):
                 break
             self._waiting.popleft()
             self._answer(measured, stamp, began, late and not self._ready(measured))
-            busy, self._answered_at = True, time.monotonic_ns()
-            began = self._answered_at
+            busy = True
+            began = self.answered_at = self._now()
         if busy:
-            self._quiet_from = time.monotonic_ns()
+            self._quiet_from = self._now()
         else:
             self._finish()
         return busy
@@ -83,16 +85,15 @@ class CompensatorNode(RthsNode):
         return busy
 
     def _take_measurement(self) -> bool:
-        found = self.next_measurement(self._expected)
+        found = self.measurements.next()
         if found is None:
             return False
-        self._came = time.monotonic_ns() - self.inboxes["measurement"].waited()
+        self._came = self._now() - self.topics.inboxes["measurement"].waited()
         self._waiting.append((*found, self._came))
-        self._expected += 1
         return True
 
     def _take_target(self) -> bool:
-        found = self.receive("target", self.codec.unpack_target)
+        found = self.topics.receive("target", self.topics.codec.unpack_target)
         if found is None:
             return False
         try:
@@ -106,16 +107,16 @@ class CompensatorNode(RthsNode):
         return bool(measured.flags & FLAG_TRIPPED) or self._target_here(measured.sample)
 
     @property
-    def awaits_answer(self) -> bool:
+    def awaits_answer(self) -> bool:  # type: ignore[override]
         return bool(self._waiting)
 
     @property
-    def awaited_streams(self) -> Sequence[str]:
+    def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
         """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
-        if self._waiting or self._answered < 0 or self._target_here(self._expected):
-            return super().awaited_streams
-        late = not self.lockstep and self._next_look_for_measurement() is None
-        return super().awaited_streams if late else ("target",)
+        if self._waiting or self._answered < 0 or self._target_here(self.measurements.expected):
+            return STREAMS
+        late = not self.settings.lockstep and self._next_look_for_measurement() is None
+        return STREAMS if late else ("target",)
 
     def _target_here(self, sample: int) -> bool:
         """True when the Target is here that Measurement ``sample`` needs for its answer."""
@@ -124,50 +125,50 @@ class CompensatorNode(RthsNode):
     def _next_look_for_measurement(self) -> int | None:
         """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
         due = self._came + self._period + self._patience
-        return due if due > time.monotonic_ns() else None
+        return due if due > self._now() else None
 
     @property
-    def deadline(self) -> int | None:
+    def deadline(self) -> int | None:  # type: ignore[override]
         """When the Target of the next Command is late, ns; the first is waited for: nothing moves yet."""
-        if self.lockstep or self._answered < 0:
+        if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:
             return self._waiting[0][2] + self._patience
-        return None if self._target_here(self._expected) else self._next_look_for_measurement()
+        return None if self._target_here(self.measurements.expected) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
         deadline = self.deadline
-        if deadline is None or time.monotonic_ns() < deadline:
+        if deadline is None or self._now() < deadline:
             return False
         self._take_all()  # it may have come while this process did not run
         return True
 
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
-        self.collect_for_record()
+        self.deferred.collect()
         command = self.stage.bridge(measured) if late else self.stage.next(measured)
         if command is not None:
-            data = self.codec.pack_command(command, stamp + self._period)
-            self._hop.add(time.monotonic_ns() - began)
-            self.send("command", data)
+            data = self.topics.codec.pack_command(command, stamp + self._period)
+            self._hop.add(self._now() - began)
+            self.topics.send("command", data)
         if not measured.flags & FLAG_TRIPPED:
-            self.publish_for_record(
+            self.deferred.put(
                 "compensator_state",
-                self.codec.pack_state,
+                self.topics.codec.pack_state,
                 lambda: (measured.sample, self.stage.state(), measured.flags, stamp),
             )
         self._answered = measured.sample
 
     def _finish(self) -> None:
-        if self.ended and not self.spoken and self._has_answered():
-            self.last_words()
-        self.leave()
+        if self.phase.ended and not self.shutdown.reported and self._has_answered():
+            self.shutdown.report()
+        self.shutdown.leave(self.handshake.hear_state)
 
     def _has_answered(self) -> bool:
-        return self.out_of_step or self._answered >= self.test["sample"] or self._in_vain()
+        return self.measurements.broken or self._answered >= self.phase.test.sample or self._in_vain()
 
     def _in_vain(self) -> bool:
         """True when a Measurement waits for a Target that will not come: the integrator is dead."""
-        return bool(self._waiting) and time.monotonic_ns() - self._quiet_from > QUIET_NS
+        return bool(self._waiting) and self._now() - self._quiet_from > QUIET_NS
 
     @property
     def last_sample(self) -> int:
@@ -176,10 +177,7 @@ class CompensatorNode(RthsNode):
     def counters(self) -> dict[str, int]:
         return super().counters() | {"bridged": self.stage.bridged}
 
-    def clocks(self) -> dict[str, Durations]:
-        return {"work": self._hop}
-
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         state = dict(zip(self.stage.state_names, self.stage.state(), strict=True))
         told = {f"compensator.{name}": value for name, value in state.items()}
-        return self._answered, told | flatten(self.hop_of(self._hop), "timing")
+        return self._answered, told | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

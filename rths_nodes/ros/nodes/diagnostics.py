@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,36 +10,44 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.transport.wiring import Place
 
 PERIOD_NS = 1_000_000_000
 
 
 class Diagnostics:
-    """The message of ``node``: made once, as far as possible, and filled again for every second.
+    """The message of the node at ``place``, once a second, on its ``topics``.
 
-    ``facts`` do not change, ``counters`` count what should not happen, ``clocks`` are what the node times.
+    ``facts`` do not change. ``counters()`` count what should not happen, ``clocks`` are what the node times,
+    ``last_sample()`` is the last one that it has worked in.
     """
 
-    def __init__(self, node: Any, publisher: Any, hardware: str, facts: Mapping[str, str]) -> None:
-        self._node, self._publisher = node, publisher
+    def __init__(
+        self,
+        place: Place,
+        facts: Mapping[str, str],
+        topics: NodeTopics,
+        phase: PhaseMachine,
+        last_sample: Callable[[], int],
+        counters: Callable[[], Mapping[str, int]],
+        clocks: Mapping[str, Durations],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._phase, self._last_sample, self._counters, self._clocks = phase, last_sample, counters, clocks
+        self._publish, self._clock = topics.outlets["diagnostics"].publisher.publish, clock
         self._due = 0
-        self._counted: dict[str, int] = dict(node.counters())
-        self._seen = dict.fromkeys(node.clocks(), 0)
-        self._values = {name: KeyValue(key=name, value=value) for name, value in facts.items()}
-        timed = [f"{name}_{which}_us" for name in self._seen for which in ("median", "max")]
-        for name in ("state", "sample", *self._counted, *timed):
-            self._values[name] = KeyValue(key=name)
-        self._status = DiagnosticStatus(
-            name=node.get_fully_qualified_name().lstrip("/"),
-            hardware_id=hardware,
-            values=list(self._values.values()),
-        )
-        self._message = DiagnosticArray(status=[self._status])
+        self._counted = dict(counters())
+        self._seen = dict.fromkeys(clocks, 0)
+        self._name, self._hardware = place.full_names([place.peer])[0].lstrip("/"), place.rig.strip("/")
+        self._values = {"role": place.role, **facts}
 
     def tell_if_due(self) -> bool:
-        """Publish when a second is over; whether it was."""
-        now = time.monotonic_ns()
+        """Publish when a second is over; whether it was. Only in the slack of the loop."""
+        now = self._clock.monotonic_ns()
         if now < self._due:
             return False
         self._due = now + PERIOD_NS
@@ -48,22 +55,28 @@ class Diagnostics:
         return True
 
     def tell(self) -> None:
-        """Publish (about 50 us)."""
-        node, status = self._node, self._status
-        self._put("state", node.state_of_test.name)
-        self._put("sample", node.last_sample)
-        grown = self._count(node.counters())
-        for name, durations in node.clocks().items():
+        """Publish (about 80 us)."""
+        phase = self._phase
+        self._put("state", phase.test.state.name)
+        self._put("sample", self._last_sample())
+        grown = self._count(self._counters())
+        for name, durations in self._clocks.items():
             self._time(name, durations)
-        if node.exit_code or node.state_of_test == State.TRIPPED:
-            status.level, status.message = DiagnosticStatus.ERROR, node.problem or node.reason or "failed"
+        if phase.exit_code or phase.test.state == State.TRIPPED:
+            level, message = DiagnosticStatus.ERROR, phase.problem or phase.test.reason or "failed"
         elif grown:
-            status.level, status.message = DiagnosticStatus.WARN, ", ".join(grown)
+            level, message = DiagnosticStatus.WARN, ", ".join(grown)
         else:
-            status.level, status.message = DiagnosticStatus.OK, node.state_of_test.name.lower()
-        stamp = self._message.header.stamp
-        stamp.sec, stamp.nanosec = stamp_of(time.time_ns())
-        self._publisher.publish(self._message)
+            level, message = DiagnosticStatus.OK, phase.test.state.name.lower()
+        values = [KeyValue(key=key, value=value) for key, value in self._values.items()]
+        told = DiagnosticArray()
+        told.header.stamp.sec, told.header.stamp.nanosec = stamp_of(self._clock.time_ns())
+        told.status = [
+            DiagnosticStatus(
+                level=level, message=message, name=self._name, hardware_id=self._hardware, values=values
+            )
+        ]
+        self._publish(told)
 
     def _count(self, counters: Mapping[str, int]) -> list[str]:
         """What has grown since the last message, in words."""
@@ -82,4 +95,4 @@ class Diagnostics:
         self._put(f"{name}_max_us", f"{largest:.1f}")
 
     def _put(self, name: str, value: Any) -> None:
-        self._values[name].value = str(value)
+        self._values[name] = str(value)

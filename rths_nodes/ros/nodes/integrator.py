@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from typing import Any
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
+from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.warm_up import WarmUp
 
 SOONER = 1.5
 """In real time: so many samples before its next step the node listens again."""
+
 
 ASK_AGAIN_NS = 200_000
 """How soon an integrator that is answered from outside is asked again whether it is ready."""
@@ -25,7 +29,6 @@ class IntegratorNode(RthsNode):
     """Hosts the numerical substructure."""
 
     role = INTEGRATOR
-    sections = ("ground_motion", "structure", "integrator", "setup", "semi_active")
 
     stage: NumericalStage | None = None
 
@@ -34,58 +37,63 @@ class IntegratorNode(RthsNode):
         self._close_stage()
         self.stage = NumericalStage.of(assembly)
         self.stage.open()
-        self._expected = self._stamp = self._began = 0
+        self._stamp = self._began = 0
         self._hop = Durations(scenario.steps)
+        self.clocks = {"work": self._hop}
         self._resting = round((self.stage.substeps - SOONER) * scenario.dt * 1e9)
         self._rests_until = 0
-        if not self.stage.integrator.external:
-            self.rehearse_with(StepWarmUp)
+        inside = not self.stage.integrator.external
+        gains = inside and not self.settings.lockstep and scenario.samples_per_step > 1
+        twin = StepWarmUp(assembly) if gains else None
+        self.warm_up = WarmUp(
+            twin, scenario.samples_per_step, self.measurements, self.topics, self.phase, self.identity
+        )
 
     def _close_stage(self) -> None:
         if self.stage is not None:
             self.stage.close()
 
-    def _close_endpoints(self) -> None:
-        super()._close_endpoints()
+    def on_cleanup(self, state: Any) -> Any:
+        """An integrator that is answered from outside is given back."""
         self._close_stage()
+        return super().on_cleanup(state)
 
     def destroy_node(self) -> None:
-        """Also an integrator that is answered from outside is given back."""
         self._close_stage()
         super().destroy_node()
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy, now = False, time.monotonic_ns()
+        now, following = self._now, self.measurements.next
+        busy, began = False, now()
         stage = self.stage
         assert stage is not None
         while limit > 0:
-            if stage.pending and not self.ended:
+            if stage.pending and not self.phase.ended:
                 target = stage.answer()
                 if target is None:
                     break
             else:
-                found = self.next_measurement(self._expected)
+                found = following()
                 if found is None:
                     break
                 measured, self._stamp = found
-                self._began = now
-                if self._expected == 0:
+                self._began = began
+                if measured.sample == 0:
                     self._publish(stage.first(), self._stamp)
-                self._expected += 1
                 target = stage.next(measured)
             limit -= 1
             busy = True
             if target is not None:
-                self._rests_until = time.monotonic_ns() + self._resting
+                self._rests_until = now() + self._resting
                 stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                 self._publish(target, stamp, self._began)
-            self._answered_at = now = time.monotonic_ns()
+            self.answered_at = began = now()
         if not busy:
             self._finish()
         return busy
 
     @property
-    def rests(self) -> bool:
+    def rests(self) -> bool:  # type: ignore[override]
         """In real time the Measurements between two steps want no answer."""
         return not self._pending and self.deadline is not None
 
@@ -94,39 +102,37 @@ class IntegratorNode(RthsNode):
         return self.stage is not None and self.stage.pending
 
     @property
-    def awaited_streams(self) -> Sequence[str]:
+    def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
         """They are nothing to wake up for."""
-        return () if self.rests else super().awaited_streams
+        return () if self.rests else STREAMS
 
     @property
-    def deadline(self) -> int | None:
+    def deadline(self) -> int | None:  # type: ignore[override]
         """When a pending Target may be ready, or the Measurement that the next step needs come, ns.
 
         None when neither is due.
         """
         if self._pending:
-            return time.monotonic_ns() + ASK_AGAIN_NS
-        if self.lockstep or self._rests_until <= time.monotonic_ns():
+            return self._now() + ASK_AGAIN_NS
+        if self.settings.lockstep or self._rests_until <= self._now():
             return None
         return self._rests_until
 
     def _publish(self, target: Target, stamp: int, began: int | None = None) -> None:
-        data = self.codec.pack_target(target, stamp)
+        data = self.topics.codec.pack_target(target, stamp)
         if began is not None:
-            self._hop.add(time.monotonic_ns() - began)
-        self.send("target", data)
+            self._hop.add(self._now() - began)
+        self.topics.send("target", data)
 
     def _finish(self) -> None:
-        if self.ended and not self.spoken and (self.out_of_step or self._expected > self.test["sample"]):
-            self.last_words()
-        self.leave()
+        ended = self.phase.ended and (self.measurements.broken or self.last_sample >= self.phase.test.sample)
+        if ended and not self.shutdown.reported:
+            self.shutdown.report()
+        self.shutdown.leave(self.handshake.hear_state)
 
     @property
     def last_sample(self) -> int:
-        return self._expected - 1
-
-    def clocks(self) -> dict[str, Durations]:
-        return {"work": self._hop}
+        return self.measurements.expected - 1
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self._expected - 1, flatten(self.hop_of(self._hop), "timing")
+        return self.last_sample, flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from sensor_msgs.msg import JointState
 
 from rths_nodes.core.flat_names import flatten
@@ -15,6 +13,7 @@ from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.findings import unseen
+from rths_nodes.ros.nodes.progress import ProgressReports
 
 STATUS_RATE = 20.0
 """SyncStatus and joint_states per second of test."""
@@ -28,60 +27,62 @@ class MonitorNode(RthsNode):
     """Hosts the monitor."""
 
     role = MONITOR
-    sections = ("monitor",)
-    reads = ("structure",)  # its elastic energy is the scale of the energy error
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = MonitorStage.of(assembly)
-        self._expected = 0
         self._status_of = -1
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
+        self._progress = ProgressReports(
+            self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
+        )
 
     def work(self, limit: int = 1_000_000) -> bool:
         busy = False
-        while limit > 0 and (found := self.next_measurement(self._expected)) is not None:
+        while limit > 0 and (found := self.measurements.next()) is not None:
             measured, stamp = found
-            self._expected += 1
             self.stage.measurement(measured)
             if measured.sample % self._status_every == 0:
                 self._tell_joints(measured, stamp)
             limit -= 1
             busy = True
-        while (target := self.receive("target", self.codec.unpack_target)) is not None:
+        receive, codec = self.topics.receive, self.topics.codec
+        while (target := receive("target", codec.unpack_target)) is not None:
             self.stage.target(target[0])
-        while (command := self.receive("command", self.codec.unpack_command)) is not None:
+        while (command := receive("command", codec.unpack_command)) is not None:
             self.stage.command(command[0])
         self.stage.work()
-        self._trip()
+        self._trip_if_broken()
         self._tell_status()
-        self.beat(self._allowed())
+        self._progress.tell_if_due(self._allowed())
         if busy:
-            self._quiet_from = time.monotonic_ns()
+            self._quiet_from = self._now()
         else:
             self._finish()
         return busy
 
     @property
-    def heavy(self) -> bool:
-        return self._expected % self._status_every == 0 or self.stage.monitor.completes_block
+    def heavy(self) -> bool:  # type: ignore[override]
+        return self.measurements.expected % self._status_every == 0 or self.stage.monitor.completes_block
 
-    def _trip(self) -> None:
+    def _trip_if_broken(self) -> None:
         breach = self.stage.monitor.breach
         if breach is None or self._tripped:
             return
         self._tripped = True
         sample, reason = breach
-        effective = sample + LOCKSTEP_WINDOW if self.lockstep else 0
-        self.tell("trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason})
+        effective = sample + LOCKSTEP_WINDOW if self.settings.lockstep else 0
+        self.topics.tell(
+            "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
+        )
 
     def _tell_status(self) -> None:
         sample = self.stage.sample
         if sample // self._status_every != self._status_of // self._status_every:
             self._status_of = sample
-            self.tell("sync_status", self.stage.monitor.status())
+            self.topics.tell("sync_status", self.stage.monitor.status())
 
     def _allowed(self) -> int:
         """How far the monitor has come; beyond a breach, the rig would run past where the trip takes effect."""
@@ -94,25 +95,21 @@ class MonitorNode(RthsNode):
         message.name = list(self.scenario.axes)
         message.position = measured.displacement.tolist()
         message.effort = measured.force.tolist()
-        self.outlets["joint_states"].publisher.publish(message)
+        self.topics.outlets["joint_states"].publisher.publish(message)
 
     def _finish(self) -> None:
-        if not self.ended:
-            self._quiet_from = time.monotonic_ns()
-        elif not self.summary and (not self._unseen or time.monotonic_ns() - self._quiet_from > QUIET_NS):
-            self.last_words()
-            self._trip()  # the last words work off the last samples, in which a limit may be broken, too
-            self.tell("progress", {"node": self.role, "sample": max(self.stage.sample, 0), "done": True})
-        self.leave()
-
-    def last_words(self) -> None:
-        super().last_words()
-        self.note = unseen(self.summary)
+        if not self.phase.ended:
+            self._quiet_from = self._now()
+        elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
+            self.shutdown.report()
+            self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too
+            self._progress.tell(self.stage.sample, done=True)
+        self.shutdown.leave(self.handshake.hear_state)
 
     @property
     def _unseen(self) -> int:
         """How many samples of the test, which has ended, are missing here; of one that never began none are."""
-        return max(0, int(self.test["sample"]) - max(self.stage.sample, 0))
+        return max(0, self.phase.test.sample - max(self.stage.sample, 0))
 
     @property
     def last_sample(self) -> int:
@@ -120,6 +117,7 @@ class MonitorNode(RthsNode):
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         numbers = flatten(self.stage.metrics(), "metrics")
-        if self.ended and self._unseen:
+        if self.phase.ended and self._unseen:
             numbers["unseen.samples"] = self._unseen
+        self.phase.remark(unseen(numbers))
         return self.stage.sample, numbers

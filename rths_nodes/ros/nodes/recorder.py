@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -11,23 +10,23 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.wire.layout import HEAD
-from rths_nodes.core.wire.plain import decode
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
-from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.findings import doubts
+from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.progress import ProgressReports
 
-LAST_WORDS_NS = 4_500_000_000
+SUMMARIES_NS = 4_500_000_000
 """How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
 stalled stream. The actuator node, without which all leave, lingers a little longer."""
-HURRY_NS = 100_000_000
+EXIT_NOW_NS = 100_000_000
 """The same when it was asked to end: enough for what is under way."""
 
 
@@ -52,38 +51,33 @@ OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writ
 class RecorderNode(RthsNode):
     """Hosts a recording; the writer is handed in, because ``ros/`` knows no file formats.
 
-    A recording proves that it is complete: the last words of each node (Summary) say how many messages of each
-    stream it has sent. They are waited for; what does not come is counted as a gap. Nodes that died without last
-    words are named as ``silent``.
+    A recording proves that it is complete: the Summary of each node says how many messages of each stream it has
+    sent. They are waited for; what does not come is counted as a gap. Nodes that died without a Summary are named
+    as ``silent``.
     """
 
     role = RECORDER
-    sections = ("recording",)
-    closed = False
+    writer: Writer | None = None
 
-    def __init__(self, open_writer: OpenWriter, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
         self._open_writer = open_writer
-        super().__init__(*args, **kwargs)
-
-    def own_parameters(self) -> dict[str, tuple[Any, str]]:
-        return {
-            "record": ("", "directory of the recording; it must not exist"),
-            "host": ("processes", "host of this run, for the record"),
-        }
+        super().__init__(on_heard=self._record, **kwargs)
+        self.closed = False
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        if not self.value("record"):
+        value = self.settings.value
+        if not value("record"):
             raise ConfigError("record: missing; the directory of the recording")
         rows = [topic for topic in names.heard_by(self.role) if topic.recorded]
         self._full = {topic.name: self.resolve_topic_name(topic.name) for topic in rows}
         self.information = information(
             scenario,
-            self.value("run_id"),
-            self.value("host"),
-            self.value("pace"),
-            filter(None, self.value("faults")),
-            NODE_PER_AXIS if any(map(names.axis_of, self.peers)) else ONE_NODE,
+            value("run_id"),
+            value("host"),
+            value("pace"),
+            self.settings.faults,
+            NODE_PER_AXIS if self.settings.axes else ONE_NODE,
         )
         self._streams = [topic.name for topic in rows if topic.stream]
         self._rare = [topic.name for topic in rows if not topic.stream]
@@ -94,37 +88,31 @@ class RecorderNode(RthsNode):
         self._sections: dict[str, dict[str, Any]] = {}
         self._heard_from: set[str] = set()
         self._ended_at = 0
+        self._progress = ProgressReports(
+            self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
+        )
         topics = [(self._full[topic.name], topic) for topic in rows]
-        self.writer = self._open_writer(self.value("record"), topics, self.information)
+        self.writer = self._open_writer(value("record"), topics, self.information)
         self.closed = False
 
-    def look(self) -> None:
+    def look(self) -> bool:
         """The rare topics are recorded when they are looked at."""
-        before = self._next_look
-        super().look()
-        if self._next_look != before:
+        looked = super().look()
+        if looked:
             self._record_rare()
+        return looked
 
-    def heard(self, topic: str) -> list[dict[str, Any]]:
-        """As in the shell, and recorded."""
-        found = []
-        while (data := self.inboxes[topic].take()) is not None:
-            try:
-                values = decode(names.TOPICS[topic].message, data)
-            except ValueError:
-                self.malformed += 1
-                continue
-            self.writer.write(self._full[topic], data, values["stamp"])
-            found.append(values)
-        return found
+    def _record(self, topic: str, data: bytes, values: Mapping[str, Any]) -> None:
+        assert self.writer is not None
+        self.writer.write(self._full[topic], data, values["stamp"])
 
     def _record_rare(self) -> None:
         for topic in self._rare:
-            if topic != "test_state":
-                for values in self.heard(topic):
+            if topic != "test_state":  # the handshake hears it
+                for values in self.topics.heard(topic):
                     if topic == "summary":
                         self._hear_summary(values)
-                    elif topic == "node_status" and values["scenario_hash"] == self.hash:
+                    elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
                         self._sections[values["node"]] = parameters.told(values)
 
     def _hear_summary(self, values: dict[str, Any]) -> None:
@@ -133,25 +121,26 @@ class RecorderNode(RthsNode):
         self._sent |= {name: int(count) for name, count in counts.items() if name in self._next}
 
     def work(self, limit: int = 1_000_000) -> bool:
-        if self.closed:
-            self.done = True
+        if self.closed or self.writer is None:
+            self.phase.to(Phase.GONE)
             return False
         busy = False
         for name in self._streams:
             busy |= self._drain(name, limit)
         self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
-        self.beat(sample)
+        self._progress.tell_if_due(sample)
         if not busy:
             self._finish(sample)
         return busy
 
     def _drain(self, name: str, limit: int) -> bool:
-        take, write, full = self.inboxes[name].take, self.writer.write, self._full[name]
+        assert self.writer is not None
+        take, write, full = self.topics.inboxes[name].take, self.writer.write, self._full[name]
         expected, start = self._next[name], limit
         while limit > 0 and (data := take()) is not None:
             if len(data) < HEAD.size:
-                self.malformed += 1
+                self.topics.drop_malformed()
                 continue
             sec, nanosec, number = HEAD.unpack_from(data)
             write(full, data, sec * SECOND + nanosec)
@@ -162,49 +151,51 @@ class RecorderNode(RthsNode):
             limit -= 1
         self._next[name] = expected
         if limit < start:
-            self.be_patient()
+            self.shutdown.be_patient()
         return limit < start
 
     def _finish(self, sample: int) -> None:
-        if not (self.ended or self.interrupted or self.left_alone):
+        if not (self.phase.ended or self.shutdown.interrupted or self.shutdown.leader_lost):
             return
         self._record_rare()
         if not (self._complete() or self._waited_enough()):
             return
-        self.hear_state()  # what came before the last words: a finished test may have become a tripped one
+        self.handshake.hear_state()  # told before the last Summary: a finished test may have become a tripped one
+        assert self.writer is not None
         self.writer.flush()
         found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
-        self.note = doubts(found)
-        self.tell_summary(sample, flatten(found, "recording"))
-        self.tell("progress", {"node": self.role, "sample": max(sample, 0), "done": True})
-        self.done = True
+        self.phase.remark(doubts(found))
+        self.shutdown.tell(sample, flatten(found, "recording"))
+        self._progress.tell(sample, done=True)
+        self.phase.to(Phase.GONE)
 
     def _complete(self) -> bool:
         """True when everything is here that was sent in this test."""
-        if not self.ended:
+        if not self.phase.ended:
             return False
         return not self._silent() and not any(map(self._tail_missing, self._streams))
 
     def _silent(self) -> set[str]:
-        """The nodes whose last words are missing: what they have sent last is not known."""
-        known = self.ended and ACTUATOR in self._heard_from
-        if known and not self._sent.get("measurement", self.test["sample"]):
-            return set()  # stopped before it began: there are no samples, and nobody else has last words
-        return set(self.peers) - {self.role, CONSOLE} - self._heard_from
+        """The nodes whose Summary is missing: what they have sent last is not known."""
+        known = self.phase.ended and ACTUATOR in self._heard_from
+        if known and not self._sent.get("measurement", self.phase.test.sample):
+            return set()  # stopped before it began: there are no samples, and nobody else has a Summary
+        return set(self.settings.peers) - {self.role, CONSOLE} - self._heard_from
 
     def _tail_missing(self, name: str) -> bool:
         """True when more of a stream is known to be sent than has come."""
         if name in self._sent:
             return self._next[name] < _first(name) + self._sent[name]
         # a foreign actuator node may not count
-        return name == "measurement" and self.ended and self._next[name] <= self.test["sample"] > 0
+        return name == "measurement" and self.phase.ended and self._next[name] <= self.phase.test.sample > 0
 
     def _waited_enough(self) -> bool:
-        now = time.monotonic_ns()
-        if not self.ended:
-            return self.hurried or self.patience_over or self.abandoned
+        now, shutdown = self._now(), self.shutdown
+        if not self.phase.ended:
+            return shutdown.exit_now or shutdown.patience_over or shutdown.abandoned
         self._ended_at = self._ended_at or now
-        return now - self._ended_at > LAST_WORDS_NS or (self.hurried and now - self._hurried_at > HURRY_NS)
+        leaves_now = shutdown.exit_now and now - shutdown.exit_asked_at > EXIT_NOW_NS
+        return leaves_now or now - self._ended_at > SUMMARIES_NS
 
     @property
     def last_sample(self) -> int:
@@ -220,21 +211,21 @@ class RecorderNode(RthsNode):
 
     @property
     def lost(self) -> dict[str, int]:
-        """How many messages of each stream did not come; without last words, only those before the last."""
+        """How many messages of each stream did not come; of one without a Summary, only those before the last."""
         tails = {name: _first(name) + sent - self._next[name] for name, sent in self._sent.items()}
         return {name: lost + max(0, tails.get(name, 0)) for name, lost in self._lost.items()}
 
     def close(self) -> None:
-        """Close the recording; after the last word, because indexing takes its time."""
-        if not hasattr(self, "writer") or self.closed:
+        """Close the recording; after everything else, because indexing takes its time."""
+        if self.writer is None or self.closed:
             return
         self.closed = True
-        state = State(self.test["state"]).name.lower() if self.ended else "failed"
+        test = self.phase.test
         self.writer.close(
             {
                 "scenario": self._effective_scenario(),
-                "outcome": state,
-                "reason": self.test.get("reason", "") or self.problem,
+                "outcome": test.state.name.lower() if self.phase.ended else "failed",
+                "reason": test.reason or self.phase.problem,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),

@@ -41,22 +41,26 @@ AT_MOST = 5000
 
 
 class Inbox:
-    """One subscription, emptied by hand; only messages that pass the ``door`` come out.
+    """One subscription, emptied by hand; only messages that pass the ``guard`` come out.
 
     ``by_hand``: whoever may speak here is a neighbour, and hands its messages over. What comes from it through the
     middleware as well, because others listen, too, is here already.
     """
 
-    def __init__(self, subscription: Any, door: PublisherGuard) -> None:
-        self.subscription, self.door = subscription, door
+    def __init__(self, subscription: Any, guard: PublisherGuard) -> None:
+        self.subscription, self.guard = subscription, guard
         self.by_hand = False
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
-        self._known, self._waiting = door.known, door.waiting
+        self._known, self._waiting = guard.known, guard.waiting
         self._handed: deque[tuple[bytes, int]] = deque(maxlen=AT_MOST)
         self.hand = self._handed.append
         """Takes a message of a neighbour, and when it was sent, ns."""
         self._came_ns = 0
+
+    def fill_by_hand(self, by_hand: bool) -> None:
+        """From now on a neighbour hands its messages over, or not any more."""
+        self.by_hand = by_hand
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none (about 1 us)."""
@@ -68,12 +72,12 @@ class Inbox:
         return self._hear()
 
     def drop(self, most: int = AT_MOST) -> None:
-        """What the middleware has brought of messages that are handed over; those of strangers are counted."""
+        """What the middleware has brought of messages that are handed over; foreign ones are counted."""
         while self.by_hand and most > 0 and (found := self._take(self._type, True)) is not None:
             most -= 1
             gid = found[1][GID]["data"]
             if gid not in self._known:
-                self.door.meet(gid, found[0])
+                self.guard.meet(gid, found[0])
 
     def _hear(self) -> bytes | None:
         if self._waiting:
@@ -82,12 +86,12 @@ class Inbox:
             data: bytes = found[0]
             gid = found[1].get(GID)
             if gid is None:
-                PublisherGuard.by_gid = False  # of all: it is the distribution's
+                PublisherGuard.without_gids()
                 return data
             if gid["data"] in self._known:
                 self._came_ns = found[1]["received_timestamp"]
                 return data
-            self.door.meet(gid["data"], data)
+            self.guard.meet(gid["data"], data)
             if self._waiting:
                 return self._waiting.popleft()
         return None
@@ -144,7 +148,7 @@ class Outlet:
         self.neighbours, self.holds = tuple(neighbours), holds
         self._hands = [inbox.hand for inbox in neighbours]
         for inbox in neighbours:
-            inbox.by_hand = True
+            inbox.fill_by_hand(True)
         self.look()
 
     def look(self) -> None:
@@ -166,17 +170,18 @@ def open_inbox(
     ``speakers``: full names of the nodes whose messages count. The inbox keeps all, up to the limit of the
     middleware (``AT_MOST``): with fewer, a burst of somebody else's would push messages of the peers out.
     """
-    qos = quality(topic, best_effort)
-    qos.history = HistoryPolicy.KEEP_ALL
+    qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
     found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
     return Inbox(found, (PublisherGuard if topic.publishers else OpenGuard)(node, found, speakers))
 
 
-def quality(topic: names.Topic, best_effort: bool = False) -> QoSProfile:
+def quality(
+    topic: names.Topic, best_effort: bool = False, history: HistoryPolicy = HistoryPolicy.KEEP_LAST
+) -> QoSProfile:
     """The QoS of a publisher of ``topic``; only streams may be best effort."""
     return QoSProfile(
-        history=HistoryPolicy.KEEP_LAST,
+        history=history,
         depth=topic.kept,
         reliability=ReliabilityPolicy.BEST_EFFORT if best_effort and topic.stream else ReliabilityPolicy.RELIABLE,
         durability=DurabilityPolicy.TRANSIENT_LOCAL if topic.latched else DurabilityPolicy.VOLATILE,

@@ -1,7 +1,7 @@
 """Whose messages count: those of the peers of this run. What others send is dropped and counted.
 
 A publisher is known by its gid, which comes with every message; the graph tells which node it belongs to. Until
-the test is under way a peer may still come, or come back with another publisher; then the doors are closed.
+the test is under way a peer may still come, or come back with another publisher; then nobody else is let in.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-MOST_STRANGERS = 64
+from rths_nodes.loop.pacing import Clock
+
+MOST_FOREIGN = 64
 """Foreign publishers of one topic that are told apart; those beyond are counted together."""
 
 UNKNOWN = "unknown"
@@ -35,8 +37,15 @@ def nodes(node: Any) -> set[str]:
     return {f"{namespace.rstrip('/')}/{name}" for name, namespace in node.get_node_names_and_namespaces()}
 
 
-def twins(node: Any, topic: str, peers: Sequence[str]) -> str:
-    """The nodes that are called as the same one of ``peers``, by their publishers of ``topic``; empty: none."""
+def wait_until_gone(node: Any, others: Sequence[str], seconds: float, clock: Clock) -> None:
+    """Until none of the nodes ``others`` (full names) is there any more, or ``seconds`` are over."""
+    end = clock.monotonic_ns() + round(seconds * 1e9)
+    while clock.monotonic_ns() < end and not nodes(node).isdisjoint(others):
+        clock.sleep(0.01)
+
+
+def duplicate_names(node: Any, topic: str, peers: Sequence[str]) -> str:
+    """Nodes that have the name of the same one of ``peers``, by their publishers of ``topic``; empty: none."""
     there = publishers(node, topic)
     for peer in peers:
         gids = [gid.hex() for name, gid in there if name == peer]
@@ -54,7 +63,7 @@ def _full_name(info: Any) -> str:
 class PublisherGuard:
     """Who may speak on one topic, to one subscription. ``speakers``: full names of the peers that do.
 
-    ``known`` are their publishers' gids. While the door is open, a gid that is not known yet is looked up; of a
+    ``known`` are their publishers' gids. While it is open, a gid that is not known yet is looked up; of a
     node that the graph does not name yet, the last message is kept (only latched messages come before the test).
     ``by_gid`` is False where the distribution tells no gids: then everything passes, and only the graph tells of
     others (:meth:`intruders`).
@@ -79,6 +88,11 @@ class PublisherGuard:
         self.nameless = 0
         """Publishers at the last look whose nodes the graph did not name yet."""
 
+    @classmethod
+    def without_gids(cls) -> None:
+        """No message tells whose it is: that is the distribution's, and holds for all topics."""
+        cls.by_gid = False
+
     @property
     def complete(self) -> bool:
         """True when every peer that speaks here was found, and there is only one of each."""
@@ -90,7 +104,7 @@ class PublisherGuard:
         return [speaker for speaker in self.speakers if speaker not in self._gids]
 
     def look(self) -> None:
-        """Ask the graph whose publishers there are; after the door was closed, only for names of others."""
+        """Ask the graph whose publishers there are; once it is closed, only for names of others."""
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless = sum(not name for name, _ in there)
@@ -113,7 +127,7 @@ class PublisherGuard:
         for gid in list(self._kept):
             if gid in self.known:
                 self.waiting.append(self._kept.pop(gid))
-            elif owners.get(gid, "") not in ("", *self.speakers):  # a peer's twin may leave, and the peer remain
+            elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes of one name one may leave
                 del self._kept[gid]
                 self._drop(gid)
 
@@ -132,13 +146,13 @@ class PublisherGuard:
             return
         self._kept[gid] = data
         self._find(publishers(self._node, self.topic))
-        if len(self._kept) > MOST_STRANGERS:
+        if len(self._kept) > MOST_FOREIGN:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
             self._drop(oldest)
 
     def _drop(self, gid: bytes) -> None:
-        key = gid if gid in self._dropped or len(self._dropped) < MOST_STRANGERS else _BEYOND
+        key = gid if gid in self._dropped or len(self._dropped) < MOST_FOREIGN else _BEYOND
         self._dropped[key] = self._dropped.get(key, 0) + 1
 
     @property

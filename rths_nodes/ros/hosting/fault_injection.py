@@ -1,0 +1,300 @@
+"""Faults in a node: what its inboxes lose, what its sensors show, how it is slow, stands still or dies.
+
+The host puts them between a node and its parts; the node knows nothing of them. A fault on a stream is put before
+the inbox of the loop's node that receives it; monitor and recorder see what was sent. Its clock is the number of
+the sample that this node knows of, so that a fault means the same in every host. Everything else happens to a node
+when it takes Measurement k or, the actuator node, when it would send it. In a process of its own that is real:
+SIGKILL, SIGSTOP and SIGCONT. In the host composed, where one process has all nodes, a dead or frozen node gets no
+turn.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.layout import HEAD, number_of
+from rths_nodes.loop.faults.kinds import (
+    NODES,
+    STREAMS,
+    DiskFull,
+    Freeze,
+    Slow,
+    check,
+    first_sample,
+    node_of,
+    parse,
+)
+from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_sensors, poison
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER
+from rths_nodes.ros.nodes.interposer import Configured, Interposer
+from rths_nodes.ros.nodes.recorder import OpenWriter, Writer
+from rths_nodes.ros.transport.endpoints import Inbox
+from rths_nodes.ros.transport.topics import Send
+
+CurrentWriter = Callable[[], Writer | None]
+
+FREEZER = Path(__file__).with_name("freezer.py")
+
+
+class FaultInjection:
+    """Of one node, whose host calls this object each time it is configured, and opens recordings through it."""
+
+    def __init__(self, open_writer: OpenWriter, own_process: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._open_writer, self._own_process, self._clock = open_writer, own_process, clock
+        self._writer: Writer | None = None
+
+    def open_writer(self, directory: str, topics: Any, information: dict[str, str]) -> Writer:
+        """A recording, whose disk a fault may fill."""
+        self._writer = self._open_writer(directory, topics, information)
+        return self._writer
+
+    def __call__(self, node: Configured) -> Interposer:
+        """The faults of ``node``. Raises ConfigError for those that have no meaning."""
+        faults = [parse(words) for words in node.settings.faults]
+        host = "processes" if self._own_process else "composed"
+        pace = "lockstep" if node.settings.lockstep else "realtime"
+        check(faults, node.settings.scenario, host, pace, RECORDER in node.settings.peers)
+        if not faults:
+            return Interposer()
+        return _Faults(node, faults, self._own_process, self._clock, lambda: self._writer)
+
+
+class _Faults(Interposer):
+    """Those ``faults`` that concern one node."""
+
+    def __init__(
+        self, node: Configured, faults: Sequence[Any], own_process: bool, clock: Clock, writer: CurrentWriter
+    ) -> None:
+        self._node, self._faults, self._own_process, self._clock = node, list(faults), own_process, clock
+        self._writer = writer
+        self._role = node.place.role
+        scenario = node.settings.scenario
+        self._rate, self._seed, self._substeps = scenario.servo_rate, scenario.seed, scenario.samples_per_step
+        self._sent = 0
+        """Number of the last Measurement that this node, the actuator node, has sent."""
+        self._dead = False
+        self._frozen_until = 0
+        mine = [fault for fault in faults if node_of(fault) == self._role]
+        self._slow = [fault for fault in mine if isinstance(fault, Slow)]
+        self._strikes = [
+            (first_sample(fault, self._rate), self._strike(fault)) for fault in mine if not isinstance(fault, Slow)
+        ]
+        """What happens to the node, and the number of the Measurement at which it does."""
+
+    # -- what stands between the node and its parts -------------------------------------------------------
+
+    def port(self, port: Any) -> Any:
+        """Sensors are where the port of their axis is: where axes have nodes of their own, there."""
+        place, settings = self._node.place, self._node.settings
+        if not any(map(of_sensors, self._faults)):
+            return port
+        if place.role == AXIS:
+            mine = [fault for fault in self._faults if getattr(fault, "axis", place.axis) == place.axis]
+            return FaultyPort(port, mine, (place.axis,), self._rate)
+        if place.role == ACTUATOR and not settings.axes:
+            return FaultyPort(port, self._faults, tuple(settings.scenario.axes), self._rate)
+        return port
+
+    def inbox(self, topic: str, inbox: Inbox) -> Any:
+        """Before the inbox of a stream, what happens on the way; before that of the Measurements, to the node."""
+        found: Any = inbox
+        # their places are part of the seed
+        faults = [None if of_sensors(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
+        if self._role in LOOP and topic in STREAMS and any(getattr(f, "stream", "") == topic for f in faults):
+            change = _poisoner(topic, self._node.codec)
+            stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
+            found = FaultyInbox(found, stream, _sent_at(topic, self._substeps), self._known_sample)
+        if topic == "measurement" and self._role != ACTUATOR:
+            for first, strike in self._strikes:
+                found = StruckInbox(found, strike, first, self.may_work)
+        return found
+
+    def sender(self, topic: str, send: Send) -> Send:
+        """The node may be slow to send, and the actuator node may die before it sends a Measurement."""
+        if self._role == ACTUATOR and topic == "measurement":
+            send = self._counting(send)
+            for first, strike in self._strikes:
+                send = self._struck(send, strike, first)
+        for fault in self._slow:
+            if topic == NODES[fault.node]:
+                send = self._slowed(send, fault, _sent_at(topic, self._substeps))
+        return send
+
+    def may_work(self) -> bool:
+        """False while the node is dead or stands still."""
+        return not self._dead and self._clock.monotonic_ns() >= self._frozen_until
+
+    # -- streams ------------------------------------------------------------------------------------------
+
+    def _known_sample(self) -> float:
+        """The last sample that the node knows of; after the test everything has arrived."""
+        if self._node.phase.ended:
+            return math.inf
+        return self._sent if self._role == ACTUATOR else self._node.measurements.expected - 1
+
+    def _counting(self, send: Send) -> Send:
+        def count(data: bytes) -> None:
+            self._sent = number_of(data)
+            send(data)
+
+        return count
+
+    # -- the node itself ----------------------------------------------------------------------------------
+
+    def _struck(self, send: Send, strike: Callable[[], None], first: int) -> Send:
+        struck = False
+
+        def late(data: bytes) -> None:
+            nonlocal struck
+            if not struck and number_of(data) >= first:
+                struck = True
+                strike()
+            if not self._dead:
+                send(data)
+
+        return late
+
+    def _slowed(self, send: Send, fault: Slow, sent_at: Callable[[int], int]) -> Send:
+        first, left = first_sample(fault, self._rate), fault.count
+
+        def slow(data: bytes) -> None:
+            nonlocal left
+            if left and sent_at(number_of(data)) >= first:
+                left -= 1
+                self._clock.sleep(fault.seconds)
+            send(data)
+
+        return slow
+
+    def _strike(self, fault: Any) -> Callable[[], None]:
+        """What ``fault`` does to the node when its time has come."""
+        if isinstance(fault, DiskFull):
+            return self._fill_disk
+        if not isinstance(fault, Freeze):
+            return self._die
+        if not self._own_process:
+            return lambda: self._stand_still(fault.seconds)
+        freezer = _start_freezer(fault.seconds)
+        return lambda: _freeze(freezer)
+
+    def _die(self) -> None:
+        if self._own_process:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._dead = True
+        self._node.phase.end(1, f"the {self._node.place.peer} node died (kill on purpose)", silent=True)
+
+    def _stand_still(self, seconds: float) -> None:
+        """In a process with others: no turn for the node. They wait for the actuator node in any case."""
+        if self._role == ACTUATOR:
+            self._clock.sleep(seconds)
+        else:
+            self._frozen_until = self._clock.monotonic_ns() + round(seconds * 1e9)
+
+    def _fill_disk(self) -> None:
+        """From now on the kernel finds no space for what the recorder writes."""
+        writer = self._writer()
+        assert writer is not None
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, writer.fileno())
+        os.close(full)
+
+
+class FaultyInbox:
+    """Stands before an Inbox whose messages pass through ``stream``.
+
+    ``sent_at(number)`` is the sample at which the message of a number is sent, ``clock()`` the sample that the
+    node knows of.
+    """
+
+    def __init__(
+        self, inbox: Any, stream: FaultyStream[bytes], sent_at: Callable[[int], int], clock: Callable[[], float]
+    ) -> None:
+        self.subscription, self._take = inbox.subscription, inbox.take
+        self._stream, self._sent_at, self._clock = stream, sent_at, clock
+        self._newest = 0
+        self._arrived: deque[bytes] = deque()
+
+    def take(self) -> bytes | None:
+        """The next message that has arrived; None when there is none."""
+        while (data := self._take()) is not None:
+            if len(data) < HEAD.size:
+                self._arrived.append(data)  # no message of ours: for the node to drop
+                continue
+            sample = self._sent_at(number_of(data))
+            self._newest = max(self._newest, sample)
+            self._stream.put(sample, data)
+        self._arrived += self._stream.take(max(self._clock(), self._newest))
+        return self._arrived.popleft() if self._arrived else None
+
+    def waited(self) -> int:
+        """Nothing: a message that was kept back on purpose comes when it comes out."""
+        return 0
+
+
+class StruckInbox:
+    """Stands before the inbox of the Measurements: at number ``first`` ``strike()`` happens to the node.
+
+    Nothing comes out while the node may not work: it stands still, or is dead.
+    """
+
+    def __init__(self, inbox: Any, strike: Callable[[], None], first: int, may_work: Callable[[], bool]) -> None:
+        self.subscription, self.waited, self._take = inbox.subscription, inbox.waited, inbox.take
+        self._strike, self._first, self._may_work = strike, first, may_work
+        self._struck = False
+        self._held: bytes | None = None
+
+    def take(self) -> bytes | None:
+        """The next message, unless the node is dead or stands still."""
+        if self._struck and not self._may_work():
+            return None
+        data = self._held or self._take()
+        self._held = None
+        if data is None or self._struck or len(data) < HEAD.size or number_of(data) < self._first:
+            return data
+        self._struck = True
+        self._strike()
+        if self._may_work():
+            return data
+        self._held = data
+        return None
+
+
+def _sent_at(stream: str, substeps: int) -> Callable[[int], int]:
+    """Number of a message of ``stream`` -> the sample at which it is sent."""
+    if stream == "target":
+        return lambda step: max(step - 1, 0) * substeps
+    return lambda sample: sample - 1 if stream == "command" else sample
+
+
+def _poisoner(stream: str, codec: Codec) -> Callable[[bytes, float, str], bytes]:
+    unpack, pack = getattr(codec, f"unpack_{stream}"), getattr(codec, f"pack_{stream}")
+
+    def change(data: bytes, value: float, field: str) -> bytes:
+        sample, stamp = unpack(data)
+        changed: bytes = pack(poison(sample, stream, value, field), stamp)
+        return changed
+
+    return change
+
+
+def _start_freezer(seconds: float) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", str(FREEZER), str(os.getpid()), str(seconds)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+
+def _freeze(freezer: subprocess.Popen[bytes]) -> None:
+    """Until the freezer has woken this process again: nothing is done in between."""
+    assert freezer.stdin is not None
+    assert freezer.stdout is not None
+    freezer.stdin.write(b".")
+    freezer.stdout.read(1)

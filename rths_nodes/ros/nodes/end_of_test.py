@@ -1,0 +1,93 @@
+"""After the last sample: judgement, the Summary, and what the actuator node waits for before it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
+from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.nodes.shutdown import Shutdown
+from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
+from rths_nodes.ros.nodes.tick_gate import TickGate
+from rths_nodes.ros.nodes.true_states import TrueStates
+from rths_nodes.ros.transport.topics import NodeTopics
+
+LINGER_NS = 5_000_000_000
+"""How long the monitor and the recorder have, after the test, to say that they have everything."""
+
+JUDGED_NS = 2_000_000_000
+"""How long the monitor has, after the test, to judge its last samples."""
+
+TRUTH_NS = 200_000_000
+"""How long the true states of axes with a node each may take, after the test."""
+
+
+class EndOfTest:
+    """Leads the actuator node from the last sample of ``rig`` to its end.
+
+    The monitor may still trip a finished test, by the trips that ``gate`` hears. Once that is judged and no true
+    state is missing, the Summary is told; the node leaves when all ``observers`` (monitor, recorder) are done.
+    """
+
+    def __init__(
+        self,
+        rig: RigStage,
+        times: RigClock,
+        gate: TickGate,
+        true_states: TrueStates,
+        announcer: StateAnnouncer,
+        topics: NodeTopics,
+        shutdown: Shutdown,
+        phase: PhaseMachine,
+        observers: Sequence[str],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._rig, self._times, self._gate, self._true_states = rig, times, gate, true_states
+        self._announcer, self._topics = announcer, topics
+        self._shutdown, self._phase = shutdown, phase
+        self._waiting = set(observers)
+        self._now = clock.monotonic_ns
+
+    def work(self) -> None:
+        """Go on towards the end, as far as nothing has to be waited for."""
+        rig, shutdown = self._rig, self._shutdown
+        if not self._times.ended_at:
+            self._times.end()
+            rig.port.disarm_watchdog()
+        elapsed = self._now() - self._times.ended_at
+        done = (message["node"] for message in self._topics.heard("progress") if message["done"])
+        self._waiting.difference_update(done)
+        self._settle()
+        if not shutdown.reported:
+            if self._unjudged(elapsed) or self._truth_missing(elapsed):
+                return
+            shutdown.report()  # only now the recorder closes
+        unneeded = shutdown.patience_over and not self._times.began_at  # no observer has seen anything of it
+        if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
+            rig.port.close()
+            self._phase.to(Phase.GONE)
+
+    def _settle(self) -> None:
+        """What the monitor has found in the last samples makes a finished test a tripped one."""
+        self._gate.hear_trips()
+        self._rig.settle()
+        self._announcer.announce_change()
+        machine = self._rig.machine
+        if machine.state == State.TRIPPED:
+            self._phase.blame(self._phase.exit_code or 3, machine.reason)
+
+    def _unjudged(self, elapsed: int) -> bool:
+        """True while the monitor may still trip the test."""
+        if self._rig.machine.state != State.FINISHED or self._shutdown.exit_now:
+            return False
+        return MONITOR in self._waiting and elapsed < JUDGED_NS
+
+    def _truth_missing(self, elapsed: int) -> bool:
+        """True while true states of the axes are still under way."""
+        if not self._times.began_at:
+            return False
+        return not self._true_states.pass_on() and elapsed < TRUTH_NS

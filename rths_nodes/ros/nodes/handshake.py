@@ -1,0 +1,99 @@
+"""Before and beside the test: who takes part, whether all were found, and where the test stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.transport.topics import NodeTopics
+
+COMPLAINT_NS = 3_000_000_000
+"""Time between two messages about peers that a node has not found."""
+
+DUPLICATE_NS = 2_000_000_000
+"""Duplicate node names are tolerated this long before a test: nodes of the previous test may be shutting down."""
+
+_STATES = frozenset(map(int, State))
+
+
+class Handshake:
+    """Finds the ``peers`` (full names), tells NodeStatus and follows TestState.
+
+    ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
+    says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` and ``on_lost``
+    get the reason why a test must not begin, or not go on.
+    """
+
+    def __init__(
+        self,
+        peers: Sequence[str],
+        topics: NodeTopics,
+        phase: PhaseMachine,
+        facts: Mapping[str, Any],
+        prepare: Callable[[], None],
+        warn: Callable[[str], Any],
+        on_refused: Callable[[str], None],
+        on_lost: Callable[[str], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
+        self._prepare, self._warn, self._on_refused, self._on_lost = prepare, warn, on_refused, on_lost
+        self._now = clock.monotonic_ns
+        self._complain_at = self._duplicate_since = 0
+
+    def begin(self) -> None:
+        """The node is active: from now on it looks for its peers."""
+        self._complain_at = self._now() + COMPLAINT_NS
+
+    def look(self) -> None:
+        """Now and then: get ready, hear where the test stands, see who else is there."""
+        if self._phase.now is Phase.MATCHING:
+            self._match()
+        self.hear_state()
+        self._topics.look()
+        self._topics.name_publishers()
+        if self._phase.under_way and (foreign := self._topics.foreign_publishers()):
+            self._on_lost(foreign)
+
+    def _match(self) -> None:
+        if self.duplicated():
+            return
+        if missing := self._topics.missing():
+            if self._now() > self._complain_at:
+                self._complain_at = self._now() + COMPLAINT_NS
+                self._warn(f"waits for {missing}")
+                self.tell(f"waits for {missing}")
+            return
+        self._prepare()
+        self._phase.to(Phase.READY)
+        self.tell()
+
+    def duplicated(self) -> bool:
+        """True while a peer is there twice; where that lasts, the node refuses to take part."""
+        found, now = self._topics.duplicate_names(self._peers), self._now()
+        self._duplicate_since = (self._duplicate_since or now) if found else 0
+        if found and now - self._duplicate_since > DUPLICATE_NS:
+            self._on_refused(f"{found}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
+        return bool(found)
+
+    def hear_state(self) -> None:
+        """Where the test stands; what is refused before it begins ends the node."""
+        if "test_state" not in self._topics.inboxes:
+            return
+        for told in self._topics.heard("test_state"):
+            if told["state"] not in _STATES:
+                continue  # where no message says whose it is, anybody may have sent it
+            test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
+            self._phase.follow(test)
+            if test.state == State.IDLE and test.reason:
+                self._phase.end(2, self._phase.problem)
+            if test.state == State.ARMED:
+                self._topics.close_guards()
+
+    def tell(self, problem: str = "") -> None:
+        """Publish NodeStatus: who we are, with what, and whether we are ready, or why not."""
+        ready = Phase.READY <= self._phase.now < Phase.GONE
+        self._topics.tell("node_status", self._facts | {"ready": ready, "problem": problem or self._phase.problem})

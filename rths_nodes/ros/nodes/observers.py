@@ -1,0 +1,128 @@
+"""How the rig takes care of the nodes that watch and record it, by their Progress.
+
+In lockstep it waits for them (:class:`LockstepWindow`), in real time it cannot: there it goes on as long as they
+give signs of life (:class:`SignsOfLife`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rths_nodes.core.durations import SECOND
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.heartbeat import Heartbeat
+from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
+from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.transport.topics import NodeTopics
+
+
+class LockstepWindow:
+    """Lets ``rig`` run at most ``LOCKSTEP_WINDOW`` samples ahead of the slowest of ``observers``.
+
+    Progress is heard on ``topics``. The rig trips when it has waited for it longer than ``patience``, ns.
+    """
+
+    def __init__(
+        self,
+        rig: RigStage,
+        observers: Sequence[str],
+        topics: NodeTopics,
+        times: RigClock,
+        patience: int,
+    ) -> None:
+        self._rig, self._times = rig, times
+        self._topics = topics
+        self._patience = patience
+        self._seen = dict.fromkeys(observers, -1)
+        self._open_until = LOCKSTEP_WINDOW - 1
+
+    def begin(self, now: int) -> None:
+        """Measurement 0 is there."""
+
+    def look(self, now: int) -> None:
+        """Nothing is done now and then: ``follow`` looks when it has to."""
+
+    def effective(self, sample: int) -> int:
+        """The sample at which a trip asked for at ``sample`` takes effect: never beyond the window."""
+        return min(sample, self._rig.sample + LOCKSTEP_WINDOW)
+
+    def follow(self) -> bool:
+        """True when the next tick lies within the window."""
+        rig = self._rig
+        # a requested stop bounds the run by itself, and the monitor is silent after a breach
+        if rig.sample < self._open_until or not self._seen or rig.stop_request:
+            return True
+        for message in self._topics.heard("progress"):
+            if message["node"] in self._seen:
+                self._seen[message["node"]] = message["sample"]
+        self._open_until = min(self._seen.values()) + LOCKSTEP_WINDOW
+        within = rig.sample < self._open_until
+        if not within and self._times.waited > self._patience:
+            slowest = min(self._seen, key=self._seen.__getitem__)
+            rig.trip(f"no Progress of the {slowest} node for {self._patience / SECOND:.2g} s")
+        return within
+
+
+class SignsOfLife:
+    """Trips ``rig`` when ``heartbeat`` counts an observer as lost; for one of ``optional`` ``warn`` is called.
+
+    Progress is heard on ``topics``; ``dt`` is the servo period, s.
+    """
+
+    def __init__(
+        self,
+        rig: RigStage,
+        heartbeat: Heartbeat,
+        topics: NodeTopics,
+        dt: float,
+        optional: Sequence[str] = (),
+        warn: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        self._rig, self._heartbeat = rig, heartbeat
+        self._topics = topics
+        self._dt = dt
+        self._optional = frozenset(optional)
+        self._warn = warn
+
+    def begin(self, now: int) -> None:
+        """Measurement 0 is there, at ``now`` ns: from here on silence counts."""
+        self._heartbeat.begin(now)
+
+    def look(self, now: int) -> None:
+        """Hear who is there, and find out who is lost; every few milliseconds."""
+        for message in self._topics.heard("progress"):
+            behind = (self._rig.sample - message["sample"]) * self._dt
+            self._heartbeat.heard(message["node"], now, round(behind * SECOND))
+        for peer, words in self._heartbeat.lost(now):
+            if peer in self._optional:
+                self._warn(words)
+            else:
+                self._rig.trip(words)
+
+    def effective(self, sample: int) -> int:
+        """A trip takes effect at once, whatever sample it was asked for at."""
+        return 0
+
+    def follow(self) -> bool:
+        """True: in real time nobody is waited for."""
+        return True
+
+
+def watch_observers(
+    rig: RigStage,
+    scenario: Scenario,
+    observers: Sequence[str],
+    times: RigClock,
+    topics: NodeTopics,
+    warn: Callable[[str], None],
+) -> LockstepWindow | SignsOfLife:
+    """How ``rig`` takes care of its ``observers``; in real time if ``times`` has a pacer."""
+    if times.pacer is None:
+        return LockstepWindow(rig, observers, topics, times, round(scenario.port.longest_wait * SECOND))
+    # the monitor waits for a Target: bridged, or with best effort lost for a step
+    missing = scenario.bridge.max_bridge + scenario.samples_per_step * scenario.dt
+    heartbeat = Heartbeat(scenario.heartbeat, observers, scenario.dt, missing)
+    optional = [RECORDER] if scenario.heartbeat.recorder_lost == "warn" else []
+    return SignsOfLife(rig, heartbeat, topics, scenario.dt, optional, warn)

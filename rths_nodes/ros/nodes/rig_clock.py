@@ -1,0 +1,95 @@
+"""The times of a test as the actuator node sees them: when ticks are due, and how long everything took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.durations import SECOND, Durations
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, Pacer
+from rths_nodes.loop.timing import timing
+
+ANSWER = 0.8
+"""In real time: the share of a sample that the loop has for a Command at least, also where a Measurement was late.
+Less than one, so that bridging does not make the schedule slip."""
+
+
+class RigClock:
+    """Stamps samples and times the loop; ``pacer`` sets the ticks in real time, None in lockstep.
+
+    ``dt`` is the servo period, s, and ``samples`` how many are expected. All times are ns of ``clock``, 0 until
+    they are known: ``measured_at`` is when the last Measurement was sent, ``began_at`` when Measurement 0 was
+    there, ``ended_at`` when the test was over. ``loop`` keeps how long the loop took from each Measurement to its
+    Command, ``work`` how long the rig took from each tick to its Measurement.
+    """
+
+    def __init__(self, dt: float, samples: int, pacer: Pacer | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.pacer = pacer
+        self.loop, self.work = Durations(samples), Durations(samples)
+        self.measured_at = self.began_at = self.ended_at = 0
+        self._dt = dt
+        self._answer_time = round(ANSWER * dt * SECOND)
+        self._started_ns = self._tick_at = 0
+        self._now = clock.monotonic_ns
+        self._wall_clock = clock.time_ns
+
+    def start(self) -> None:
+        """The test begins: stamps count from here."""
+        self._started_ns = self._wall_clock()
+
+    def begin(self) -> None:
+        """Measurement 0 is there."""
+        self.began_at = self._now()
+
+    def end(self) -> None:
+        """The rig is at rest."""
+        self.ended_at = self._now()
+
+    @property
+    def missed(self) -> int:
+        """Periods by which the schedule has slipped."""
+        return self.pacer.missed if self.pacer else 0
+
+    def stamp(self, sample: int) -> int:
+        """Nominal time of ``sample``, ns since 1970."""
+        return self._started_ns + round((sample + self.missed) * self._dt * SECOND)
+
+    def tick(self) -> None:
+        """A tick begins, or the wait for it."""
+        self._tick_at = self._now()
+
+    def worked(self) -> None:
+        """The Measurement of the tick is made."""
+        self.work.add(self._now() - (self.pacer.began if self.pacer else self._tick_at))
+
+    def measured(self) -> None:
+        """A Measurement is sent: the loop is asked for the next Command."""
+        self.measured_at = self._now()
+
+    def answered(self) -> None:
+        """The Command is there."""
+        self.loop.add(self._now() - self.measured_at)
+
+    @property
+    def waited(self) -> int:
+        """Time since the last Measurement was sent, ns."""
+        return int(self._now() - self.measured_at)
+
+    @property
+    def deadline(self) -> int | None:
+        """When the Command of the next tick is late, ns; None in lockstep."""
+        return max(self.pacer.due, self.measured_at + self._answer_time) if self.pacer else None
+
+    def durations(self) -> dict[str, Durations]:
+        """What is timed, by name."""
+        found = {"loop": self.loop, "work": self.work}
+        return found | {"lateness": self.pacer.lateness} if self.pacer else found
+
+    def summary(self, bridged: int, late_commands: int) -> dict[str, Any]:
+        """The timing of the test; with the counts of bridged samples and late Commands."""
+        lateness = self.pacer.lateness.seconds if self.pacer else np.empty(0)
+        running = (self.ended_at - self.began_at) / SECOND if self.began_at else 0.0
+        period = self._dt if self.pacer else None
+        counts = {"slipped": self.pacer.slips if self.pacer else 0, "late_commands": late_commands}
+        return counts | timing(running, self.loop.seconds, lateness, self.missed, bridged, period)

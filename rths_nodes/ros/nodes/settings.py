@@ -1,0 +1,245 @@
+"""The ROS parameters of a node: options of the run, and the sections of the scenario that the node owns.
+
+They are declared when the node is made and can be set until it is configured. A wrong value that a node is started
+with is refused when it is configured, with its reason; one that is set later, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import attrs
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.strict import as_data
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, options
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.ros import names
+from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
+from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.transport.wiring import Place
+
+PEERS = "peers"
+
+OWNED = {
+    INTEGRATOR: ("ground_motion", "structure", "integrator", "setup", "semi_active"),
+    COMPENSATOR: ("ramp", "setup", "compensator"),
+    ACTUATOR: ("axes", "rig", "port"),
+    MONITOR: ("monitor",),
+    RECORDER: ("recording",),
+}
+"""Sections of the scenario that a node has as parameters. With a node per axis each has its own of ``axes``."""
+
+READ = {
+    COMPENSATOR: ("bridge",),
+    ACTUATOR: ("bridge", "heartbeat"),
+    AXIS: ("port",),
+    MONITOR: ("structure",),  # its elastic energy is the scale of the energy error
+}
+"""Sections of another node that the stage needs, too: they must be the same there."""
+
+_OF_SCENARIO = ("scenario", "case", "overrides")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option of the run as a parameter of a node."""
+
+    default: Any
+    doc: str
+    choices: tuple[str, ...] = ()
+
+
+def settings_of(role: str) -> dict[str, Setting]:
+    """The options of the run that a node has as parameters, by name."""
+    found = {
+        name: Setting(_as_parameter(option.default), option.doc, option.spec.choices)
+        for name, option in options(NODE).items()
+        if not option.roles or role in option.roles
+    }
+    return found | {PEERS: Setting(list(names.NODES), "the nodes that take part")}
+
+
+def _as_parameter(default: Any) -> Any:
+    """As ROS has it: an empty list would have no type."""
+    if default is attrs.NOTHING:
+        return ""
+    return (list(default) or [""]) if isinstance(default, tuple) else default
+
+
+class NodeSettings:
+    """The parameters of ``node``, which is at ``place``; they cannot be set any more once it is ``frozen()``."""
+
+    def __init__(self, node: Node, place: Place, frozen: Callable[[], bool]) -> None:
+        self._node, self.place, self._frozen = node, place, frozen
+        self._options = settings_of(place.role)
+        self._given = parameters.given(node)
+        """By name, what the node was started with and what was set since."""
+        self._declaring = False
+        self._sections: list[str] = []
+        """The parameters that are declared for sections of the scenario."""
+        self.lockstep = True
+        """True when the pace is lockstep; known once the node is configured, as are scenario and hash."""
+        self.scenario: Scenario
+        self.hash = ""
+        """Of what all nodes must agree on."""
+        for name, setting in self._options.items():
+            parameters.declare(node, name, self._given.get(name, setting.default), setting.doc)
+        self._declare_sections()
+        node.add_on_set_parameters_callback(self._check_set)
+        node.add_post_set_parameters_callback(self._follow_set)
+
+    # -- values -------------------------------------------------------------------------------------------
+
+    def value(self, name: str) -> Any:
+        """The value of a parameter."""
+        return self._node.get_parameter(name).value
+
+    @property
+    def best_effort(self) -> bool:
+        """True when a lost message of the loop is not sent again."""
+        return bool(self.value("reliability") == BEST_EFFORT)
+
+    @property
+    def autostart(self) -> bool:
+        """True unless somebody else walks the node through its lifecycle."""
+        return bool(self.value("autostart"))
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """All nodes that take part, this one included."""
+        return tuple(self.value(PEERS))
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that have nodes of their own."""
+        return tuple(filter(None, map(names.axis_of, self.peers)))
+
+    @property
+    def faults(self) -> list[str]:
+        """Faults put in on purpose, as words."""
+        return [words for words in self.value("faults") if words]
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Sections of the scenario that are parameters of this node, dotted where they are parts."""
+        if self.place.role == AXIS:
+            return (f"axes.{self.place.axis}",)
+        owned = OWNED[self.place.role]
+        return tuple(name for name in owned if name != "axes") if self.axes else owned
+
+    def facts(self) -> dict[str, Any]:
+        """What NodeStatus says of them: the sections that the node owns or needs, and the hash."""
+        both = (*self.owned, *READ.get(self.place.role, ()))
+        sections = {name: as_data(parameters.section(self.scenario, name)) for name in both}
+        return {
+            "node": self.place.peer,
+            "scenario_hash": self.hash,
+            "parameters": yaml_text.dump(sections),
+            "version": __version__,
+        }
+
+    # -- configuration ------------------------------------------------------------------------------------
+
+    def load(self) -> Scenario:
+        """The scenario of the parameters. Raises ConfigError for a wrong value, and for an unknown name."""
+        self._check_options()
+        self._check_names()
+        self.lockstep = self.value("pace") == LOCKSTEP
+        self.scenario = self._loaded(self._given)
+        self.hash = self.scenario.shared_hash(self.value("run_id"))
+        return self.scenario
+
+    def _check_options(self) -> None:
+        for name, setting in self._options.items():
+            self._check_option(name, self._given.get(name, setting.default))
+
+    def _check_option(self, name: str, value: Any) -> None:
+        setting = self._options[name]
+        if type(value) is not type(setting.default):
+            raise ConfigError(f"{name} = {value!r}: must be {type(setting.default).__name__}")
+        if setting.choices and value not in setting.choices:
+            raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(setting.choices)}")
+        for peer in value if name == PEERS else ():
+            if peer not in names.PEERS and not names.axis_of(peer):
+                raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
+
+    def _check_names(self) -> None:
+        prefixes = tuple(f"{section}." for section in self.owned)
+        for name in self._given:
+            known = name.startswith(prefixes) or name in self._options or name.startswith(parameters.FOREIGN)
+            if not known and not self._node.has_parameter(name):
+                declared = [*(f"{prefix}.." for prefix in prefixes), *self._node._parameters]
+                raise unknown(name, f"parameter of {self._node.get_name()}", name, declared)
+
+    def _loaded(self, given: Mapping[str, Any]) -> Scenario:
+        """The scenario that ``given`` parameters lead to. Raises ConfigError."""
+        scenario, case, overrides = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
+        if not scenario:
+            raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
+        loaded = files.load(scenario, [entry for entry in overrides if entry], case)
+        return parameters.effective(loaded, given, self.owned)
+
+    # -- parameters that are set --------------------------------------------------------------------------
+
+    def _check_set(self, changes: Sequence[Parameter]) -> SetParametersResult:
+        """Whether ``changes`` can be made."""
+        mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
+        if self._declaring or not mine:
+            return SetParametersResult(successful=True)
+        if self._frozen():
+            return _refused(f"{', '.join(mine)}: the node is configured; clean it up to change its parameters")
+        try:
+            for name, value in mine.items():
+                if name in self._options:
+                    self._check_option(name, value)
+            given = self._with(mine)
+            if given.get("scenario"):
+                self._loaded(given)
+        except ConfigError as error:
+            return _refused(str(error))
+        return SetParametersResult(successful=True)
+
+    def _follow_set(self, changes: Sequence[Parameter]) -> None:
+        """They are made: another scenario has other sections."""
+        mine = {each.name: parameters.plain(each) for each in changes if self._owns(each.name)}
+        if not self._declaring and mine:
+            self._given = self._with(mine)
+            self._declare_sections()
+
+    def _owns(self, name: str) -> bool:
+        return name in self._options or name in self._sections
+
+    def _with(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given once ``changes`` are made; values of sections belong to the scenario they were set for."""
+        given = self._given
+        if "scenario" in changes:
+            given = parameters.given(self._node) | {name: given[name] for name in given if name in self._options}
+        return given | dict(changes)
+
+    def _declare_sections(self) -> None:
+        """Declare the sections of the scenario as it is now; none where it will be refused."""
+        self._declaring = True
+        for name in self._sections:
+            self._node.undeclare_parameter(name)
+        try:
+            self._check_options()
+            rows = parameters.rows(self._loaded(self._given), self.owned)
+        except Exception:  # it comes again when the node is configured, and is told then
+            rows = []
+        for row in rows:
+            parameters.declare(self._node, row.name, row.value, row.doc, row.spec)
+        self._sections = [row.name for row in rows]
+        self._declaring = False
+
+
+def _refused(reason: str) -> SetParametersResult:
+    return SetParametersResult(successful=False, reason=reason)

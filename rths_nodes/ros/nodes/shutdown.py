@@ -1,0 +1,139 @@
+"""The end of a node: when it is asked to stop, when nobody leads it any more, and what it tells at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rths_nodes.core.flat_names import flatten
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
+from rths_nodes.ros.transport.deferred import DeferredSends
+from rths_nodes.ros.transport.topics import NodeTopics
+from rths_nodes.ros.transport.wiring import Place
+
+PATIENCE_NS = 500_000_000
+"""An interrupted node waits this long, from the last Measurement on, to hear that the test has ended."""
+
+SAME_REQUEST_NS = 1_000_000_000
+"""Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
+
+LEADER_LOST_NS = 1_000_000_000
+"""How long after the actuator node has left its last messages may still come."""
+
+
+class Shutdown:
+    """Leads the node at ``place`` out of a test: from requests to stop to its Summary.
+
+    ``final()`` gives the last sample that the node has worked in, and the numbers of its Summary; ``on_told`` is
+    called when that is published.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        phase: PhaseMachine,
+        topics: NodeTopics,
+        deferred: DeferredSends,
+        final: Callable[[], tuple[int, Mapping[str, float]]],
+        on_told: Callable[[], object] = lambda: None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._place, self._phase, self._topics, self._deferred = place, phase, topics, deferred
+        self._final, self._on_told = final, on_told
+        self._now = clock.monotonic_ns
+        self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = 0
+        self.leader_lost = False
+        """True when the actuator node has left: nobody says any more where the test stands."""
+        self.summary: dict[str, float] = {}
+        """What was told last; empty before."""
+        self._counted: dict[str, int] | None = None
+
+    # -- requests to stop ---------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        """A signal asks to stop: the actuator node stops the test in order, the others wait for that, not long."""
+        now = self._now()
+        if self._asked_at and now - self._asked_at < SAME_REQUEST_NS:
+            return
+        if self._asked_at or self._phase.ended:  # somebody will not come any more
+            self.exit_asked_at = self.exit_asked_at or now
+        self._asked_at = self._patient_from = now
+
+    @property
+    def interrupted(self) -> bool:
+        """True when the node was asked to stop."""
+        return bool(self._asked_at)
+
+    @property
+    def exit_now(self) -> bool:
+        """True when the node was asked to stop again, or after the end of the test."""
+        return bool(self.exit_asked_at)
+
+    def be_patient(self) -> None:
+        """Measurements still come: the end of the test is worth waiting for."""
+        if self._asked_at:
+            self._patient_from = self._now()
+
+    @property
+    def patience_over(self) -> bool:
+        """True when an interrupted node has waited long enough for the end of the test."""
+        return bool(self._asked_at) and self._now() - self._patient_from > PATIENCE_NS
+
+    # -- the leader ---------------------------------------------------------------------------------------
+
+    def look_for_leader(self) -> None:
+        """The actuator node may leave without a word that arrives: nobody is waited for then."""
+        guard = self._topics.guards.get("test_state")
+        if guard is None or not self._phase.under_way:
+            self._led_until = 0
+        elif guard.subscription.get_publisher_count():
+            self._led_until = self._now()
+        elif self._led_until and self._now() - self._led_until > LEADER_LOST_NS and not self.leader_lost:
+            self.lose_leader()
+            self._phase.blame(1, "the actuator node has left in the middle of the test")
+
+    def lose_leader(self) -> None:
+        """The actuator node is not there any more."""
+        self.leader_lost = True
+
+    @property
+    def abandoned(self) -> bool:
+        """True when the test is over, or was given up, and the actuator node has left."""
+        if self.leader_lost:
+            return True
+        return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
+
+    def leave(self, hear_state: Callable[[], None]) -> None:
+        """Be gone once the test is over, or given up, and everybody has heard what this node had to say."""
+        if self.abandoned or self.exit_now or (self.patience_over and not self._phase.ended):
+            if not self.reported:
+                self.report()
+            hear_state()  # a finished test may have become a tripped one in the end
+            self._phase.to(Phase.GONE)
+
+    # -- the Summary --------------------------------------------------------------------------------------
+
+    @property
+    def reported(self) -> bool:
+        """True when the Summary is told and nothing was sent since."""
+        return self._counted is not None and self._counted == self._topics.stream_counts
+
+    def report(self) -> None:
+        """Tell the final numbers."""
+        self.tell(*self._final())
+
+    def tell(self, sample: int, numbers: Mapping[str, float]) -> None:
+        """Publish a Summary: ``numbers``, and how many messages of each stream this node has sent and dropped."""
+        self._deferred.send()
+        self._counted = self._topics.stream_counts
+        # those of an axis by their names below the rig, whose own streams are the actuator node's
+        below = f"{self._place.axis}/" if self._place.axis else ""
+        sent = {f"{below}{stream}": count for stream, count in self._counted.items()}
+        self.summary = dict(numbers) | flatten(sent, "sent") | self._topics.dropped(self._place.peer)
+        values = [float(value) for value in self.summary.values()]
+        self._topics.tell(
+            "summary",
+            {"node": self._place.peer, "sample": max(sample, 0), "names": list(self.summary), "values": values},
+        )
+        self._phase.report()
+        self._on_told()

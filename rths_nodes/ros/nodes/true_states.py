@@ -1,0 +1,37 @@
+"""The true, noise-free states of a simulated rig: only the recorder wants them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from rths_nodes.ros.transport.deferred import DeferredSends
+from rths_nodes.ros.transport.topics import NodeTopics
+
+
+class TrueStates:
+    """Sends the true states of the rig behind ``port``, deferred until the loop does not wait.
+
+    ``gathered``: the axes have a node each, and their true states come later than their Measurements.
+    """
+
+    def __init__(self, port: Any, gathered: bool, topics: NodeTopics, deferred: DeferredSends) -> None:
+        self._port, self._gathered = port, gathered
+        self._topics, self._deferred = topics, deferred
+
+    def measured(self, stamp: int) -> None:
+        """A Measurement was sent, with this ``stamp``, ns."""
+        if self._gathered:
+            self.pass_on()
+        else:
+            pack = self._topics.codec.pack_measurement
+            self._deferred.put("true_state", pack, lambda: (self._port.truth(), stamp))
+
+    def pass_on(self) -> bool:
+        """Send the true states of the axes that have come; True when none is missing."""
+        if not self._gathered:
+            return True
+        pack = self._topics.codec.pack_measurement
+        while (found := self._port.true_state()) is not None:
+            self._deferred.put("true_state", pack, partial(tuple, found))
+        return bool(self._port.true_state_complete)

@@ -1,0 +1,57 @@
+"""What only the recorder wants: it is packed and published in bursts, when the loop does not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rths_nodes.ros.transport.topics import NodeTopics
+
+BURST = 32
+"""Messages that are sent together."""
+
+Pack = Callable[..., bytes]
+Sample = Callable[[], tuple[Any, ...]]
+
+
+class DeferredSends:
+    """Messages on ``topics`` that are kept back, at most ``BURST`` of them.
+
+    In lockstep a burst wakes the recorder once instead of thirty times. In real time the executor sends it as soon
+    as the loop has its Command.
+    """
+
+    def __init__(self, topics: NodeTopics) -> None:
+        self._topics = topics
+        self._newest: tuple[str, Pack, Sample] | None = None
+        self._burst: list[tuple[str, Pack, tuple[Any, ...]]] = []
+
+    def put(self, topic: str, pack: Pack, sample: Sample) -> None:
+        """Keep a message back: ``pack(*sample())``.
+
+        ``sample`` is asked when the message is sent, or before what it tells changes (:meth:`collect`).
+        """
+        self.collect()
+        if len(self._burst) >= BURST:
+            self.send()
+        self._newest = (topic, pack, sample)
+
+    def collect(self) -> None:
+        """The sample is over: keep what its message is made of."""
+        if self._newest is not None:
+            topic, pack, sample = self._newest
+            self._newest = None
+            self._burst.append((topic, pack, sample()))
+
+    def send(self) -> None:
+        """Send what was kept back."""
+        self.collect()
+        for topic, pack, sample in self._burst:
+            self._topics.send(topic, pack(*sample))
+        self._burst.clear()
+        self._topics.publish_held()
+
+    def clear(self) -> None:
+        """Forget what was kept back: the test is over."""
+        self._newest = None
+        self._burst.clear()

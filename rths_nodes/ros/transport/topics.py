@@ -1,0 +1,273 @@
+"""The topics of one node: publishers and inboxes, worked by hand, and what was sent, heard and dropped on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rclpy.duration import Duration
+from rclpy.node import Node
+
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros import names
+from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.transport.peers import PublisherGuard
+from rths_nodes.ros.transport.wiring import Endpoint
+
+FLUSH_S = 0.5
+"""Time for what was sent to arrive, before its publishers go."""
+
+Send = Callable[[bytes], None]
+OnHeard = Callable[[str, bytes, Mapping[str, Any]], None]
+"""Topic, bytes and plain values of a message at a low rate that was heard."""
+
+
+class Interposer:
+    """What the host of a node may put between the node and its endpoints; this one puts nothing there."""
+
+    def sender(self, topic: str, send: Send) -> Send:
+        """What the node calls to send on ``topic``, where ``send`` publishes."""
+        return send
+
+    def inbox(self, topic: str, inbox: Inbox) -> Inbox:
+        """What the node takes messages of ``topic`` from, where they come into ``inbox``."""
+        return inbox
+
+
+class NodeTopics:
+    """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
+
+    ``codec`` packs and unpacks the messages of the streams. ``inboxes`` are what messages are taken from,
+    ``outlets`` the publishers. ``sent`` counts the messages of each topic, ``malformed`` those of others that made
+    no sense. ``on_heard`` is told of every message at a low rate that was heard.
+    """
+
+    codec: Codec
+
+    def __init__(self, node: Node, clock: Clock = SYSTEM_CLOCK, on_heard: OnHeard | None = None) -> None:
+        self._node, self._clock, self._on_heard = node, clock, on_heard
+        self.group = ByHand()
+        """Of subscriptions and services that no executor may touch."""
+        self.outlets: dict[str, Outlet] = {}
+        self.inboxes: dict[str, Inbox] = {}
+        self.guards: dict[str, PublisherGuard] = {}
+        self.sent: dict[str, int] = {}
+        self.malformed = 0
+        self._published: dict[str, Endpoint] = {}
+        self._awaited: set[str] = set()
+        """The inboxes whose partners are to be found before the test."""
+        self._senders: dict[str, Send] = {}
+        self._opened: list[Inbox] = []
+        """The inboxes as they were opened; something may have been put before one of ``inboxes``."""
+        self._handing: list[Outlet] = []
+        """The publishers whose messages go to nodes of this process by hand."""
+
+    # -- endpoints ----------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        endpoints: Iterable[Endpoint],
+        codec: Codec,
+        best_effort: bool = False,
+        interposer: Interposer | None = None,
+    ) -> None:
+        """Make publishers and inboxes, whose streams ``codec`` packs and unpacks."""
+        self.codec = codec
+        between = interposer or Interposer()
+        self.sent, self.malformed = {}, 0
+        for each in endpoints:
+            if each.publishes:
+                self._open_outlet(each, best_effort, between)
+            else:
+                self._open_inbox(each, best_effort, between)
+
+    def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
+        qos = quality(each.row, best_effort)
+        outlet = Outlet(self._node.create_publisher(message_class(each.row.type), each.name, qos))
+        self._published[each.key], self.outlets[each.key], self.sent[each.key] = each, outlet, 0
+        self._senders[each.key] = interposer.sender(each.key, outlet.send)
+
+    def _open_inbox(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
+        inbox = open_inbox(self._node, each.row, self.group, best_effort, each.name, each.partners)
+        self.inboxes[each.key] = interposer.inbox(each.key, inbox)
+        self.guards[each.key] = inbox.guard
+        self._opened.append(inbox)
+        if each.awaited:
+            self._awaited.add(each.key)
+
+    def close(self) -> None:
+        """Take publishers and inboxes away; what was held back is published first."""
+        self.publish_held()
+        for outlet in self.outlets.values():
+            self._node.destroy_publisher(outlet.publisher)
+        for inbox in self._opened:
+            inbox.fill_by_hand(False)
+            self._node.destroy_subscription(inbox.subscription)
+        for each in (self.outlets, self.inboxes, self.guards, self._published, self._awaited, self._senders):
+            each.clear()
+        self._opened.clear()
+        self._handing.clear()
+
+    def flush(self) -> None:
+        """Give what was sent time to arrive before the node leaves."""
+        self.publish_held()
+        end = self._clock.monotonic_ns() + round(FLUSH_S * 1e9)
+        for outlet in self.outlets.values():
+            left = max(0, end - self._clock.monotonic_ns())
+            outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
+
+    # -- messages -----------------------------------------------------------------------------------------
+
+    def send(self, topic: str, data: bytes) -> None:
+        """Publish the bytes of a message, and count it: the recorder is told in the end how many there were."""
+        self._senders[topic](data)
+        self.sent[topic] += 1
+
+    def tell(self, topic: str, values: Mapping[str, Any]) -> None:
+        """Publish a message at a low rate from plain values; ``stamp`` is now where it has one."""
+        message = names.TOPICS[topic].message
+        self.send(topic, encode(message, {"stamp": self._clock.time_ns()} | dict(values)))
+
+    def receive(self, topic: str, unpack: Callable[[bytes], tuple[Any, int]]) -> tuple[Any, int] | None:
+        """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
+        inbox = self.inboxes[topic]
+        while (data := inbox.take()) is not None:
+            try:
+                return unpack(data)
+            except ValueError:
+                self.drop_malformed()
+        return None
+
+    def drop_malformed(self) -> None:
+        """A message made no sense."""
+        self.malformed += 1
+
+    def heard(self, topic: str) -> list[dict[str, Any]]:
+        """All messages at a low rate that wait in the inbox of ``topic``, as plain values."""
+        found = []
+        while (data := self.inboxes[topic].take()) is not None:
+            try:
+                values = decode(names.TOPICS[topic].message, data)
+            except ValueError:
+                self.drop_malformed()
+                continue
+            if self._on_heard is not None:
+                self._on_heard(topic, data, values)
+            found.append(values)
+        return found
+
+    @property
+    def stream_counts(self) -> dict[str, int]:
+        """How many messages of each stream were sent."""
+        return {key: count for key, count in self.sent.items() if self._published[key].row.stream}
+
+    # -- nodes of the same process ------------------------------------------------------------------------
+
+    def hand_to(self, others: Iterable[NodeTopics], holds: bool) -> None:
+        """From now on hand what is sent on a stream to those of ``others``, in this process, who listen to it.
+
+        Where it ``holds``, others get it from the middleware when they are asked for, see :meth:`publish_held`.
+        """
+        me = self._node.get_fully_qualified_name()
+        listening = [inbox for other in others for inbox in other._opened if inbox.guard.speakers == (me,)]
+        self._handing.clear()
+        for key, outlet in self.outlets.items():
+            neighbours = [each for each in listening if each.guard.topic == outlet.publisher.topic_name]
+            if neighbours and self._published[key].row.stream:
+                outlet.hand_to(neighbours, holds)
+                self._handing.append(outlet)
+
+    def share(self, codec: Codec) -> None:
+        """Use the ``codec`` of a neighbour, which unpacks a message once for all who have it, if it fits."""
+        if codec.sizes == self.codec.sizes:
+            self.codec = codec
+
+    @property
+    def filled_by_hand(self) -> list[Inbox]:
+        """The inboxes of what neighbours send."""
+        return [inbox for inbox in self._opened if inbox.by_hand]
+
+    def publish_held(self) -> None:
+        """Publish what only the neighbours have so far."""
+        for outlet in self._handing:
+            outlet.publish_held()
+
+    def look(self) -> None:
+        """Now and then: publish what was held back, see who else listens, drop what foreign publishers sent."""
+        for outlet in self._handing:
+            outlet.publish_held()
+            outlet.look()
+        for inbox in self.filled_by_hand:
+            inbox.drop()
+
+    # -- who is there -------------------------------------------------------------------------------------
+
+    def missing(self) -> str:
+        """Which partners this node has not found yet, and on which topic; empty: all. Others do not count."""
+        for key, outlet in self.outlets.items():
+            listeners = self._listeners(key)
+            if outlet.publisher.get_subscription_count() < len(listeners):
+                return _missing(outlet.publisher.topic_name, listeners - self._found_by(key))
+        guards = [self.guards[key] for key in self.guards if key in self._awaited]
+        for guard in guards:
+            if guard.subscription.get_publisher_count() < len(guard.speakers):
+                guard.look()
+                return _missing(guard.topic, guard.missing, guard.nameless)
+        for guard in self.guards.values():
+            guard.look()
+        for guard in guards:
+            if guard.missing:
+                return _missing(guard.topic, guard.missing, guard.nameless)
+        for key, outlet in self.outlets.items():
+            if absent := self._listeners(key) - self._found_by(key):
+                return _missing(outlet.publisher.topic_name, absent)
+        return ""
+
+    def _listeners(self, key: str) -> set[str]:
+        return set(self._published[key].partners)
+
+    def _found_by(self, key: str) -> set[str]:
+        return peers.subscribers(self._node, self.outlets[key].publisher.topic_name)
+
+    def duplicate_names(self, full_names: Sequence[str]) -> str:
+        """Which of the nodes ``full_names`` is there twice, in words; empty: none."""
+        return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
+
+    def foreign_publishers(self) -> str:
+        """Where no message tells whose it is: who else publishes for this node, in words; empty: nobody."""
+        for guard in self.guards.values():
+            if intruders := guard.intruders():
+                return f"foreign publisher on {guard.topic}: {', '.join(intruders)}"
+        return ""
+
+    def close_guards(self) -> None:
+        """The test begins: from now on nobody else is listened to."""
+        for guard in self.guards.values():
+            if guard.complete:
+                guard.close()
+
+    def name_publishers(self) -> None:
+        """Ask the graph whose messages were kept or dropped."""
+        for guard in self.guards.values():
+            if guard.unnamed or guard.keeps:
+                guard.look()
+
+    def dropped(self, peer: str) -> dict[str, float]:
+        """How many messages of others, and how many that made no sense, ``peer``, this node, has dropped."""
+        found: dict[str, float] = {}
+        for inbox in self.filled_by_hand:
+            inbox.drop()
+        for topic, guard in self.guards.items():
+            if guard.unnamed:
+                guard.look()
+            for node, count in guard.foreign().items():
+                found[f"foreign.{peer}.{topic}.{node}"] = count
+        return found | ({f"malformed.{peer}": self.malformed} if self.malformed else {})
+
+
+def _missing(topic: str, absent: Iterable[str], nameless: int = 0) -> str:
+    there = f" ({nameless} there without a name)" if nameless else ""
+    return f"{', '.join(sorted(absent)) or 'the middleware'} on {topic}{there}"

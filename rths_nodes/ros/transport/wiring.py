@@ -1,0 +1,84 @@
+"""Which endpoints a node has, and whose it must find on the other side: from the table of topics, without ROS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rths_nodes.ros import names
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node is: its role, and the full name of the namespace that it was started in."""
+
+    role: str
+    namespace: str
+
+    @property
+    def axis(self) -> str:
+        """The axis of an axis node: the last part of its namespace. Empty for other nodes."""
+        return self.namespace.rpartition("/")[2] if self.role == names.AXIS else ""
+
+    @property
+    def rig(self) -> str:
+        """The namespace of the rig; an axis node is in a namespace below."""
+        return self.namespace.rpartition("/")[0] if self.role == names.AXIS else self.namespace.rstrip("/")
+
+    @property
+    def peer(self) -> str:
+        """The name of this node among the peers."""
+        return names.axis_node(self.axis) if self.role == names.AXIS else self.role
+
+    def full_names(self, peers: Iterable[str]) -> tuple[str, ...]:
+        """The names of ``peers`` in the graph."""
+        return tuple(f"{self.rig}/{peer}" for peer in peers)
+
+    def topic(self, name: str) -> str:
+        """A topic of the rig as this node names it."""
+        return f"{self.rig}/{name}" if self.role == names.AXIS else name
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A publisher or a subscription of a node, which calls it ``key``, on the topic ``name``.
+
+    ``partners`` are the full names of the nodes on the other side, which are to be found before the test where
+    they are ``awaited``.
+    """
+
+    key: str
+    row: names.Topic
+    name: str
+    partners: tuple[str, ...]
+    publishes: bool
+    awaited: bool = True
+
+
+def endpoints(place: Place, peers: Sequence[str]) -> list[Endpoint]:
+    """Those of the node at ``place`` when ``peers`` take part, this node included."""
+    found = []
+    for row in names.published_by(place.role):
+        partners = names.partners(row, place.role, tuple(peers), publishing=True)
+        found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), True))
+    for row in names.heard_by(place.role):
+        partners = names.partners(row, place.role, tuple(peers), publishing=False)
+        found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), False))
+    if place.role == names.AXIS:
+        found += _below_an_axis(place, "", names.ACTUATOR)
+    if place.role == names.ACTUATOR:
+        for axis in filter(None, map(names.axis_of, peers)):
+            found += _below_an_axis(place, f"{axis}/", names.axis_node(axis))
+    return [*found, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
+
+
+def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:
+    """What an axis node and the actuator node say to each other, below the namespace of the axis."""
+    partner = place.full_names([other])
+    found = []
+    for row in names.published_by(place.role, names.AXIS_TOPICS):
+        found.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, True))
+    for row in names.heard_by(place.role, names.AXIS_TOPICS):
+        awaited = place.role == names.AXIS or row.name != "true_state"  # a real axis has no true state
+        found.append(Endpoint(f"{prefix}{row.name}", row, f"{prefix}{row.name}", partner, False, awaited))
+    return found

@@ -1,0 +1,278 @@
+"""The parts of a node, each alone: no ROS, topics that keep what they are told, a clock that is set."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rths_nodes.core.samples import EMPTY, Measurement
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, Handshake
+from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.nodes.sequence import MeasurementSequence
+from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
+from rths_nodes.ros.transport.deferred import BURST, DeferredSends
+from rths_nodes.ros.transport.wiring import Place
+
+
+class Topics:
+    """Stands for NodeTopics."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.sent: list[tuple[str, bytes]] = []
+        self.waiting: deque[tuple[Any, int]] = deque()
+        self.states: list[dict[str, Any]] = []
+        self.inboxes = {"test_state": None}
+        self.speakers = 1
+        subscription = SimpleNamespace(get_publisher_count=lambda: self.speakers)
+        self.guards = {"test_state": SimpleNamespace(subscription=subscription, gone=False)}
+        self.codec = SimpleNamespace(unpack_measurement=None)
+        self.absent = self.duplicates = self.foreign = ""
+        self.guarded = False
+        self.stream_counts = {"command": 4}
+
+    def tell(self, topic: str, values: dict[str, Any]) -> None:
+        self.told.append((topic, values))
+
+    def send(self, topic: str, data: bytes) -> None:
+        self.sent.append((topic, data))
+
+    def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:
+        return self.waiting.popleft() if self.waiting else None
+
+    def heard(self, topic: str) -> list[dict[str, Any]]:
+        heard, self.states = self.states, []
+        return heard
+
+    def missing(self) -> str:
+        return self.absent
+
+    def duplicate_names(self, _: Any) -> str:
+        return self.duplicates
+
+    def foreign_publishers(self) -> str:
+        return self.foreign
+
+    def close_guards(self) -> None:
+        self.guarded = True
+
+    def dropped(self, _: str) -> dict[str, float]:
+        return {}
+
+    def look(self) -> None: ...
+
+    def name_publishers(self) -> None: ...
+
+    def publish_held(self) -> None: ...
+
+
+@pytest.fixture
+def topics() -> Any:
+    return Topics()
+
+
+@pytest.fixture
+def phase() -> PhaseMachine:
+    machine = PhaseMachine()
+    machine.to(Phase.CONFIGURED)
+    machine.activate(True)
+    return machine
+
+
+# -- Measurements -----------------------------------------------------------------------------------------
+
+
+def measured(sample: int) -> tuple[Measurement, int]:
+    return Measurement(sample, EMPTY, EMPTY, EMPTY), 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "taken", "lost"),
+    [
+        ((0, 1, 2), [0, 1, 2], []),
+        ((0, 0, 1, 0, 2), [0, 1, 2], []),
+        ((0, 2, 1, 3), [0], ["Measurement 2 came where 1 was expected"]),
+    ],
+    ids=["in order", "twice", "a gap"],
+)
+def test_measurements_come_once_and_in_order(
+    numbers: tuple[int, ...], taken: list[int], lost: list[str], topics: Any
+) -> None:
+    reasons: list[str] = []
+    sequence = MeasurementSequence(topics, lambda: None, reasons.append)
+    topics.waiting.extend(map(measured, numbers))
+    assert [found[0].sample for found in iter(sequence.next, None)] == taken
+    assert (reasons, sequence.broken) == (lost, bool(lost))
+
+
+# -- deferred sends ---------------------------------------------------------------------------------------
+
+
+def test_what_only_the_recorder_wants_goes_in_bursts_and_in_order(topics: Any) -> None:
+    deferred = DeferredSends(topics)
+    state = [0]
+    for number in range(BURST + 1):
+        deferred.put("true_state", lambda n: b"%d" % n, lambda: (state[0],))
+        deferred.collect()
+        state[0] = number + 1
+    assert [data for _, data in topics.sent] == [b"%d" % n for n in range(BURST)]
+    deferred.send()
+    assert topics.sent[-1] == ("true_state", b"%d" % BURST)
+
+
+# -- handshake --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
+    calls: dict[str, list[str]] = {"prepare": [], "warn": [], "refuse": [], "lose": []}
+
+    def keep(name: str) -> Callable[..., None]:
+        return lambda *words: calls[name].append(*words or [""])
+
+    made = Handshake(
+        ["/rths/monitor"],
+        topics,
+        phase,
+        {"node": "monitor"},
+        keep("prepare"),
+        keep("warn"),
+        keep("refuse"),
+        keep("lose"),
+        clock,
+    )
+    made.begin()
+    return SimpleNamespace(look=made.look, calls=calls)
+
+
+def test_a_node_that_waits_says_for_whom_every_few_seconds(handshake: Any, topics: Any, clock: Any) -> None:
+    topics.absent = "/rths/actuator on /rths/trip"
+    for _ in range(3):
+        handshake.look()
+        clock.now += COMPLAINT_NS
+    words = ["waits for /rths/actuator on /rths/trip"] * 2
+    assert handshake.calls["warn"] == words
+    assert [values["problem"] for _, values in topics.told] == words
+    assert not any(values["ready"] for _, values in topics.told)
+
+
+def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
+    handshake: Any, topics: Any, phase: PhaseMachine
+) -> None:
+    for _ in range(2):
+        handshake.look()
+    assert phase.now is Phase.READY
+    assert handshake.calls["prepare"] == [""]
+    assert topics.told == [("node_status", {"node": "monitor", "ready": True, "problem": ""})]
+
+
+def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, clock: Any) -> None:
+    topics.duplicates = "2 nodes are called /rths/monitor"
+    handshake.look()
+    assert handshake.calls["refuse"] == []
+    clock.now += DUPLICATE_NS
+    handshake.look()
+    assert "2 nodes are called /rths/monitor; every rig needs a namespace" in handshake.calls["refuse"][0]
+    assert handshake.calls["prepare"] == []
+
+
+def test_when_the_test_begins_nobody_else_is_listened_to(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    topics.states = [{"state": int(State.ARMED), "sample": 0, "reason": ""}]
+    topics.foreign = "foreign publisher on /rths/trip: /lab/other"
+    handshake.look()
+    assert (phase.now, topics.guarded) == (Phase.IN_TEST, True)
+    assert handshake.calls["lose"] == [topics.foreign]
+
+
+def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    topics.states = [
+        {"state": 200, "sample": 0, "reason": "nonsense"},
+        {"state": int(State.IDLE), "sample": 0, "reason": "refused: no"},
+    ]
+    handshake.look()
+    assert (phase.gone, phase.exit_code) == (True, 2)
+
+
+# -- shutdown ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shutdown(topics: Any, phase: PhaseMachine, clock: Any) -> Shutdown:
+    place = Place("compensator", "/rths")
+    deferred = DeferredSends(topics)
+    return Shutdown(place, phase, topics, deferred, lambda: (7, {"compensator.gain": 2.0}), clock=clock)
+
+
+def test_two_signals_at_once_are_one_request_and_a_later_one_means_now(shutdown: Shutdown, clock: Any) -> None:
+    shutdown.interrupt()
+    shutdown.interrupt()
+    assert (shutdown.interrupted, shutdown.exit_now) == (True, False)
+    clock.now += SAME_REQUEST_NS
+    shutdown.interrupt()
+    assert shutdown.exit_now
+
+
+def test_an_interrupted_node_is_patient_while_measurements_come(shutdown: Shutdown, clock: Any) -> None:
+    shutdown.interrupt()
+    clock.now += PATIENCE_NS
+    shutdown.be_patient()
+    assert not shutdown.patience_over
+    clock.now += PATIENCE_NS
+    assert shutdown.patience_over
+
+
+def test_a_leader_that_has_left_is_missed_only_in_a_test(
+    shutdown: Shutdown, phase: PhaseMachine, topics: Any, clock: Any
+) -> None:
+    for state, lost in ((State.IDLE, False), (State.RUNNING, True)):
+        phase.follow(StateOfTest(state))
+        topics.speakers = 1
+        shutdown.look_for_leader()
+        topics.speakers = 0
+        clock.now += LEADER_LOST_NS
+        shutdown.look_for_leader()
+        assert shutdown.leader_lost == lost
+    assert (phase.exit_code, phase.problem) == (1, "the actuator node has left in the middle of the test")
+
+
+def test_a_summary_tells_final_numbers_and_what_was_sent(
+    shutdown: Shutdown, phase: PhaseMachine, topics: Any
+) -> None:
+    phase.follow(StateOfTest(State.FINISHED, 7))
+    shutdown.report()
+    told = {
+        "node": "compensator",
+        "sample": 7,
+        "names": ["compensator.gain", "sent.command"],
+        "values": [2.0, 4.0],
+    }
+    assert topics.told == [("summary", told)]
+    assert (phase.now, shutdown.reported) == (Phase.REPORTED, True)
+    topics.stream_counts = {"command": 5}
+    assert not shutdown.reported, "what was sent since is told again"
+
+
+def test_streams_of_an_axis_are_counted_below_the_rig(topics: Any, phase: PhaseMachine) -> None:
+    place = Place("axis", "/rths/story_2")
+    shutdown = Shutdown(place, phase, topics, DeferredSends(topics), lambda: (0, {}))
+    shutdown.report()
+    assert shutdown.summary == {"sent.story_2/command": 4}
+
+
+def test_a_node_leaves_when_the_test_is_over_and_the_leader_gone(
+    shutdown: Shutdown, phase: PhaseMachine, topics: Any
+) -> None:
+    looks: list[str] = []
+    phase.follow(StateOfTest(State.FINISHED, 7))
+    shutdown.leave(lambda: looks.append("state"))
+    assert not phase.gone
+    topics.guards["test_state"].gone = True
+    shutdown.leave(lambda: looks.append("state"))
+    assert (phase.gone, shutdown.reported, looks) == (True, True, ["state"])

@@ -1,0 +1,117 @@
+"""The parameters of a node: declared when it is made, set until it is configured, refused after that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+from rclpy.lifecycle import TransitionCallbackReturn
+from rclpy.parameter import Parameter
+
+from rths_nodes.ros.hosting import composed
+
+NAME = "chen_ricles_2010"
+
+
+@contextmanager
+def made(role: str = "compensator", **values: Any) -> Iterator[Any]:
+    """A node that nobody has configured."""
+    with composed.ros_context() as context:
+        node = composed.make_node(role, lambda *_: None, context, {"scenario": NAME} | values)
+        try:
+            yield node
+        finally:
+            node.destroy_node()
+
+
+def refusal(node: Any, **values: Any) -> str:
+    """Why ``values`` (``__`` for the dot) cannot be set; empty: they are."""
+    parameters = [Parameter(name.replace("__", "."), value=value) for name, value in values.items()]
+    return str(node.set_parameters_atomically(parameters).reason)
+
+
+def test_sections_are_parameters_as_soon_as_a_node_is_made() -> None:
+    with made() as node:
+        assert node.get_parameter("compensator.type").value == "adaptive_inverse"
+        assert node.get_parameter("compensator.alpha_es").value == 15.0
+        assert "must be >= 1" in str(node.describe_parameter("compensator.alpha_es").description) or (
+            node.describe_parameter("compensator.alpha_es").floating_point_range[0].from_value == 1.0
+        )
+
+
+def test_what_is_set_before_configure_is_what_the_node_runs_with() -> None:
+    with made() as node:
+        assert refusal(node, compensator__alpha_es=20.0, pace="realtime") == ""
+        node.start()
+        assert node.scenario.compensator.alpha_es == 20.0
+        assert not node.settings.lockstep
+
+
+def test_a_configured_node_refuses_changes_until_it_is_cleaned_up() -> None:
+    with made() as node:
+        node.start()
+        words = "compensator.alpha_es: the node is configured; clean it up to change its parameters"
+        assert refusal(node, compensator__alpha_es=20.0) == words
+        for transition in (node.trigger_deactivate, node.trigger_cleanup):
+            assert transition() == TransitionCallbackReturn.SUCCESS
+        assert refusal(node, compensator__alpha_es=20.0) == ""
+        assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
+        assert node.scenario.compensator.alpha_es == 20.0
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"pace": "fast"}, "pace = 'fast': must be one of lockstep, realtime"),
+        ({"peers": ["actuator", "nobody"]}, "peers: unknown node 'nobody'"),
+        ({"scenario": "no_such_test"}, "no_such_test"),
+        ({"compensator__alpha_es": 0.5}, "alpha_es"),
+        ({"compensator__type": "no_such_method"}, "no_such_method"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_once_with_its_reason(values: dict[str, Any], words: str) -> None:
+    with made() as node:
+        assert words in refusal(node, **values)
+        node.start()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"scenario": ""}, "scenario: missing"),
+        ({"scenario": "no_such_test"}, "no_such_test"),
+        ({"pace": 3}, "pace = 3: must be str"),
+        ({"compensator.alpha_es": 0.5}, "compensator.alpha_es = 0.5 samples: must be >= 1"),
+        ({"compensator.alpha": 15.0}, "alpha"),
+        ({"overrides": "duration=3"}, "overrides = 'duration=3': must be list"),
+    ],
+)
+def test_what_a_node_was_started_with_is_refused_when_it_is_configured(values: dict[str, Any], words: str) -> None:
+    with made(**values) as node:
+        assert node.trigger_configure() == TransitionCallbackReturn.FAILURE
+        assert node.phase.exit_code == 2
+        assert words in node.phase.problem
+
+
+def test_another_scenario_has_other_sections() -> None:
+    with made(scenario="") as node:
+        assert not node.has_parameter("compensator.type")
+        assert refusal(node, scenario=NAME) == ""
+        assert refusal(node, compensator__alpha_es=20.0) == ""
+        assert refusal(node, compensator__type="none") != "", "alpha_es is no parameter of it"
+        assert refusal(node, scenario="phillips_spencer_2012") == ""
+        assert node.get_parameter("compensator.type").value == "model_based"
+        assert not node.has_parameter("compensator.alpha_es")
+        node.start()
+        assert node.scenario.name == "phillips_spencer_2012"
+
+
+def test_another_type_has_other_parameters() -> None:
+    with made() as node:
+        assert refusal(node, compensator__type="none") == ""
+        assert not node.has_parameter("compensator.alpha_es")
