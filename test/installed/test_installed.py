@@ -47,9 +47,10 @@ def prefix(installed: Path) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Every file of a package but what Python and the message generator put there."""
-    kept = (path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".pyc", ".so"))
-    named = ((str(path.relative_to(folder)), path) for path in kept)
-    return {name: path.read_bytes() for name, path in named if name.split("/")[0] not in ("msg", "srv", "action")}
+    named = ((str(path.relative_to(folder)), path) for path in folder.rglob("*") if path.is_file())
+    made = ("msg/", "srv/", "action/", "_rths_nodes_s")
+    kept = ((name, path) for name, path in named if not name.startswith(made))
+    return {name: path.read_bytes() for name, path in kept if path.suffix not in (".pyc", ".so")}
 
 
 def test_every_file_of_the_package_is_installed_and_no_stale_one(installed: Path) -> None:
