@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +34,7 @@ from rths_nodes.ros.nodes import compensator as compensator_node
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.transport.endpoints import message_class, quality
 
+ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
 
 
@@ -161,12 +165,25 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
     assert handlers == [signal.SIG_IGN] * len(STOPPING)
 
 
-def test_a_node_that_nobody_has_configured_leaves():
+@pytest.mark.parametrize("role", names.NODES)
+def test_a_node_that_nobody_has_configured_leaves(role):
     with composed.ros_context() as context:
-        node = composed.make_node("actuator", hosts.open_writer, context, {"autostart": False})
+        values = {"autostart": False}
+        node = composed.make_node(role, hosts.open_writer, context, values, own_process=True)
         node.flush()
         assert (node.phase.gone, node.phase.exit_code, node.phase.problem) == (False, 0, "")
         node.destroy_node()
+
+
+@pytest.mark.parametrize("role", names.NODES)
+def test_a_node_in_a_process_of_its_own_refuses_a_wrong_scenario_in_one_line(role):
+    words = [sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args", "-p", "scenario:=chen_rikles_2010"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    told = [line for line in done.stderr.splitlines() if line.startswith("rths: ")]
+    assert len(told) == 1
+    assert "did you mean 'chen_ricles_2010'?" in told[0]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():

@@ -45,6 +45,7 @@ class ActuatorNode(RthsNode):
     rig: Any = None  # until the node is configured
     pacer: Pacer | None = None
     _stops: StopRequests | None = None
+    _start: Any = None  # as rig
     _gate: TickGate
 
     # -- lifecycle ----------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ class ActuatorNode(RthsNode):
 
     def flush(self) -> None:
         """Where no test has begun, first wait until the peers who are here have heard of it, and left."""
-        if self.own_process and self._start.farewell:
+        if self.own_process and self._start and self._start.farewell:
             others = [peer for peer in self.settings.peers if peer != self.role]
             peers.wait_until_gone(self, self.place.full_names(others), self._start.farewell, self.clock)
         super().flush()
