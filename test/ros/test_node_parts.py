@@ -13,10 +13,12 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.core.samples import EMPTY, Measurement
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting.descriptions import LEAVING_S
+from rths_nodes.ros.nodes.end_of_test import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
-from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
+from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
 from rths_nodes.ros.transport.deferred import BURST, DeferredSends
 from rths_nodes.ros.transport.wiring import Place
 
@@ -240,6 +242,21 @@ def test_a_leader_that_has_left_is_missed_only_in_a_test(
         shutdown.look_for_leader()
         assert shutdown.leader_lost == lost
     assert (phase.exit_code, phase.problem) == (1, "the actuator node has left in the middle of the test")
+
+
+def test_a_leader_whose_leave_is_not_told_is_not_waited_for_after_the_test(
+    shutdown: Shutdown, phase: PhaseMachine, topics: Any, clock: Any
+) -> None:
+    """The datagram by which a participant takes its leave may be lost: it seems to be there for 20 s more."""
+    assert LINGER_NS < OVERDUE_NS < LEAVING_S * 1e9
+    topics.speakers = 1
+    phase.follow(StateOfTest(State.TRIPPED, 7, "too far"))
+    for elapsed, left in ((0, False), (OVERDUE_NS // 2, False), (OVERDUE_NS, True)):
+        clock.now += elapsed
+        shutdown.look_for_leader()
+        shutdown.leave(lambda: None)
+        assert phase.gone == left
+    assert (phase.exit_code, phase.problem) == (0, "")
 
 
 def test_a_summary_tells_final_numbers_and_what_was_sent(

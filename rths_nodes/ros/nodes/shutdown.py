@@ -20,6 +20,13 @@ SAME_REQUEST_NS = 1_000_000_000
 LEADER_LOST_NS = 1_000_000_000
 """How long after the actuator node has left its last messages may still come."""
 
+OVERDUE_NS = 6_000_000_000
+"""How long after the end of the test the actuator node can still be there: it stays 5 s at most (``EndOfTest``).
+
+A participant says once, without being acknowledged, that it leaves. Where that datagram is lost, the middleware
+counts the participant as present for another 20 s.
+"""
+
 
 class Shutdown:
     """Leads the node at ``place`` out of a test: from requests to stop to its Summary.
@@ -41,7 +48,7 @@ class Shutdown:
         self._place, self._phase, self._topics, self._deferred = place, phase, topics, deferred
         self._final, self._on_told = final, on_told
         self._now = clock.monotonic_ns
-        self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = 0
+        self._asked_at = self._patient_from = self.exit_asked_at = self._led_until = self._ended_at = 0
         self.leader_lost = False
         """True when the actuator node has left: nobody says any more where the test stands."""
         self.summary: dict[str, float] = {}
@@ -83,12 +90,17 @@ class Shutdown:
 
     def look_for_leader(self) -> None:
         """The actuator node may leave without a word that arrives: nobody is waited for then."""
-        guard = self._topics.guards.get("test_state")
-        if guard is None or not self._phase.under_way:
+        guard, now = self._topics.guards.get("test_state"), self._now()
+        if guard is None:
+            return
+        self._ended_at = (self._ended_at or now) if self._phase.ended else 0
+        if self._phase.ended and now - self._ended_at > OVERDUE_NS:
+            self.lose_leader()
+        if not self._phase.under_way:
             self._led_until = 0
         elif guard.subscription.get_publisher_count():
-            self._led_until = self._now()
-        elif self._led_until and self._now() - self._led_until > LEADER_LOST_NS and not self.leader_lost:
+            self._led_until = now
+        elif self._led_until and now - self._led_until > LEADER_LOST_NS and not self.leader_lost:
             self.lose_leader()
             self._phase.blame(1, "the actuator node has left in the middle of the test")
 
