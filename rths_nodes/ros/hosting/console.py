@@ -14,7 +14,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
-from rths_nodes.ros.transport.endpoints import ByHand, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.ros.transport.joining import Joining
 
 
@@ -29,7 +29,7 @@ class Console(Node):
             start_parameter_services=False,
             enable_rosout=False,
         )
-        self._inboxes = {}
+        self._inboxes: dict[str, Inbox] = {}
         self._run = RunMark()
         self._joining = Joining(
             self._run,
