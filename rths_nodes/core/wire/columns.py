@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, TRAILING, fields_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 
 Columns = dict[str, np.ndarray[Any, Any]]
 
@@ -32,6 +32,10 @@ class _Places:
         self.offsets.append(self.size)
         self.size += size * (1 if count is None else count)
 
+    def add_text(self, size: int) -> None:
+        """Characters that nobody reads; in all messages they are as many."""
+        self.size += size
+
     def dtype(self) -> np.dtype[Any]:
         layout = {"names": self.names, "formats": self.formats, "offsets": self.offsets, "itemsize": self.size}
         return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
@@ -46,9 +50,13 @@ def columns(text: str, messages: Sequence[bytes]) -> Columns:
     first, places, counts = messages[0], _Places(), {}
     try:
         for name, kind, is_array in fields_of(text):
-            if kind == "builtin_interfaces/Time":
+            if kind in (HEADER, TIME):
                 places.add("sec", "uint32")
                 places.add("nanosec", "uint32")
+                if kind == HEADER:
+                    places.add(length := "frame_id.length", "uint32")
+                    (counts[length],) = struct.unpack_from("<I", first, places.size - 4)
+                    places.add_text(counts[length])
             elif is_array:
                 places.add(length := f"{name}.length", "uint32")
                 (counts[length],) = struct.unpack_from("<I", first, places.size - 4)
