@@ -129,6 +129,20 @@ def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, tmp_path
     assert np.array_equal(found.command[:end], plain.command[:end])
 
 
+@pytest.mark.parametrize(
+    ("faults", "code"),
+    [
+        (("kill@0.5:integrator", "drop@0.3:target"), {1, 3}),
+        (("freeze@0.5:actuator,0.1", "corrupt@0.3:measurement"), {0, 3}),
+    ],
+    ids=["kill and drop", "freeze and corrupt"],
+)
+def test_faults_of_a_node_go_with_those_of_its_stream(faults, code, tmp_path):
+    report, found = composed(tmp_path, *faults)
+    assert report.exit_code in code, report.reason
+    judged(found)
+
+
 @pytest.mark.parametrize("fault", ["kill@0.573:actuator", "kill@0.56:actuator"])
 def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, tmp_path):
     report, found = composed(tmp_path, fault, pace="lockstep")

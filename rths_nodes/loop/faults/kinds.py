@@ -13,9 +13,9 @@
     kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
-measurement (actuator to both). ``faulty_streams.py`` puts them on streams and sensors in any host,
-``ros/faulty_nodes.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process, or in the
-host composed a node that has no turn any more.
+measurement (actuator to both). ``streams.py`` puts them on streams and sensors in any host,
+``ros/hosting/fault_injection.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process,
+or in the host composed a node that has no turn any more.
 """
 
 from __future__ import annotations
@@ -225,6 +225,12 @@ def first_sample(fault: Any, rate: float) -> int:
     return math.ceil(time * rate - ROUNDING)
 
 
+def stream_of(fault: Any) -> str:
+    """The stream on which ``fault`` changes, delays or loses messages; empty where it does something else."""
+    stream: str = NODES[fault.node] if isinstance(fault, Slow) else getattr(fault, "stream", "")
+    return stream
+
+
 def node_of(fault: Any) -> str:
     """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
     if isinstance(fault, MonitorDead):
@@ -263,8 +269,7 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
 def _check_embedded(kind: str, fault: Any) -> None:
     if isinstance(fault, NEED_NODES):
         raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
-    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
-    if stream == "measurement" and not isinstance(fault, NotANumber):
+    if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
         raise ConfigError(
             f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
         )
