@@ -9,6 +9,7 @@ chunk to be compressed. ``close`` makes it an indexed file, :func:`recover` does
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -140,6 +141,14 @@ def _write_all(file: FileIO, data: bytes) -> None:
         left = left[file.write(left) :]
 
 
+def _in_place(path: Path, file: FileIO) -> bool:
+    """False where ``path`` is not the open ``file`` any more."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
 class Writer:
     """Writes a recording into ``directory``, which it makes; for one thread.
 
@@ -180,7 +189,10 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all messages to the operating system, which keeps them when this process dies."""
+        """Hand all messages to the operating system, which keeps them when this process dies.
+
+        Raises RecordingError when the disk is full, and where the file is not in its place any more.
+        """
         self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
         data = b"".join(self._pending)
         self._pending.clear()
@@ -188,6 +200,8 @@ class Writer:
             raise RecordingError(self._failure)
         try:
             _write_all(self._file, data)
+            if data and not _in_place(self.path, self._file):
+                raise FileNotFoundError(errno.ENOENT, "deleted, or moved away")
         except OSError as error:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
             self._due = 0.0  # every further write says so

@@ -499,6 +499,15 @@ for action in (lambda: writer.write("/rths/measurement", b"", 0), lambda: writer
 """
 
 
+@pytest.mark.parametrize("lose", [shutil.rmtree, lambda folder: folder.rename(folder.with_name("moved"))])
+def test_a_recording_that_is_deleted_under_way_is_missed_at_once(lose, tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, INFORMATION)
+    lose(tmp_path / "run")
+    writer.write("/rths/target", b"some", START)
+    with pytest.raises(RecordingError, match=r"run_0.mcap: the recording broke off \(deleted, or moved away\)"):
+        writer.flush()
+
+
 def test_full_disk_is_said_and_the_rest_recovered(tmp_path):
     limit = 100_000
     process = child(FILLS_THE_DISK, tmp_path / "run", limit)
