@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from rths_nodes.loop import outcomes
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import EMBEDDED, PROCESSES, RunOptions, checked_namespace, run_options
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
@@ -106,8 +108,12 @@ def run(
 
     ``options`` are those of ``loop/options.py`` that Python has: case, host, pace, record and so on. ``keep``
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
-    that the operator wants to stop. Raises ConfigError for anything that must not run.
+    that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
+    has come to its end. Raises ConfigError for anything that must not run.
     """
+    if interrupted is None:
+        with orderly_stop(resend=True) as asked:
+            return run(scenario, overrides, keep=keep, progress=progress, interrupted=asked, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case)
@@ -186,9 +192,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
     from rths_nodes.ros.hosting import descriptions
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
-    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
-        file = Path(folder) / f"{scenario.name}.yaml"
-        file.write_text(yaml_text.dump(scenario.data()))
+    with _resolved(scenario) as file:
         given = options.changed(scenario=str(file), case="", overrides=())
         console = options.host == PROCESSES or bool(options.separate)
         result = _run_nodes(descriptions.describe(given, axes, console), options, watch)
@@ -212,13 +216,28 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
     )
 
 
+@contextmanager
+def _resolved(scenario: Scenario) -> Iterator[Path]:
+    """A file with ``scenario`` as it is run, for the nodes. Raises ConfigError where there is no room for it."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rths_"))
+            file = Path(folder) / f"{scenario.name}.yaml"
+            file.write_text(yaml_text.dump(scenario.data()))
+        except OSError as error:
+            where = error.filename or tempfile.gettempdir()
+            raise ConfigError(f"{where}: the scenario cannot be written there ({error.strerror})") from error
+        yield file
+
+
 def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
     """The summary of the recorder as it is reported; None without a recorder that could send one."""
     if not recording:
         return None
     counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
     silent = sorted(recording.get("silent", {}))
-    return counts | {"silent": silent, "complete": not silent and not any(counts["gaps"].values())}
+    whole = "broken_off" not in recording and not silent and not any(counts["gaps"].values())
+    return counts | {"silent": silent, "complete": whole}
 
 
 def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch) -> Any:

@@ -330,26 +330,6 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
             node.destroy_node()
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_run_that_is_told_to_stop_is_held(host, number, tmp_path):
-    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--host", host]
-    run = subprocess.Popen(
-        [*command, "--set=duration=2000", "--record", str(tmp_path / "run")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    journal = tmp_path / "run" / "run_0.mcap"
-    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
-        time.sleep(0.05)
-    run.send_signal(number)
-    _, errors = run.communicate(timeout=60)
-    assert (run.returncode, errors) == (130, "")
-    assert rths_nodes.read(tmp_path / "run").outcome == "held"
-
-
 def test_a_run_ends_in_order_where_its_terminal_is_closed(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--set=duration=2000"]

@@ -143,7 +143,7 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
         ["/rths/monitor"],
         topics,
         phase,
-        {"node": "monitor"},
+        {"node": "monitor", "scenario_hash": "mine"},
         keep("prepare"),
         keep("warn"),
         keep("refuse"),
@@ -172,7 +172,8 @@ def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
         handshake.look()
     assert phase.now is Phase.READY
     assert handshake.calls["prepare"] == [""]
-    assert topics.told == [("node_status", {"node": "monitor", "ready": True, "problem": ""})]
+    status = {"node": "monitor", "scenario_hash": "mine", "ready": True, "problem": ""}
+    assert topics.told == [("node_status", status)]
 
 
 def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, clock: Any) -> None:
@@ -186,7 +187,7 @@ def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, 
 
 
 def test_when_the_test_begins_nobody_else_is_listened_to(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
-    topics.states = [{"state": int(State.ARMED), "sample": 0, "reason": ""}]
+    topics.states = [{"state": int(State.ARMED), "sample": 0, "reason": "", "scenario_hash": "mine"}]
     topics.foreign = "foreign publisher on /rths/trip: /lab/other"
     handshake.look()
     assert (phase.now, topics.guarded) == (Phase.IN_TEST, True)
@@ -195,11 +196,26 @@ def test_when_the_test_begins_nobody_else_is_listened_to(handshake: Any, topics:
 
 def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
     topics.states = [
-        {"state": 200, "sample": 0, "reason": "nonsense"},
-        {"state": int(State.IDLE), "sample": 0, "reason": "refused: no"},
+        {"state": 200, "sample": 0, "reason": "nonsense", "scenario_hash": "mine"},
+        {"state": int(State.IDLE), "sample": 0, "reason": "refused: no", "scenario_hash": "another"},
     ]
     handshake.look()
     assert (phase.gone, phase.exit_code) == (True, 2)
+
+
+def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    """Before the test another node may be there under the name of the actuator, and leave."""
+    topics.states = [
+        {
+            "state": int(state),
+            "sample": 0,
+            "reason": "interrupted before the test began",
+            "scenario_hash": "another",
+        }
+        for state in (State.ARMED, State.HELD)
+    ]
+    handshake.look()
+    assert (phase.now, phase.test.state, topics.guarded) == (Phase.READY, State.IDLE, False)
 
 
 # -- shutdown ---------------------------------------------------------------------------------------------

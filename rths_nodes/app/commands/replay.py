@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import arguments
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 
 
@@ -20,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.replay import replay
 
     recording = bag.read(options.recording)
-    with terminal.interruptible() as interrupted:
+    with orderly_stop() as interrupted:
         count = replay(
             {name: topic.type for name, topic in recording.topics.items()},
             {name: topic.qos for name, topic in recording.topics.items()},

@@ -13,6 +13,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, EMBEDDED
 from rths_nodes.loop.options import options as run_options
 
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         chosen["run_id"] = loaded.run_id()
         chosen["record"] = Path("runs") / chosen["run_id"]
     keep = bool(options.report) and not chosen["record"]
-    with terminal.interruptible() as interrupted, terminal.progress(loaded.name) as progress:
+    with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
         done = hosts.run(loaded, keep=keep, progress=progress, interrupted=interrupted, **chosen)
     if options.json:
         print(json.dumps(terminal.finite(_json(done)), indent=2))

@@ -1,4 +1,4 @@
-"""What the sub-commands share: interrupts, progress, tables, places to write to."""
+"""What the sub-commands share: progress, tables, places to write to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.interrupts import stop_signals_handled
 
 
 def check_writable(path: Path) -> None:
@@ -44,20 +43,6 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     if word:
         print(f"{word}: {path}")
-
-
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C, SIGTERM or closed terminal asks for an orderly stop, the second ends at once."""
-    asked: list[bool] = []
-
-    def ask() -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(True)
-
-    with stop_signals_handled(ask):
-        yield lambda: bool(asked)
 
 
 @contextmanager

@@ -12,11 +12,12 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
-from rths_nodes.loop.supervision.states import ENDED
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.console import Console
-from rths_nodes.ros.hosting.descriptions import INDEXING_S, LEAVING_S, QUIET_S, NodeDescription, Processes
+from rths_nodes.ros.hosting.descriptions import QUIET_S, NodeDescription, Process, Processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.results import Result
@@ -27,7 +28,8 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
-from rths_nodes.ros.nodes.recorder import OpenWriter, RecorderNode
+from rths_nodes.ros.nodes.recorder import RecorderNode
+from rths_nodes.ros.nodes.writers import OpenWriter
 from rths_nodes.ros.transport import middleware
 
 GRACE_S = 0.6
@@ -88,8 +90,8 @@ def run(
     """
     beside = [each for each in descriptions if each.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
-        namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
-        console = Console(context, namespace, peers) if beside else None
+        first, peers = descriptions[0], tuple(each.peer for each in descriptions)
+        console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest()
@@ -104,7 +106,7 @@ def run(
             if console:
                 console.listen()
             for process in processes.dead():
-                rig.trip(process.death)
+                _answer(process, rig)
 
         try:
             for each in descriptions:
@@ -119,16 +121,25 @@ def run(
         finally:
             for node in test.nodes:
                 node.destroy_node()
+        codes = [node.phase.exit_code for node in test.nodes]
         if console:
-            _wait_for(processes, console, result)
-    result.judge(
-        [each.phase.exit_code for each in test.nodes] + [each.popen.returncode for each in processes.running]
-    )
+            codes += _exit_codes(processes, console, result)
+    result.judge(codes)
     return result
 
 
-def _wait_for(processes: Processes, console: Console, result: Result) -> None:
-    """Until the separate nodes have written all, and left; what they said in the end."""
+def _answer(died: Process, rig: ActuatorNode) -> None:
+    """What the rig does where a separate node has ended with an error."""
+    if rig.phase.gone:
+        return
+    if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:
+        rig.refuse(died.death)
+    else:
+        rig.trip(died.death)
+
+
+def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
+    """Those of the separate nodes, once they have written all, and left; what they said in the end."""
 
     def listen() -> None:
         console.listen()
@@ -136,12 +147,10 @@ def _wait_for(processes: Processes, console: Console, result: Result) -> None:
 
     if result.state not in ENDED:  # who has not found the actuator does not see that it has left
         processes.send(signal.SIGTERM)
-    if not processes.wait(INDEXING_S, idle=listen):
-        killed = ", ".join(process.role for process in processes.kill())
-        processes.wait(LEAVING_S)
-        result.notes.append(f"{killed} did not end by itself: rths recover may help")
+    result.notes += processes.see_out(listen)
     console.listen()
     result.add(console.result.numbers)
+    return [process.popen.returncode for process in processes.counted(console.reported)]
 
 
 class ComposedTest:

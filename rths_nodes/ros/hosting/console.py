@@ -17,9 +17,12 @@ from rths_nodes.ros.transport.endpoints import ByHand, message_class, open_inbox
 
 
 class Console(Node):
-    """Listens to the ``peers`` under the namespace of the rig."""
+    """Listens to the ``peers`` under the namespace of the rig, and takes in what belongs to the run ``run_id``.
 
-    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...]) -> None:
+    ``reported`` are the peers whose Summary was heard: what they had to say about the test is said.
+    """
+
+    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(
             "console",
             context=context,
@@ -35,7 +38,8 @@ class Console(Node):
         self._trip: Any = None
         self.result = Result()
         self.heard_state = False
-        self.problems: dict[str, str] = {}
+        self.reported: set[str] = set()
+        self._run_id = run_id
 
     def listen(self) -> None:
         """Take what has come; a publisher that was there before the graph knew its node is asked for again.
@@ -56,17 +60,22 @@ class Console(Node):
     def _hear(self, name: str, values: dict[str, Any]) -> None:
         result = self.result
         if name == "summary":
+            self.reported.add(values["node"])
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == "test_state":
-            self.heard_state = True
-            result.state, result.reason = State(values["state"]), values["reason"]
-            if result.state == State.ARMED:
-                self._close_guards()
-            result.sample = max(result.sample, values["sample"])
-        elif name == "node_status":
-            self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
+            if values["run_id"] == self._run_id:  # before the test another node may have the name of a peer
+                self._follow(State(values["state"]), values["reason"])
+                result.sample = max(result.sample, values["sample"])
         else:
             result.sample = max(result.sample, values["sample"])
+
+    def _follow(self, state: State, reason: str) -> None:
+        self.heard_state = True
+        self.result.state, self.result.reason = state, reason
+        if state == State.ARMED:  # what was told before is not of this test
+            self.result.numbers.clear()
+            self.reported.clear()
+            self._close_guards()
 
     def _close_guards(self) -> None:
         """The test begins: from now on nobody else is listened to."""

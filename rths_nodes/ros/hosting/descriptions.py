@@ -13,13 +13,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import NODE, ONE_NODE, RunOptions, checked_namespace
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario.axis_layout import check_layout
@@ -35,13 +38,17 @@ LEAVING_S = 10.0
 
 QUIET_S = 0.05
 """Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
-which it acknowledges a message may hang (see ``leaving.py``)."""
+which it acknowledges a message may hang (see ``exit_guard.py``)."""
+
+LONGEST_WORDS = 4000
+"""Bytes of what a node says in the end: a pipe takes them without waiting for a reader."""
 
 PARENT = "RTHS_PARENT"
 """Environment variable with the process id of the runner: a node ends when its runner dies."""
 
 TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable that is set when the runner itself says why a test was tripped."""
+"""Environment variable that is set when the runner itself says why a test was tripped: the number of an open file,
+into which the node writes why it ends. A node that was never configured has no topic to say it."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,13 @@ def die_with_parent() -> None:
         sys.exit(1)
 
 
+def tell_runner(words: str) -> None:
+    """In a node that our runner has started: say why it ends."""
+    if number := os.environ.get(TELLS):
+        with suppress(OSError, ValueError):  # the runner may have gone
+            os.write(int(number), words.encode()[:LONGEST_WORDS])
+
+
 @dataclass
 class Process:
     """A node process under way."""
@@ -128,11 +142,49 @@ class Process:
     role: str
     """Its name among the peers."""
     popen: subprocess.Popen[bytes]
+    told: IO[bytes]
+    """What it says in the end."""
+    sent: set[int] = field(default_factory=set)
+    """The signals that it was sent."""
 
     @property
     def death(self) -> str:
-        """How it ended, in words."""
-        return death(self.role, self.popen.returncode)
+        """Why it ended, in its own words, or how."""
+        if self.hung:
+            return f"the {self.role} node did not end by itself"
+        return self.words or death(self.role, self.popen.returncode)
+
+    @cached_property
+    def words(self) -> str:
+        """What it has said in the end; empty: nothing."""
+        return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
+
+    @property
+    def ended_by_us(self) -> bool:
+        """True when it ended by a signal of ours, in the middle of what it did."""
+        return -self.popen.returncode in self.sent
+
+    @property
+    def hung(self) -> bool:
+        """True when it had to be killed."""
+        return self.ended_by_us and signal.SIGKILL in self.sent
+
+
+def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
+    read, write = os.pipe()
+    os.set_blocking(read, False)  # a child of the node may hold the other end open
+    try:
+        # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+        popen = subprocess.Popen(
+            command,
+            env={**environment, TELLS: str(write)},
+            pass_fds=(write,),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+        )
+    finally:
+        os.close(write)
+    return Process(peer, popen, open(read, "rb", buffering=0))
 
 
 @dataclass
@@ -141,10 +193,21 @@ class Processes:
 
     descriptions: Sequence[NodeDescription]
     running: list[Process] = field(default_factory=list)
+    _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Processes:
-        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        environment = os.environ | {PARENT: str(os.getpid()), TELLS: "1"}
+        """Start them. Raises ConfigError where there is no room for that."""
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+            self._start()
+        except OSError as error:
+            self.__exit__()
+            where = f"{error.filename}: " if error.filename else ""
+            raise ConfigError(f"{where}the nodes cannot be started ({error.strerror or error})") from error
+        return self
+
+    def _start(self) -> None:
+        environment = os.environ | {PARENT: str(os.getpid())}
         root = str(Path(__file__).resolve().parents[3])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
         for description in self.descriptions:
@@ -155,12 +218,10 @@ class Processes:
                 description.role,
                 *self._arguments(description),
             ]
-            # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
-            popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
-            self.running.append(Process(description.peer, popen))
-        return self
+            self.running.append(_started(description.peer, command, environment))
 
     def _arguments(self, description: NodeDescription) -> list[str]:
+        assert self._folder is not None
         file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
         file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
         remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
@@ -177,12 +238,15 @@ class Processes:
         self.kill()
         for process in self.running:
             process.popen.wait()
-        self._folder.cleanup()
+            process.told.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def kill(self, but: Sequence[str] = ()) -> list[Process]:
         """End those that still run, but for some; which they were."""
         killed = [process for process in self.alive() if process.role not in but]
         for process in killed:
+            process.sent.add(signal.SIGKILL)
             process.popen.kill()
         return killed
 
@@ -198,6 +262,7 @@ class Processes:
         """A signal to the nodes ``roles``, or to all."""
         for process in self.alive():
             if not roles or process.role in roles:
+                process.sent.add(number)
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
@@ -208,3 +273,23 @@ class Processes:
                 return False
             idle() if idle else time.sleep(0.005)
         return True
+
+    def see_out(self, idle: Callable[[], None]) -> list[str]:
+        """Until all have left, the recorder once it has written all; what had to be killed, in words."""
+        if not self.wait(LEAVING_S, (RECORDER,), idle):
+            self.kill((RECORDER,))
+        if not self.wait(INDEXING_S, idle=idle):
+            self.kill()
+            self.wait(LEAVING_S)
+        hung = [process for process in self.running if process.hung]
+        recovery = ["rths recover may help"] if RECORDER in (process.role for process in hung) else []
+        return [process.death for process in hung] + recovery
+
+    def counted(self, reported: Container[str]) -> list[Process]:
+        """Those whose exit code says something about the test; ``reported`` are those that have told a Summary.
+
+        One that hung although it had said all does not count: the middleware may do so while its peers leave. A
+        recorder that hangs leaves no recording.
+        """
+        said = [each for each in self.running if each.role in reported and each.role != RECORDER]
+        return [each for each in self.running if not (each.ended_by_us and each in said)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.axis import AxisStage
@@ -29,6 +30,7 @@ class AxisNode(RthsNode):
     """Hosts one axis of the rig."""
 
     role = AXIS
+    stops_rig = True
     stage: Any = None  # until the node is configured
 
     def build(self, assembly: Assembly) -> None:
@@ -87,7 +89,7 @@ class AxisNode(RthsNode):
             return False
         self._stops_alone = True
         self.stage.stop(reason)
-        self.phase.blame(3, f"sample {self.stage.sample}: {reason}")
+        self.phase.blame(ExitCode.TRIPPED, f"sample {self.stage.sample}: {reason}")
         self.trip(reason)
         if self._pacer:
             self._pacer.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
@@ -76,9 +77,9 @@ class EndOfTest:
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()
-        machine = self._rig.machine
-        if machine.state == State.TRIPPED:
-            self._phase.blame(self._phase.exit_code or 3, machine.reason)
+        machine, code = self._rig.machine, of_state(self._rig.machine.state)
+        if code is not ExitCode.FINISHED:
+            self._phase.blame(self._phase.exit_code or code, machine.reason)
 
     def _unjudged(self, elapsed: int) -> bool:
         """True while the monitor may still trip the test."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
@@ -87,9 +88,12 @@ class Handshake:
             if told["state"] not in _STATES:
                 continue  # where no message says whose it is, anybody may have sent it
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
+            refused = test.state == State.IDLE and bool(test.reason)
+            if not refused and told["scenario_hash"] not in ("", self._facts["scenario_hash"]):
+                continue  # of another run, whose actuator node was here first; a refusal may be that of ours
             self._phase.follow(test)
-            if test.state == State.IDLE and test.reason:
-                self._phase.end(2, self._phase.problem)
+            if refused:
+                self._phase.end(ExitCode.REFUSED, self._phase.problem)
             if test.state == State.ARMED:
                 self._topics.close_guards()
 

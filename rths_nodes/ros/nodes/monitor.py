@@ -97,13 +97,17 @@ class MonitorNode(RthsNode):
         message.effort = measured.force.tolist()
         self.topics.outlets["joint_states"].publisher.publish(message)
 
+    def tell_done(self) -> None:
+        """The last samples are judged."""
+        self._progress.tell(self.stage.sample, done=True)
+
     def _finish(self) -> None:
         if not self.phase.ended:
             self._quiet_from = self._now()
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
             self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too
-            self._progress.tell(self.stage.sample, done=True)
+            self.tell_done()
         self.shutdown.leave(self.handshake.hear_state)
 
     @property
