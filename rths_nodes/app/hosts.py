@@ -20,14 +20,13 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import EMBEDDED, PROCESSES, RunOptions, checked_namespace, run_options
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
@@ -122,10 +121,7 @@ def run(
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
         run_id=chosen.run_id or loaded.run_id(),
     )
-    assembly = Assembly(loaded)
-    assembly.codec()
-    # builds every component: what is wrong is refused here, before any node starts
-    loop = _loop(assembly, chosen)
+    loop = _loop(loaded, chosen)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
     watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted)
@@ -143,11 +139,13 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _loop(assembly: Assembly, options: RunOptions) -> Loop:
+def _loop(scenario: Scenario, options: RunOptions) -> Loop:
     """The loop of the host embedded, with its faults. Raises ConfigError for what it or the host cannot have."""
     faults = [faulty.parse(words) for words in options.faults]
-    faulty.check(faults, assembly.scenario, options.host, options.pace, options.recorded)
-    return FaultyLoop(assembly, faults) if faults and options.host == EMBEDDED else Loop(assembly)
+    faulty.check(faults, scenario, options.host, options.pace, options.recorded)
+    if faults and options.host == EMBEDDED:
+        return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults))
+    return checked_loop(scenario)
 
 
 def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:

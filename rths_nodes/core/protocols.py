@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from rths_nodes.core.decay import Decay
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, Target
 
 
@@ -213,6 +214,8 @@ class Specimen(Protocol):
 
     Params: ClassVar[type]
     initial_state: tuple[float, ...]
+    decay: Decay
+    """How fast the inner states forget, which divides a sample into increments; ``Decay()`` without states."""
 
     def __init__(self, params: Any) -> None: ...
 

@@ -15,6 +15,7 @@ import numpy as np
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -47,6 +48,16 @@ class Outcome:
     metrics: dict[str, Any]
     compensator: dict[str, float]
     timing: dict[str, Any]
+
+
+def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
+    """The loop of ``scenario`` with all its components built: what every way to run it needs.
+
+    ``make`` is for another kind of loop. Raises ConfigError for what cannot run, with the same words whoever asks.
+    """
+    assembly = Assembly(scenario)
+    assembly.codec()
+    return (make or Loop)(assembly)
 
 
 class Loop:

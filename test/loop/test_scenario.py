@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
@@ -323,3 +326,48 @@ def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
     monkeypatch.setattr(cls, "cautions", lambda self, test: [f"too wild for {test.axes[0]}"], raising=False)
     assert files.load("predefined_sine").cautions() == ["compensator: too wild for axis_1"]
+
+
+NARROW = {
+    "ground_motion": "ground_motion",
+    "structure.restoring_force": "structure",
+    "integrator": "integrator",
+    "ramp": "ramp",
+    "setup": "setup",
+    "compensator": "compensator",
+    "port": "port",
+    "axes.story_1.actuator": "axes",
+    "axes.story_1.specimen": "axes",
+}
+"""Place of a component -> section with which it is built."""
+
+
+@pytest.mark.parametrize("place", NARROW)
+def test_every_component_may_refuse_its_test(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part: Any = PAPER
+    for key in place.split("."):
+        part = part[key] if isinstance(part, dict) else getattr(part, key)
+
+    def fits(self: Any, test: TestContext) -> None:
+        raise ConfigError(f"width = 3 m: must be <= {test.velocity_limit or 0:g} m", "depth = 1 m: must be 2 m")
+
+    monkeypatch.setattr(type(part), "fits", fits, raising=False)
+    with pytest.raises(ConfigError) as caught:
+        checked_loop(PAPER)
+    limit = PAPER.axes["story_1"].limits.velocity if place.startswith("axes") else 0
+    assert caught.value.problems == (
+        f"{place}.width = 3 m: must be <= {limit:g} m",
+        f"{place}.depth = 1 m: must be 2 m",
+    )
+
+
+def test_a_part_of_a_chain_may_refuse_its_test(tmp_path: Path) -> None:
+    model = tmp_path / "model.yaml"
+    save(LoadingModel(("other",), np.eye(4, 1)[:, :, None], None, 1024.0), model)
+    inner = f"{{type: chain, first: {{type: none}}, second: {{type: model_based, model: {model}}}}}"
+    change = f"compensator={{type: chain, first: {{type: none}}, second: {inner}}}"
+    with pytest.raises(ConfigError) as caught:
+        checked_loop(override(PAPER, [change]))
+    assert str(caught.value) == (
+        f"compensator.second.second.model '{model}': axes = other: must be those of the rig: story_1"
+    )

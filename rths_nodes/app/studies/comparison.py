@@ -22,9 +22,8 @@ from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.indices import PUBLISHED
@@ -157,9 +156,7 @@ def _label(assignments: Sequence[str]) -> str:
 def _check(variant: Variant) -> None:
     """Builds every component; refuses published values that nothing here is called."""
     try:
-        assembly = Assembly(variant.scenario)
-        assembly.codec()
-        Loop(assembly)
+        assembly = checked_loop(variant.scenario).assembly
     except ConfigError as error:
         raise error.within(variant.name) from None
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}

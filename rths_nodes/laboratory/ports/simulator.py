@@ -53,7 +53,7 @@ class Simulator:
             """Raises ConfigError for a watchdog that would not wait for two commands."""
             if self.watchdog is not None and self.watchdog < 2.0 * test.dt:
                 raise ConfigError(
-                    f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
+                    f"watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
                 )
 
     external = False

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import check_fit
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
@@ -72,6 +71,8 @@ class Assembly:
             raise ConfigError(
                 f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
             )
+        if self._first is None:
+            self.scenario.check_fit(family)
         return cls(params, *arguments)
 
     # -- numerical substructure ---------------------------------------------------------------------------
@@ -142,7 +143,6 @@ class Assembly:
     def compensator(self) -> Compensator:
         """The compensator for all axes; to a ``lead`` the port's transport is added."""
         scenario, params = self.scenario, self.scenario.compensator
-        check_fit(params, scenario.context())
         if hasattr(params, "lead"):
             params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
@@ -169,9 +169,9 @@ class Assembly:
     def port(self) -> Port:
         """The port to the rig, with its simulator where it has one."""
         scenario, rig = self.scenario, None
-        check_fit(scenario.port, scenario.context())
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
+        scenario.check_fit("axes")
         built: Port = self._build("port", scenario.port, scenario.axes, scenario.dt, scenario.seed, rig)
         return built
 

@@ -8,12 +8,13 @@ import math
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext, cautions_of, spans_of
-from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
+from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import as_data, walk, walk_declared
@@ -144,14 +145,25 @@ class Scenario:
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
-        context, found = self.context(), []
+        return [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
+
+    def check_fit(self, section: str) -> None:
+        """Raises ConfigError where a component of ``section``, or a part of one, refuses this test."""
+        problems = Problems()
+        for place, part, own in self._parts():
+            if place == section or place.startswith(f"{section}."):
+                with problems.gathered():
+                    check_fit(part, own, place)
+        problems.refuse()
+
+    def _parts(self) -> Iterator[tuple[str, Any, TestContext]]:
+        """All parameters below the scenario's own, with their places and what they may know of the test."""
+        context = self.context()
         for place, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
-                on_axis = [spec.kind for spec in declared] == ["sections", "component"]
-                own = replace(context, behind=behind, on_axis=on_axis)
-                found += [f"{place}: {words}" for words in cautions_of(part, own)]
-        return found
+                axis = place.split(".")[1] if place.startswith("axes.") else ""
+                yield place, part, replace(context, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """What components may know of this test when they check their parameters."""

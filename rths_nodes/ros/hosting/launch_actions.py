@@ -23,7 +23,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
     COMPOSED,
@@ -37,7 +37,6 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch
@@ -237,7 +236,7 @@ class LaunchedTest:
 
 def _check(scenario: Any, options: RunOptions, check_free: Callable[[Path], None]) -> None:
     """Refuse, with ConfigError, what must not run."""
-    Loop(Assembly(scenario))  # builds every component
+    checked_loop(scenario)
     faults = [faulty.parse(words) for words in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if options.recorder == ROSBAG2:
