@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.windows import excitation_cautions
 
 
 class Sine:
@@ -21,6 +23,10 @@ class Sine:
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         phase: float = number("phase at t = 0", "rad", default=0.0)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a sine that is too fast for the steps."""
+            return excitation_cautions("frequency", self.frequency, 0.0, test)
 
     def __init__(self, params: Params, seed: int) -> None:
         """``seed`` is not used."""
