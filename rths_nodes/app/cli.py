@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     with exit_at_once(ExitCode.HELD):
         find_ros()
-        from rths_nodes.core.errors import ConfigError
+        from rths_nodes.core.errors import ConfigError, PortError
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser()
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
-    except RecordingError as error:
+    except (RecordingError, PortError) as error:
         return _complain(str(error), ExitCode.FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,6 +20,10 @@ class ConfigError(ValueError):
         return ConfigError(*(f"{place}: {problem}" for problem in self.problems))
 
 
+class PortError(RuntimeError):
+    """The way to a rig has failed while a test was under way: says which port, where, and what was tried."""
+
+
 class Problems(list[str]):
     """Problems that are gathered, so that the user learns of all of them at once."""
 

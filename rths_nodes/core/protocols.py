@@ -267,7 +267,12 @@ class Port(Protocol):
     """The way to a rig, and the owner of the tick. The simulator is its first implementation.
 
     The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
-    real actuator can move.
+    real actuator can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), as that of the
+    simulator; with the class attribute ``builds_axes = True`` there every axis needs an actuator and a specimen,
+    or the test a rig.
+
+    Whatever a port of another package raises is told with its type, its address and what was tried. It may have an
+    attribute ``address``: where the rig is, in words.
     """
 
     external: bool

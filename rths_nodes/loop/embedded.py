@@ -6,6 +6,7 @@ Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -86,6 +87,10 @@ class Loop:
             self.substructure.open()
             self.rig.connect()
             return self._run(sinks, progress, interrupted)
+        except BaseException:
+            with suppress(Exception):  # what was raised first is told
+                self.rig.port.safe()
+            raise
         finally:
             self.rig.port.close()
             self.substructure.close()

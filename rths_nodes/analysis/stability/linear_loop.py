@@ -204,21 +204,23 @@ def _response(part: Any, family: str, path: str, params: Any) -> Response:
 def _actuators(scenario: Scenario) -> tuple[Response, ...]:
     """The actuators' responses; a specimen at small motion does not change them."""
     found = []
-    for name, axis in scenario.axes.items():
-        specimen = registry.build("specimen", axis.specimen)
-        actuator = registry.build("actuator", axis.actuator, scenario.dt, specimen)
-        found.append(_response(actuator, "actuator", f"axes.{name}.actuator", axis.actuator))
+    for name in scenario.axes:
+        specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
+        params = scenario.model_of(name, "actuator")
+        actuator = registry.build("actuator", params, scenario.dt, specimen)
+        found.append(_response(actuator, "actuator", f"axes.{name}.actuator", params))
     return tuple(found)
 
 
 def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
     found = []
-    for name, axis in scenario.axes.items():
+    for name in scenario.axes:
+        params = scenario.model_of(name, "specimen")
         try:
-            found.append(SmallSpecimen.of(registry.build("specimen", axis.specimen)))
+            found.append(SmallSpecimen.of(registry.build("specimen", params)))
         except ValueError as error:
             raise ConfigError(
-                f"axes.{name}.specimen.type = {type(axis.specimen).type_name!r}: is not linear at small motion "
+                f"axes.{name}.specimen.type = {type(params).type_name!r}: is not linear at small motion "
                 f"({error}), so its stability cannot be judged before the test"
             ) from None
     return tuple(found)

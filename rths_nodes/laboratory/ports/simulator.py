@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class Simulator:
 
     @params
     class Params:
+        builds_axes: ClassVar[bool] = True
         transport_samples: int = integer(
             "samples after which a command acts; 0 is the papers' idealisation, a real rig has at least 1",
             default=0,

@@ -14,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -167,13 +168,27 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """The port to the rig, with its simulator where it has one."""
+        """The port to the rig, with its simulator where it has one.
+
+        One of another package tells its errors by its name.
+        """
         scenario, rig = self.scenario, None
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
-        scenario.check_fit("axes")
-        built: Port = self._build("port", scenario.port, scenario.axes, scenario.dt, scenario.seed, rig)
-        return built
+        params = scenario.port
+        if getattr(params, "builds_axes", False):
+            scenario.check_fit("axes")
+        name = type(params).type_name
+        own = name in registry.built_in("port")
+        try:
+            built: Port = self._build("port", params, scenario.axes, scenario.dt, scenario.seed, rig)
+        except ConfigError:
+            raise
+        except Exception as error:
+            if own:
+                raise
+            raise ConfigError(f"port.type = {name!r}: cannot be built: {type(error).__name__}: {error}") from error
+        return built if own else NamedPort(built, name)
 
     # -- what the parts hand to each other ----------------------------------------------------------------
 

@@ -49,9 +49,15 @@ _NAME = re.compile(r"\w[\w .-]*")
 class Axis:
     """One actuator axis of the rig."""
 
-    actuator: Any = component("actuator", "simulated actuator; left out where a rig has them all", None)
+    actuator: Any = component(
+        "actuator",
+        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
+        None,
+    )
     specimen: Any = component(
-        "specimen", "experimental substructure on this axis; left out where a rig has one for all axes", None
+        "specimen",
+        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
+        None,
     )
     sensors: Sensors = section(Sensors, "noise, resolution and range of the measurement")
     limits: Limits = section(Limits, "limits of this axis")
@@ -133,15 +139,33 @@ class Scenario:
                     )
 
     def _validate_rig(self) -> None:
-        """Either every axis has an actuator and a specimen, or the rig has them for all."""
+        """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
+        needed = self.rig is None and getattr(self.port, "builds_axes", False)
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):
                 given = getattr(axis, noun) is not None
                 if given and self.rig is not None:
                     raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
-                if not given and self.rig is None:
-                    known = ", ".join(registry.names(noun))
-                    raise ConfigError(f"axes.{name}.{noun}: missing (or give rig for all axes); known: {known}")
+                if not given and needed:
+                    raise self._missing(name, noun, "or give rig for all axes")
+        for key in ("transport_samples", "longest_wait"):
+            if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
+                raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+
+    @staticmethod
+    def _missing(axis: str, noun: str, words: str) -> ConfigError:
+        known = ", ".join(registry.names(noun))
+        return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
+
+    def model_of(self, axis: str, noun: str) -> Any:
+        """The parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
+
+        Raises ConfigError where the scenario, which is that of a real rig, has none.
+        """
+        given = getattr(self.axes[axis], noun)
+        if given is None:
+            raise self._missing(axis, noun, "the port needs none, but what is computed here does")
+        return given
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""

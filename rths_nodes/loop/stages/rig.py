@@ -19,10 +19,16 @@ from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
 
 
+def check_armed(port: Port) -> None:
+    """Raises ConfigError for a ``port`` behind which real actuators could move: nobody has armed it."""
+    if not port.simulated:
+        name = getattr(port, "label", "port")
+        raise ConfigError(f"{name}: is not a simulator: only an operator may arm it, which this version cannot do")
+
+
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
     """Open ``port`` without an operator. Raises ConfigError where real actuators could move."""
-    if not port.simulated:
-        raise ConfigError("port: is not a simulator: only an operator may arm it, which this version cannot do")
+    check_armed(port)
     port.open(pacer)
 
 
@@ -64,7 +70,8 @@ class RigStage:
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        """The stage of the rig of ``scenario`` behind ``port``."""
+        """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
+        check_armed(port)
         limits, dt = scenario.limits, scenario.dt
         return cls(port, limits, scenario.bridge, dt, scenario.samples, SafeStop(limits, dt))
 
