@@ -71,8 +71,8 @@ class AxisNode(RthsNode):
             self.go_safe(self.stage.trip)
         self._stamp = stamp
         self.topics.send("measurement", self.topics.codec.pack_measurement(measured, stamp))
-        true = self.stage.port.truth()
-        self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
+        if (true := self.stage.port.truth()) is not None:
+            self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
         if measured.flags & FLAG_TRIPPED or measured.sample == self.scenario.samples:
             self.deferred.send()
 
