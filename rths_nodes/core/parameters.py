@@ -144,6 +144,16 @@ def spec_of(attribute: Any) -> Spec:
     return found
 
 
+def is_params(value: Any) -> bool:
+    """True for checked parameters: a section of a scenario."""
+    return bool(attrs.has(type(value)))
+
+
+def declared(cls: type) -> dict[str, Spec]:
+    """What is declared of the parameters of a Params class, by name, in their order."""
+    return {field.name: spec_of(field) for field in attrs.fields(cls)}
+
+
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
     return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]

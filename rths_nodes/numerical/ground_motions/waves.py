@@ -11,7 +11,7 @@ from rths_nodes.numerical.ground_motions.windows import excitation_cautions
 
 
 class Sine:
-    """a sin(2 pi f t + phase), for all times; as ground acceleration or as prescribed displacement.
+    """A sine without end, a sin(2 pi f t + phase): as ground acceleration or as prescribed displacement.
 
     It starts at once: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
     """
