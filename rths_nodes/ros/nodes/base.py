@@ -26,6 +26,7 @@ from rths_nodes.ros.nodes.diagnostics import Diagnostics
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.interposer import Configured, Interpose, Interposer, nothing
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
+from rths_nodes.ros.nodes.progress import ProgressReports
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -65,6 +66,8 @@ class RthsNode(LifecycleNode):
     """True while another node of the loop works on what this one needs to go on in this sample."""
     deadline: int | None = None
     """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
+    progress: ProgressReports | None = None
+    """Of a node that the rig waits for, at the end of a test, too."""
     stops_rig: bool = False
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     awaited_streams: Sequence[str] = STREAMS
@@ -180,23 +183,19 @@ class RthsNode(LifecycleNode):
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop taking part; refused while the rig moves and needs this node."""
         if self.under_way and not self.stops_rig:
-            return self._refuse_transition("deactivate")
+            return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Close the endpoints; the node can be configured again. Refused until all of a test is done."""
         if self.under_way or self.participates:
-            return self._refuse_transition("cleanup")
+            return _refused(self, "cleanup")
         self.topics.close()
         self.deferred.clear()
         self.diagnostics = None
         self.phase.clean_up()
         return TransitionCallbackReturn.SUCCESS
-
-    def _refuse_transition(self, name: str) -> TransitionCallbackReturn:
-        self.get_logger().error(f"{name}: refused, the test is under way; {names.ACTUATOR}/stop ends it")
-        return TransitionCallbackReturn.FAILURE
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Leave; a test under way is stopped first, and heard to its end."""
@@ -274,14 +273,12 @@ class RthsNode(LifecycleNode):
         if "summary" in self.topics.outlets and not self.shutdown.reported:
             with suppress(Exception):  # the stage may be broken: only the counts
                 self.shutdown.tell(0, {})
-                self.tell_done()
+                if self.progress is not None:
+                    self.progress.tell(self.last_sample, done=True)
         if self.diagnostics is not None:
             with suppress(Exception):  # as above
                 self.diagnostics.tell()
         self.phase.to(Phase.GONE)
-
-    def tell_done(self) -> None:
-        """Where the rig waits for this node at the end of a test: it need not do so any more."""
 
     def refuse(self, reason: str) -> None:
         """Take no part in a test that must not begin."""
@@ -313,3 +310,8 @@ def _codec(place: Place, assembly: Assembly) -> Codec:
     if not place.axis:  # it has no Target
         serialization.check(codec)
     return codec
+
+
+def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
+    node.get_logger().error(f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it")
+    return TransitionCallbackReturn.FAILURE

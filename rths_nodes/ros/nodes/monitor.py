@@ -28,6 +28,8 @@ class MonitorNode(RthsNode):
 
     role = MONITOR
 
+    progress: ProgressReports
+
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = MonitorStage.of(assembly)
@@ -35,7 +37,7 @@ class MonitorNode(RthsNode):
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
-        self._progress = ProgressReports(
+        self.progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
 
@@ -56,7 +58,7 @@ class MonitorNode(RthsNode):
         self.stage.work()
         self._trip_if_broken()
         self._tell_status()
-        self._progress.tell_if_due(self._allowed())
+        self.progress.tell_if_due(self._allowed())
         if busy:
             self._quiet_from = self._now()
         else:
@@ -97,17 +99,13 @@ class MonitorNode(RthsNode):
         message.effort = measured.force.tolist()
         self.topics.outlets["joint_states"].publisher.publish(message)
 
-    def tell_done(self) -> None:
-        """The last samples are judged."""
-        self._progress.tell(self.stage.sample, done=True)
-
     def _finish(self) -> None:
         if not self.phase.ended:
             self._quiet_from = self._now()
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
             self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too
-            self.tell_done()
+            self.progress.tell(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.hear_state)
 
     @property

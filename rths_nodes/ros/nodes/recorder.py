@@ -40,6 +40,8 @@ class RecorderNode(RthsNode):
     """
 
     role = RECORDER
+
+    progress: ProgressReports
     writer: Writer | None = None
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
@@ -73,7 +75,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         """Why another node has asked for a trip, last."""
-        self._progress = ProgressReports(
+        self.progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -123,7 +125,7 @@ class RecorderNode(RthsNode):
             busy |= self._drain(name, limit)
         self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
-        self._progress.tell_if_due(sample)
+        self.progress.tell_if_due(sample)
         if not busy:
             self._finish(sample)
         return busy
@@ -161,12 +163,8 @@ class RecorderNode(RthsNode):
         found |= {"broken_off": self._broken_off} if self._broken_off else {}
         self.phase.remark(doubts(found))
         self.shutdown.tell(sample, flatten(found, "recording"))
-        self.tell_done()
+        self.progress.tell(self.last_sample, done=True)
         self.phase.to(Phase.GONE)
-
-    def tell_done(self) -> None:
-        """The recording is as complete as it will ever be."""
-        self._progress.tell(self.last_sample, done=True)
 
     def _complete(self) -> bool:
         """True when everything is here that was sent in this test."""
