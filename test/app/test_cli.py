@@ -240,12 +240,25 @@ WRONG: list[tuple[str, str]] = [
     ("servo_rate=.nan", "servo_rate = nan: must be finite, a number in Hz"),
     ("duration=.inf", "duration = inf: must be finite, a number in s"),
     ("duration=-.inf", "duration = -inf: must be finite, a number in s"),
-    ("structure.frequency=1e400", "structure.frequency = inf: must be finite, a number in Hz"),
+    ("structure.frequency=1e400", "--set structure.frequency: line 1: '1e400': too large for a number"),
     ("substeps=2.5", "substeps = 2.5: must be a whole number"),
     ("substeps=.nan", "substeps = nan: must be a whole number"),
     ("substeps=.inf", "substeps = inf: must be a whole number"),
     ("substeps=0", "substeps = 0: must be >= 1 and <= 100000"),
     ("seed=text", "seed = 'text': must be a whole number"),
+    # read as something else by YAML 1.1, or not at all
+    (
+        "duration=010",
+        r"--set duration: line 1: 010: a whole number must not begin with 0 .YAML 1.1 reads 8.; write 10",
+    ),
+    ("duration=1:30", "duration = '1:30': must be a number in s"),
+    ("servo_rate=12:30:45", "servo_rate = '12:30:45': must be a number in Hz"),
+    ("duration=1_0", "duration = '1_0': must be a number in s"),
+    (
+        "structure.mass=1e-400",
+        "--set structure.mass: line 1: '1e-400': too small for a number, would be read as 0",
+    ),
+    ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: a whole number of 5000 digits"),
     # not an assignment, not YAML
     ("substeps", "--set substeps: must be section.key=value"),
     ("substeps=[", "--set substeps: line 1: not YAML"),
@@ -267,8 +280,19 @@ WRONG: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("words", "message"), WRONG, ids=[words for words, _ in WRONG])
 def test_wrong_values_are_refused(refusal: Callable[..., str], words: str, message: str) -> None:
-    parts = words.split(" ") if " axes" in words or " substeps" in words else [words]
+    parts = words.split(" ") if re.search(" (axes|substeps)", words) else [words]
     assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*parts)))
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(
+    refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)  # a hole, which takes no room on the disk
+    assert "is larger than 4 MiB" in refusal("check", str(path))
+    words = [f"ground_motion.file={path}", "ground_motion.step=0.01", "ground_motion.unit=g"]
+    assert "is larger than 32 MiB" in refusal("check", PAPER, *settings(*words))
 
 
 def change(data: dict[str, Any], **changes: Any) -> str:

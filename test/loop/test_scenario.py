@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,7 @@ def refused(call: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("7.6e6", 7.6e6), ("1e3", 1000.0), ("-.5E-3", -0.0005), ("1_000.5e0", 1000.5), ("3", 3), ("2.50", 2.5)],
+    [("7.6e6", 7.6e6), ("1e3", 1000.0), ("-.5E-3", -0.0005), ("0o10", 8), ("0x1F", 31), ("3", 3), ("2.50", 2.5)],
 )
 def test_numbers_are_numbers(text: str, value: float) -> None:
     found = parse(text, "x")
@@ -56,7 +58,24 @@ def test_numbers_are_numbers(text: str, value: float) -> None:
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize("text", ["e3", "1e", "7.6e6 N", "v1e3", "1.2.3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e3",
+        "1e",
+        "7.6e6 N",
+        "v1e3",
+        "1.2.3",
+        "1:30",
+        "12:30:45",
+        "1_000",
+        "yes",
+        "on",
+        "2024-01-01",
+        "0b11",
+        "１２",
+    ],
+)
 def test_other_text_stays_text(text: str) -> None:
     assert parse(text, "x") == text
 
@@ -72,10 +91,20 @@ def test_other_text_stays_text(text: str) -> None:
         ("a: *b", "not YAML: found undefined alias"),
         ("!!python/object:os.system x", "not YAML: could not determine a constructor"),
         ("!!bool maybe", "not YAML: "),
-        ("2024-13-45", "not YAML: "),
-        ("9" * 5000, "not YAML: "),
+        ("!!int x", "not YAML: 'x' is no int"),
+        ("!!map x", "not YAML: a tag says that this is a section"),
+        ("!!set {a}", "not YAML: could not determine a constructor"),
+        ("010", "line 1: 010: a whole number must not begin with 0 (YAML 1.1 reads 8); write 10, or quotes"),
+        ("a: -08", "line 1: -08: a whole number must not begin with 0; write -8, or quotes around text"),
+        ("1e-400", "line 1: '1e-400': too small for a number, would be read as 0"),
+        ("-1e400", "line 1: '-1e400': too large for a number, would be read as infinite"),
+        ("9" * 5000, "line 1: not YAML: a whole number of 5000 digits"),
+        ("0x" + "f" * 5000, "line 1: not YAML: a whole number of 5002 digits"),
+        ("&a [*a]", "line 1: an alias inside of what it stands for"),
+        ("a: &a\n  b: {c: *a}", "line 2: an alias inside of what it stands for"),
         ("a\0b", "not YAML: "),
-        ("[" * 5000, "not YAML: "),
+        ("[" * 5000, "line 1: nested deeper than 50 levels"),
+        ("- " * 5000 + "x", "line 1: nested deeper than 50 levels"),
     ],
     ids=lambda words: words[:20],
 )
@@ -84,6 +113,70 @@ def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> Non
         parse(text, "file")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in itertools.pairwise("abcdefghi")
+)
+LADDER = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [[[[[[*a{n - 1}]]]]]]\n" for n in range(1, 400))
+LONG = f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "file: line 6: with its aliases written out more than 200000 values, lists and sections"),
+        (LADDER, "with its aliases written out deeper than 50 levels"),
+        (LONG, "file: line 2: with its aliases written out longer than 4 MiB"),
+        ("x" * (5 << 20), "file: 5242880 characters: must be <= 4 MiB"),
+    ],
+    ids=["bomb", "ladder", "long", "large"],
+)
+def test_what_is_small_but_stands_for_much_is_refused_and_costs_nothing(text: str, message: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError) as caught:
+            parse(text, "file")
+        assert message in str(caught.value)
+        assert len(str(caught.value)) < 200
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_alias_bomb_is_refused_in_set() -> None:
+    flow = "{" + ", ".join(BOMB.strip().splitlines()) + "}"
+    assert "--set axes: line 1: with its aliases written out more than" in refusal(f"axes={flow}")
+
+
+def test_more_values_than_a_scenario_has_are_refused() -> None:
+    assert "more than 200000 values" in refused(lambda: parse("[" + "1," * 210_000 + "]", "file"))
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    text = "a: &a {x: 1, y: [2, 3]}\nb: *a\nc: {<<: *a, x: 4}"
+    assert parse(text, "file") == {
+        "a": {"x": 1, "y": [2, 3]},
+        "b": {"x": 1, "y": [2, 3]},
+        "c": {"x": 4, "y": [2, 3]},
+    }
+
+
+@given(
+    st.recursive(
+        st.text(max_size=12) | st.sampled_from(["010", "08", "1e3", "0o7", "yes", "1:30", "~", "<<"]),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=5,
+    )
+)
+def test_text_comes_back_as_text(data: Any) -> None:
+    assert parse(dump({"a": data}), "file") == {"a": data}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**30), 10**30))
+def test_numbers_come_back_to_the_bit(number: float, whole: int) -> None:
+    found = parse(dump([number, whole]), "file")
+    assert [repr(entry) for entry in found] == [repr(number), repr(whole)]
 
 
 @given(st.text(max_size=40))

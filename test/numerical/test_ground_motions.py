@@ -479,7 +479,7 @@ def test_refuses_both_or_none_of_record_and_file() -> None:
 
 def test_refuses_scale_zero_and_step_zero() -> None:
     expect(refusal("record", file="a.txt", scale=0.0), "ground_motion.scale = 0", "must not be zero")
-    expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be > 0 s")
+    expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be >= 1e-05")
 
 
 def test_refuses_unknown_names() -> None:
@@ -502,10 +502,10 @@ def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "binary").write_bytes(b"\x00\x01\x02")
     expect(refusal("record", file=str(tmp_path / "binary")), "is not plain text")
 
-    def denied(path: Path) -> bytes:
+    def denied(path: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
     expect(refusal("record", file=str(tmp_path / "binary")), "cannot be read (Permission denied)")
 
 
@@ -547,12 +547,37 @@ REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {},
         ("line 4: the step .0000 s must be > 0",),
     ),
+    "at2 step of nothing": (
+        at2(ACCELERATIONS).replace(".0050", "1e-300"),
+        {},
+        ("states a step of 1e-300 s, must be 1e-05 to 100 s",),
+    ),
+    "at2 endless step": (
+        at2(ACCELERATIONS).replace(".0050", "1e300"),
+        {},
+        ("states a step of 1e+300 s, must be 1e-05 to 100 s",),
+    ),
+    "at2 points with 5000 digits": (
+        at2(ACCELERATIONS).replace("NPTS=     10", f"NPTS= {'9' * 5000}"),
+        {},
+        ("line 4: 999", "99... points: must be 1 to 10000000"),
+    ),
     "at2 text": (at2(ACCELERATIONS) + "***\n", {}, ("line 7: '***' is not a number",)),
     "cosmos counts": (cosmos(ACCELERATIONS, unit="counts (50)"), {}, ("'counts'", "known: g, m/s^2")),
     "cosmos cut off": (
         cosmos(ACCELERATIONS).replace("      10 acc", "      20 acc"),
         {},
         ("20 points, it holds 10",),
+    ),
+    "cosmos points with 5000 digits": (
+        cosmos(ACCELERATIONS).replace("      10 acc", f"{'9' * 5000} acc"),
+        {},
+        ("line 46: 999", "99... numbers: must be 1 to 10000000"),
+    ),
+    "cosmos columns without width": (
+        cosmos(ACCELERATIONS).replace("10F8.3", "10F0.3"),
+        {},
+        ("0 characters in a column: must be 1 to 1000",),
     ),
     "cosmos velocity": (
         cosmos(ACCELERATIONS).replace("accel", "veloc"),

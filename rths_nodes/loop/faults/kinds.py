@@ -29,6 +29,7 @@ from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import number_in
 
 if TYPE_CHECKING:
     from rths_nodes.loop.scenario.schema import Scenario
@@ -290,16 +291,8 @@ def parse(words: str) -> Any:
         known = ", ".join(list(fields)[1:]) or "nothing"
         raise ConfigError(f"fault {words!r}: too many arguments; {kind}@TIME takes {known}")
     pairs = zip(fields.items(), given, strict=False)
-    data = {name: word.strip() if kind == "text" else _value(word) for (name, kind), word in pairs}
     try:
+        data = {name: word.strip() if kind == "text" else number_in(word) for (name, kind), word in pairs}
         return build(cls, data)
     except ConfigError as error:
         raise ConfigError(f"fault {words!r}: {error}") from None
-
-
-def _value(word: str) -> Any:
-    """A number, or the word for the check to refuse."""
-    try:
-        return float(word)
-    except ValueError:
-        return word

