@@ -259,6 +259,13 @@ WRONG: list[tuple[str, str]] = [
         "--set structure.mass: line 1: '1e-400': too small for a number, would be read as 0",
     ),
     ("duration=" + "9" * 5000, "--set duration: line 1: not YAML: a whole number of 5000 digits"),
+    # too large to be
+    (
+        "duration=86400 servo_rate=40000 substeps=1",
+        "3456000000 samples, 3456000000 steps: .* GiB of memory, must be <= 4 GiB",
+    ),
+    ("name=" + "a" * 300, "name = 'a+...: 300 bytes: must be <= 180, to name files"),
+    ("axes={" + "a" * 300 + ": {}}", "axes: the name 'a+... has 300 characters: must be <= 64"),
     # not an assignment, not YAML
     ("substeps", "--set substeps: must be section.key=value"),
     ("substeps=[", "--set substeps: line 1: not YAML"),
@@ -282,6 +289,24 @@ WRONG: list[tuple[str, str]] = [
 def test_wrong_values_are_refused(refusal: Callable[..., str], words: str, message: str) -> None:
     parts = words.split(" ") if re.search(" (axes|substeps)", words) else [words]
     assert re.search(message, refusal("run", PAPER, *SHORT, *settings(*parts)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "a" * 300],
+        ["run", "a" * 300 + ".yaml"],
+        ["run", PAPER, *SHORT, "--record", "a" * 300],
+        ["run", PAPER, *SHORT, "--report", "a" * 300],
+        ["run", PAPER, *SHORT, "--namespace", "a" * 300],
+        ["run", PAPER, *SHORT, "--set", "ground_motion.file=" + "a" * 300],
+        ["report", "a" * 300],
+        ["recover", "a" * 300],
+    ],
+    ids=lambda words: " ".join(words)[:50],
+)
+def test_names_that_are_too_long_are_refused(refusal: Callable[..., str], words: list[str]) -> None:
+    assert re.search("too long|300 characters", refusal(*words))
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(

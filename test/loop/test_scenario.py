@@ -19,11 +19,12 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.embedded import Loop, checked_loop
-from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario import files, memory
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.overrides import override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Collector
 
 PAPER = load("chen_ricles_2010")
 SINE = load("predefined_sine")
@@ -309,6 +310,16 @@ def test_an_override_that_does_not_fit_is_refused(words: str, message: str) -> N
 def test_more_samples_than_a_message_can_number_are_refused() -> None:
     message = refusal("servo_rate=1e5", "duration=86400")
     assert message.startswith("duration * servo_rate = 8640000000 samples: must be <= 4294967295")
+
+
+def test_more_memory_than_a_machine_has_is_refused_when_it_is_built() -> None:
+    planned = override(PAPER, ["servo_rate=40000", "duration=86400", "substeps=1"])
+    with pytest.raises(ConfigError, match=r"^duration \* servo_rate = 3456000000 samples, .* must be <= 4 GiB$"):
+        Loop(Assembly(planned))
+    day = override(PAPER, ["duration=86400"])
+    memory.check(day, 1)
+    with pytest.raises(ConfigError, match=r"histories take .* GiB of memory, must be <= 4 GiB"):
+        Collector(day, Assembly(PAPER).names)
 
 
 def leaves(data: Any, path: str = "") -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,14 @@ from rths_nodes.core.errors import ConfigError
 
 def check_writable(path: Path) -> None:
     """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError."""
-    parent = path.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+    try:
+        parent = path.absolute().parent
+        while not parent.exists():
+            parent = parent.parent
+        cannot = path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK)
+    except OSError as error:  # e.g. a name that is too long
+        raise ConfigError(f"{path}: cannot be written there ({error.strerror})") from error
+    if cannot:
         raise ConfigError(f"{path}: cannot be written there")
 
 
@@ -32,6 +36,12 @@ def figure_path(given: str | None) -> Path | None:
     check_figure(path)
     check_writable(path)
     return path
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Say what a user should know beside what was asked for; on stderr, where it is in the way of no program."""
+    for words in notes:
+        print(f"note: {words}", file=sys.stderr)
 
 
 @contextmanager

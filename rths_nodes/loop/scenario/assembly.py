@@ -15,6 +15,7 @@ from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiA
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.laboratory.ports.named import NamedPort
+from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -91,6 +92,7 @@ class Assembly:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
         scenario = self.scenario
+        memory.check(scenario, len(self._model))
         times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
         motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
         sampled: Array = motion.sample(times)

@@ -43,6 +43,8 @@ LAST_SAMPLE = 2**32 - 1
 """The messages number samples with 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
+_LONGEST_NAME = 180
+"""Bytes: files are named by it, with time, process and endings behind it, and their names have 255 at most."""
 
 
 @params
@@ -127,6 +129,10 @@ class Scenario:
         """Refuses a name that no file may have, too many samples, and a memory longer than the test."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
+        if (length := len(self.name.encode())) > _LONGEST_NAME:
+            raise ConfigError(
+                f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}, to name files"
+            )
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
