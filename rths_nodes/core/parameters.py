@@ -10,6 +10,7 @@ A component's ``Params`` is a frozen attrs class whose fields come from :func:`n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from keyword import iskeyword
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -164,7 +165,11 @@ def recorded(kind: str, values: Mapping[str, Any], reason: str) -> Any:
 
     ``registry.class_of`` refuses them with the ``reason``.
     """
-    fields = {name: attrs.field(metadata={_KEY: Spec("recorded", "")}) for name in values if name.isidentifier()}
+    fields = {
+        name: attrs.field(metadata={_KEY: Spec("recorded", "")})
+        for name in values
+        if name.isidentifier() and not iskeyword(name) and not name.startswith("_")
+    }
     cls = attrs.make_class("Recorded", fields, frozen=True, kw_only=True)
     cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
     return cls(**{name: values[name] for name in fields})

@@ -276,12 +276,21 @@ def test_unwritable_place_is_refused():
         Writer("/proc/run", TOPICS, {})
 
 
-def test_journal_is_refused_with_a_hint(tmp_path):
-    writer = Writer(tmp_path / "run", TOPICS, {})
+def test_journal_is_read_as_it_is(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {"run_id": "r1"})
+    messages = samples(1) + samples(2)
+    for name, _, data, stamp in messages:
+        writer.write(f"/rths/{name.lower()}", data, stamp)
     writer.flush()
-    for path in (tmp_path / "run", writer.path):
-        with pytest.raises(ConfigError, match=f"rths recover {path}$"):
-            read(path)
+    bag = read(tmp_path / "run")
+    assert bag.information == {"run_id": "r1"}
+    assert bag.topics == {topic.name: topic for topic in TOPICS}
+    assert bag.counts == {topic.name: 2 for topic in TOPICS}
+    assert "is being recorded" in bag.notes[0]
+    writer.write("/rths/target", b"later", START)  # it goes on meanwhile
+    writer.flush()
+    assert [data for _, data, _ in bag.messages()] == [data for _, _, data, _ in messages]
+    assert read(writer.path).counts["/rths/target"] == 3
 
 
 @pytest.mark.parametrize("action", [read, recover])

@@ -68,6 +68,7 @@ def render(run: Run, reference: bool = False) -> str:
         "figures": figures.drawn(of),
         "histograms": figures.histograms(of),
         "yaml": dump(run.scenario.data()),
+        "notes": run.notes,
         "information": {
             key: value for key, value in sorted(run.information.items()) if value and key != "scenario"
         },

@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.ros.hosting.replay import replay
 
     recording = bag.read(options.recording)
+    terminal.tell(recording.notes)
     with orderly_stop() as interrupted:
         count = replay(
             {name: topic.type for name, topic in recording.topics.items()},

@@ -83,6 +83,8 @@ def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
     found = read_run(recording)
+    if found.notes:  # a model of a rig is not made of half a recording
+        raise ConfigError(*found.notes)
     if found.axes != tuple(scenario.axes):
         names, known = ", ".join(found.axes), ", ".join(scenario.axes)
         raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {known}")
