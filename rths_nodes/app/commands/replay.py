@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 
