@@ -46,7 +46,7 @@ EXTERNAL = {
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
-    "app/": NUMBERS | {"rich"},
+    "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }
 """Place (a file, a folder, or all) -> what of other projects may be imported there; the first place that fits."""

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: where completion is switched on for all programs
 """The command line ``rths``."""
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ COMMANDS = {
     "report": ("report", "make a report (HTML) of a recording"),
     "recover": ("recover", "complete the recording of a recorder that was killed"),
     "replay": ("replay", "publish a recording again on its topics, with /clock"),
-    "list": ("listing", "list scenarios and components"),
-    "params": ("parameters", "show the parameters of a component, or all of them as Markdown"),
+    "list": ("listing", "list scenarios and components, each with what it is"),
+    "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
     "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),
     "check": ("check", "check a scenario without running it"),
+    "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
 }
 """By name: a module of ``commands`` with ``add_arguments(parser)``, ``run(options)`` -> exit code, and its use."""
 
@@ -38,10 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     with exit_at_once(ExitCode.HELD):
         find_ros()
+        from rths_nodes.app.commands import completion
         from rths_nodes.core.errors import ConfigError, PortError
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser()
+    completion.answer(parser)
     options = parser.parse_args(arguments)
     try:
         code: int = options.run(options)

@@ -168,10 +168,8 @@ def _scenario_in(recording: Path) -> Scenario:
 
 
 def test_list(output: Callable[..., str]) -> None:
-    assert output("list", "compensator").split() == registry.names("compensator")
-    assert output("list", "scenario").split() == list(files.shipped())
-    everything = output("list")
-    assert all(f"{family}: " in everything for family in ("scenario", *registry.FAMILIES))
+    assert output("list", "port").startswith("simulator  ")
+    assert all(f"{family}\n" in output("list") for family in ("scenario", *registry.FAMILIES))
 
 
 @pytest.mark.parametrize("name", sorted({name for family in registry.FAMILIES for name in registry.names(family)}))
@@ -487,7 +485,9 @@ def test_a_recording_that_is_not_there(refusal: Callable[..., str], command: str
 
 def test_an_unknown_component_lists_the_known(refusal: Callable[..., str]) -> None:
     message = refusal("params", "first_ordr")
-    assert re.search("unknown component 'first_ordr' .did you mean 'first_order'.*known: adaptive, ", message)
+    assert re.search(
+        "unknown component, .* 'first_ordr' .did you mean 'first_order'.*known: .*, adaptive, ", message
+    )
 
 
 @pytest.mark.parametrize(
