@@ -88,10 +88,14 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Who looks on: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop."""
+    """Who looks on: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop.
+
+    ``starting`` gets in words what the nodes wait for, as long as the test has not begun.
+    """
 
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None
+    starting: Callable[[str], None] | None = None
 
 
 def run(
@@ -101,6 +105,7 @@ def run(
     keep: bool = True,
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    starting: Callable[[str], None] | None = None,
     **options: Any,
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
@@ -108,11 +113,13 @@ def run(
     ``options`` are those of ``loop/options.py`` that Python has: case, host, pace, record and so on. ``keep``
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
     that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
-    has come to its end. Raises ConfigError for anything that must not run.
+    has come to its end. ``starting`` gets in words what the nodes wait for before the test. Raises ConfigError for
+    anything that must not run.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
-            return run(scenario, overrides, keep=keep, progress=progress, interrupted=asked, **options)
+            looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
+            return run(scenario, overrides, keep=keep, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case)
@@ -124,7 +131,7 @@ def run(
     loop = _loop(loaded, chosen)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
-    watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted)
+    watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
     result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch)
     result.wall_s = time.monotonic() - started
@@ -242,7 +249,7 @@ def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch) -> Any:
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 
-        return processes.run(nodes, watch.progress, watch.interrupted)
+        return processes.run(nodes, watch.progress, watch.interrupted, watch.starting)
     from rths_nodes.ros.hosting import composed
 
-    return composed.run(nodes, open_writer, watch.progress, watch.interrupted, options.separate)
+    return composed.run(nodes, open_writer, watch.progress, watch.interrupted, options.separate, watch.starting)

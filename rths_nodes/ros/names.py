@@ -76,7 +76,7 @@ TOPICS: dict[str, Topic] = {
         Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: who comes late still learns where the test stands.
         Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
-        Topic("node_status", _own("NodeStatus"), ROLES, (ACTUATOR, RECORDER), True),
+        Topic("node_status", _own("NodeStatus"), ROLES, (ACTUATOR, RECORDER, CONSOLE), True),
         Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), (ACTUATOR, RECORDER), True),
         # From whoever sees a reason to.
         Topic("emergency_stop", "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),

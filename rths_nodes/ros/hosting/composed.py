@@ -16,7 +16,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import ENDED, State
-from rths_nodes.ros.hosting.console import Console
+from rths_nodes.ros.hosting.console import Console, starting_words
 from rths_nodes.ros.hosting.descriptions import QUIET_S, NodeDescription, Process, Processes
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
@@ -28,6 +28,7 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
+from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.nodes.writers import OpenWriter
 from rths_nodes.ros.transport import middleware
@@ -83,9 +84,11 @@ def run(
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
     separate: Sequence[str] = (),
+    starting: Callable[[str], None] | None = None,
 ) -> Result:
     """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
+    ``starting`` gets what the test waits for, in words, until it begins.
     Raises NodeRefused.
     """
     beside = [each for each in descriptions if each.role in separate]
@@ -100,6 +103,11 @@ def run(
             rig = test.rig
             if progress:
                 progress(rig.last_sample)
+            if starting and rig.rig.machine.state is State.IDLE:
+                here = {node.place.peer: node.phase.now >= Phase.READY for node in test.nodes}
+                absent = {peer: "" for peer, ready in here.items() if not ready}
+                others = console.missing if console else {}
+                starting(starting_words(absent | {peer: others[peer] for peer in others if peer not in here}))
             if not test.result.interrupted and interrupted and interrupted():
                 rig.shutdown.interrupt()
                 test.result.interrupted = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,12 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import CONSOLE
 from rths_nodes.ros.transport.endpoints import ByHand, message_class, open_inbox, quality
+
+
+def starting_words(missing: Mapping[str, str]) -> str:
+    """What a test waits for while its nodes start: the names of those that are ``missing``, and their problems."""
+    words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
+    return f"waits for {', '.join(words)}" if missing else "starts"
 
 
 class Console(Node):
@@ -40,6 +47,14 @@ class Console(Node):
         self.heard_state = False
         self.reported: set[str] = set()
         self._run_id = run_id
+        self.problems: dict[str, str] = {}
+        self._peers = peers
+        self._ready: set[str] = set()
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The nodes that are not ready for the test, each with what it has said about it."""
+        return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
         """Take what has come; a publisher that was there before the graph knew its node is asked for again.
@@ -66,6 +81,9 @@ class Console(Node):
             if values["run_id"] == self._run_id:  # before the test another node may have the name of a peer
                 self._follow(State(values["state"]), values["reason"])
                 result.sample = max(result.sample, values["sample"])
+        elif name == "node_status":
+            self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
+            self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
 

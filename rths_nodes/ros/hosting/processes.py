@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
-from rths_nodes.loop.supervision.states import ENDED
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.composed import ros_context
-from rths_nodes.ros.hosting.console import Console
+from rths_nodes.ros.hosting.console import Console, starting_words
 from rths_nodes.ros.hosting.descriptions import NodeDescription, Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
@@ -23,9 +23,11 @@ def run(
     descriptions: Sequence[NodeDescription],
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    starting: Callable[[str], None] | None = None,
 ) -> Result:
     """Start the nodes as processes, watch them to the end of the test, leave no process behind.
 
+    ``starting`` gets what the test waits for, in words, until it begins.
     Raises ConfigError where there is no room for the nodes.
     """
     first = descriptions[0]
@@ -33,7 +35,7 @@ def run(
         peers = tuple(description.peer for description in descriptions)
         console = Console(context, first.namespace, peers, first.parameters["run_id"])
         try:
-            return _Watch(console, processes, progress, interrupted).result()
+            return _Watch(console, processes, progress, interrupted, starting).result()
         finally:
             console.destroy_node()
 
@@ -47,9 +49,10 @@ class _Watch:
         processes: Processes,
         progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
+        starting: Callable[[str], None] | None,
     ) -> None:
         self._console, self._processes = console, processes
-        self._progress, self._interrupted = progress, interrupted
+        self._progress, self._interrupted, self._starting = progress, interrupted, starting
         self._asked = False
 
     def result(self) -> Result:
@@ -80,6 +83,8 @@ class _Watch:
         self._console.listen()
         if self._progress:
             self._progress(self._console.result.sample)
+        if self._starting and self._console.result.state is State.IDLE:
+            self._starting(starting_words(self._console.missing))
         time.sleep(0.01)
 
     def _wait_for_the_first(self) -> None:
