@@ -194,6 +194,7 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
         return
     assert (found.outcome, found.exit_code) == (WAYS[way].outcome, WAYS[way]), found.reason
     assert bool(found.reason) == (way != "finished")
+    assert len(set(found.reason.split("; "))) == len(found.reason.split("; ")), "nothing is said twice"
     if way in ("refused", "disk full"):
         return
     run = rths_nodes.read(tmp_path / "run")

@@ -91,7 +91,9 @@ class Bench:
         self.gate.take_command()
 
     def seen(self, **samples: int) -> None:
-        self.messages["progress"] += [{"node": node, "sample": sample} for node, sample in samples.items()]
+        self.messages["progress"] += [
+            {"node": node, "sample": sample, "done": False} for node, sample in samples.items()
+        ]
 
 
 @pytest.fixture

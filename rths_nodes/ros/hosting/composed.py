@@ -231,6 +231,6 @@ class ComposedTest:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
             result.add(node.shutdown.summary)
-            if node.phase.cause.silent:
+            if node.phase.cause.silent and node.phase.problem not in result.reason:
                 result.reason = "; ".join(filter(None, (node.phase.problem, result.reason)))
             result.reason = result.reason or node.phase.problem

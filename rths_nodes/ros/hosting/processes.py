@@ -68,10 +68,10 @@ class _Watch:
         console.listen()
         # where a node has died, what this runner then did to the others says nothing about the test
         counted = [each for each in processes.counted(console.reported) if not (died and each.ended_by_us)]
-        result.judge([process.popen.returncode for process in counted])
         blamed = died or [each for each in counted if each.popen.returncode not in IN_ORDER]
         if blamed and (why := self._why(blamed[0])) not in result.reason:
             result.reason = "; ".join(filter(None, (why, result.reason)))
+        result.judge([process.popen.returncode for process in counted])
         return result
 
     def _why(self, ended: Process) -> str:

@@ -26,7 +26,6 @@ from rths_nodes.ros.nodes.diagnostics import Diagnostics
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.interposer import Configured, Interpose, Interposer, nothing
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
-from rths_nodes.ros.nodes.progress import ProgressReports
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.settings import NodeSettings
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -66,8 +65,6 @@ class RthsNode(LifecycleNode):
     """True while another node of the loop works on what this one needs to go on in this sample."""
     deadline: int | None = None
     """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
-    progress: ProgressReports | None = None
-    """Of a node that the rig waits for, at the end of a test, too."""
     stops_rig: bool = False
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     awaited_streams: Sequence[str] = STREAMS
@@ -273,8 +270,6 @@ class RthsNode(LifecycleNode):
         if "summary" in self.topics.outlets and not self.shutdown.reported:
             with suppress(Exception):  # the stage may be broken: only the counts
                 self.shutdown.tell(0, {})
-                if self.progress is not None:
-                    self.progress.tell(self.last_sample, done=True)
         if self.diagnostics is not None:
             with suppress(Exception):  # as above
                 self.diagnostics.tell()
@@ -302,6 +297,12 @@ class RthsNode(LifecycleNode):
     def go_safe(self, reason: str) -> None:
         """Ask the actuator node to trip: this node cannot go on."""
         self.trip(reason)
+
+
+def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
+    words = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
+    node.get_logger().error(words)
+    return TransitionCallbackReturn.FAILURE
 
 
 def _codec(place: Place, assembly: Assembly) -> Codec:

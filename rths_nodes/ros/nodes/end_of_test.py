@@ -61,7 +61,7 @@ class EndOfTest:
             rig.port.disarm_watchdog()
         elapsed = self._now() - self._times.ended_at
         done = (message["node"] for message in self._topics.heard("progress") if message["done"])
-        self._waiting.difference_update(done)
+        self._waiting.difference_update(done, self._gate.done)
         self._settle()
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed):

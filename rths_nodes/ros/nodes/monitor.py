@@ -28,8 +28,6 @@ class MonitorNode(RthsNode):
 
     role = MONITOR
 
-    progress: ProgressReports
-
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = MonitorStage.of(assembly)
@@ -37,7 +35,7 @@ class MonitorNode(RthsNode):
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
-        self.progress = ProgressReports(
+        self._progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
 
@@ -58,7 +56,7 @@ class MonitorNode(RthsNode):
         self.stage.work()
         self._trip_if_broken()
         self._tell_status()
-        self.progress.tell_if_due(self._allowed())
+        self._progress.tell_if_due(self._allowed())
         if busy:
             self._quiet_from = self._now()
         else:
@@ -105,7 +103,7 @@ class MonitorNode(RthsNode):
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
             self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too
-            self.progress.tell(self.stage.sample, done=True)
+            self._progress.tell(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.hear_state)
 
     @property

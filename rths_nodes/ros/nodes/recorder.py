@@ -40,8 +40,6 @@ class RecorderNode(RthsNode):
     """
 
     role = RECORDER
-
-    progress: ProgressReports
     writer: Writer | None = None
 
     def __init__(self, open_writer: OpenWriter, **kwargs: Any) -> None:
@@ -75,7 +73,7 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         """Why another node has asked for a trip, last."""
-        self.progress = ProgressReports(
+        self._progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
         topics = [(self._full[topic.name], topic) for topic in rows]
@@ -125,7 +123,7 @@ class RecorderNode(RthsNode):
             busy |= self._drain(name, limit)
         self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
-        self.progress.tell_if_due(sample)
+        self._progress.tell_if_due(sample)
         if not busy:
             self._finish(sample)
         return busy
@@ -163,8 +161,17 @@ class RecorderNode(RthsNode):
         found |= {"broken_off": self._broken_off} if self._broken_off else {}
         self.phase.remark(doubts(found))
         self.shutdown.tell(sample, flatten(found, "recording"))
-        self.progress.tell(self.last_sample, done=True)
+        self._tell_done()
         self.phase.to(Phase.GONE)
+
+    def surprise(self, error: Exception) -> None:
+        """The rig does not wait for a recording that broke off."""
+        super().surprise(error)
+        with suppress(Exception):  # the node may not even be configured
+            self._tell_done()
+
+    def _tell_done(self) -> None:
+        self._progress.tell(self.last_sample, done=True)
 
     def _complete(self) -> bool:
         """True when everything is here that was sent in this test."""

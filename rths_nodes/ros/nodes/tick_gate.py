@@ -62,6 +62,11 @@ class TickGate:
         return command
 
     @property
+    def done(self) -> set[str]:
+        """The observers that were done, or have given up, while the rig still moved."""
+        return self._observers.done
+
+    @property
     def deadline(self) -> int | None:
         """When the Command that is waited for is late, ns; the first one never is: nothing moves yet."""
         if self.command is not None or not self._rig.sample:
