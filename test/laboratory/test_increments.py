@@ -258,7 +258,7 @@ def test_a_specimen_that_does_not_say_how_fast_it_forgets_is_refused() -> None:
         initial_state = (0.0,)
 
     with pytest.raises(ConfigError, match="specimen Silent: has inner states, but no attribute decay"):
-        SpecimenPath(Silent(), DT)  # type: ignore[arg-type]
+        SpecimenPath(Silent(), DT)
 
 
 # On the command line

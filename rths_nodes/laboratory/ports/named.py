@@ -19,6 +19,12 @@ class NamedPort:
     A port that cannot be opened is refused with ConfigError, for nothing has moved; later it is a PortError.
     """
 
+    external: bool
+    simulated: bool
+    transport_samples: int
+    auxiliary_names: tuple[str, ...]
+    auxiliary_inputs: tuple[str, ...]
+
     def __init__(self, port: Any, name: str) -> None:
         """Raises ConfigError for an object that is not a whole port."""
         self.label = f"port.type = {name!r}"
