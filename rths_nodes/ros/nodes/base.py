@@ -311,8 +311,3 @@ def _codec(place: Place, assembly: Assembly) -> Codec:
     if not place.axis:  # it has no Target
         serialization.check(codec)
     return codec
-
-
-def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
-    node.get_logger().error(f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it")
-    return TransitionCallbackReturn.FAILURE
