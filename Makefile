@@ -15,7 +15,7 @@ DISTRO ?= kilted
 DISTROS := kilted jazzy
 
 # Every file that ends up in the installed package. When one changes, it is installed again.
-PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config launch msg rths_nodes scripts
+PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config launch msg $(wildcard srv) rths_nodes scripts
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -22,6 +22,15 @@ FLAG_SOFT_START = 16
 FLAG_RESTING = 32
 """Adaptation rests, because the motion tells nothing: the soft start fades out."""
 
+MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE = 0, 1, 2
+"""How the controller drives an axis; an axis whose mode is force has commands in N."""
+HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
+INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
+"""Whether the rig may move, as the port reads it; where it is open, the rig has stopped by itself."""
+
+NO_ENERGIES: Array = np.full(4, np.nan)
+"""Of a Target that tells none."""
+
 
 @dataclass(slots=True, eq=False)
 class Target:
@@ -29,6 +38,8 @@ class Target:
 
     displacement (m), velocity (m/s) and acceleration (m/s^2, predicted with the forces extrapolated) at step
     i; exact_acceleration (m/s^2), external_force and restoring_force (N, numerical substructure) at step i-1.
+    energies (J) of a model that does not travel whole, at step i-1: input, kinetic, strain, damping; nan where the
+    arrays have all of it.
     """
 
     step: int
@@ -40,6 +51,7 @@ class Target:
     restoring_force: Array
     auxiliary: Array = field(default_factory=lambda: EMPTY)
     flags: int = 0
+    energies: Array = field(default_factory=lambda: NO_ENERGIES)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +67,11 @@ class Command:
 
 @dataclass(slots=True, eq=False)
 class Measurement:
-    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``."""
+    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``.
+
+    control_mode, one byte per axis (MODE_...; empty: not told), hydraulics and interlock are as the port reads
+    them.
+    """
 
     sample: int
     displacement: Array
@@ -63,6 +79,9 @@ class Measurement:
     command: Array
     auxiliary: Array = field(default_factory=lambda: EMPTY)
     flags: int = 0
+    control_mode: bytes = b""
+    hydraulics: int = HYDRAULICS_NOT_TOLD
+    interlock: int = INTERLOCK_NOT_TOLD
 
 
 @dataclass(slots=True, eq=False)

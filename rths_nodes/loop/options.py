@@ -140,6 +140,11 @@ class RunOptions:
         True,
         places=offered(launch="autostart", node="autostart"),
     )
+    clock: bool = flag(
+        "in lockstep, publish the time of the test on /clock, for tools with use_sim_time",
+        False,
+        places=offered("clock", command="--clock", roles="actuator"),
+    )
     peer_timeout: float = number(
         "time in which all nodes must be ready",
         "s",
@@ -152,10 +157,13 @@ class RunOptions:
     def validate(self, path: str) -> None:
         """Refuses, with ConfigError, a namespace that ROS does not take, and options that do not go together."""
         checked_namespace(self.namespace)
+        if self.clock:
+            check_clock(self.pace)
         if self.host == EMBEDDED:
             if self.pace == REALTIME:
                 raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
-            for name, value in (("actuator_nodes", self.actuator_nodes), ("reliability", self.reliability)):
+            for name in ("actuator_nodes", "reliability", "clock"):
+                value = getattr(self, name)
                 if value != default_of(name):
                     raise ConfigError(
                         f"{name} = {value!r}: the host embedded has no nodes; use composed or processes"
@@ -250,6 +258,14 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     for entry in [value] if isinstance(value, str) else value if choices else ():
         if choices and entry not in choices:
             raise ConfigError(f"{name} = {entry!r}: must be one of {', '.join(choices)}")
+
+
+def check_clock(pace: str) -> None:
+    """Refuse, with ConfigError, to publish the time of a test that is not in lockstep."""
+    if pace != LOCKSTEP:
+        raise ConfigError(
+            f"clock = true: only in {LOCKSTEP}; with pace = {pace!r} stamps are those of the system's clock"
+        )
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)

@@ -11,7 +11,11 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE, prefixes, resource
 from rths_nodes.core.wire import layout
 
-_TIME = "int32 sec\nuint32 nanosec\n"
+_WITHOUT_ROS = {
+    "builtin_interfaces/Time": "int32 sec\nuint32 nanosec\n",
+    "std_msgs/Header": "builtin_interfaces/Time stamp\nstring frame_id\n",
+}
+"""What our messages are made of, for a recording that is made where ROS 2 is not installed."""
 _TYPE = re.compile(r"(\w+)/(?:msg/)?(\w+)")
 _NESTED = re.compile(r"^\s*(?P<type>(?:[a-z]\w*/)?[A-Z]\w*)(?:\[[^\]]*\])?\s+\w+", re.MULTILINE)
 
@@ -54,8 +58,8 @@ def _text(package: str, name: str) -> str:
         return layout.definition(name)
     if file := _installed(package, f"{name}.msg"):
         return file.read_text(encoding="utf-8")
-    if (package, name) == ("builtin_interfaces", "Time"):
-        return _TIME
+    if text := _WITHOUT_ROS.get(f"{package}/{name}"):
+        return text
     raise ConfigError(f"{package}/msg/{name}: definition not installed; source the workspace that has it")
 
 

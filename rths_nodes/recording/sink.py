@@ -9,6 +9,7 @@ from typing import Any
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.embedded import Outcome
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
@@ -22,7 +23,8 @@ class RecordingSink:
         self._writer, self._information = writer, information
         self._scenario = assembly.scenario
         self._constants = assembly.test_constants()
-        self._codec = assembly.codec()
+        self._run = RunMark(frame_of(information["run_id"]))
+        self._codec = assembly.codec(self._run)
         self._topic = f"/{namespace}/"
         self._start = time.time_ns()
         self._sample = 0
@@ -45,7 +47,7 @@ class RecordingSink:
 
     def _tell(self, name: str, message: str, values: dict[str, Any]) -> None:
         stamp = self._stamp(self._sample)
-        self._write(name, encode(message, {"stamp": stamp} | values), stamp)
+        self._write(name, encode(message, {"stamp": stamp, "frame_id": self._run.frame_id} | values), stamp)
 
     def _tell_state(self, state: State, reason: str) -> None:
         values = {

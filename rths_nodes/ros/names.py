@@ -43,6 +43,8 @@ class Topic:
     """How many messages a publisher keeps; inboxes keep all."""
     stream: bool = False
     """True for the messages of the loop: reliable or best effort by the parameter ``reliability``."""
+    handshake: bool = False
+    """True for what nodes say also before they know which run it is."""
     recorded: bool = True
 
     @property
@@ -65,6 +67,13 @@ def _stream(name: str, message: str, publisher: str, *subscribers: str) -> Topic
     return Topic(name, _own(message), (publisher,), subscribers, False, 2000, True)
 
 
+def _early(name: str, message: str, publishers: tuple[str, ...], *subscribers: str) -> Topic:
+    return Topic(name, _own(message), publishers, subscribers, latched=True, handshake=True)
+
+
+TEST_STATE = "test_state"
+"""The topic on which the actuator node says which run it is."""
+
 TOPICS: dict[str, Topic] = {
     topic.name: topic
     for topic in (
@@ -75,9 +84,9 @@ TOPICS: dict[str, Topic] = {
         _stream("compensator_state", "CompensatorState", COMPENSATOR, RECORDER),
         Topic("sync_status", _own("SyncStatus"), (MONITOR,), (RECORDER, CONSOLE), depth=100),
         # Latched: who comes late still learns where the test stands.
-        Topic("test_state", _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
-        Topic("node_status", _own("NodeStatus"), ROLES, (ACTUATOR, RECORDER, CONSOLE), True),
-        Topic("trip", _own("Trip"), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), (ACTUATOR, RECORDER), True),
+        Topic(TEST_STATE, _own("TestState"), (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), True),
+        _early("node_status", "NodeStatus", ROLES, ACTUATOR, RECORDER, CONSOLE),
+        _early("trip", "Trip", (*LOOP[:2], MONITOR, RECORDER, CONSOLE, AXIS), ACTUATOR, RECORDER),
         # From whoever sees a reason to.
         Topic("emergency_stop", "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
@@ -89,6 +98,9 @@ TOPICS: dict[str, Topic] = {
 
 DIAGNOSTICS = Topic("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", ROLES, (), recorded=False)
 """The one absolute name: where ROS tools look for it, whatever the namespace of the rig."""
+
+CLOCK = Topic("/clock", "rosgraph_msgs/msg/Clock", (ACTUATOR,), (), recorded=False)
+"""Where ROS tools look for the time of a simulation; only in lockstep, and when it is asked for."""
 
 # Below the namespace of an axis that has a node of its own: what that node and the actuator node say to each
 # other. Not recorded: the actuator node gathers them into the topics of the rig, which are.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +21,14 @@ from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire import layout
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.columns import Columns, layout_of
-from rths_nodes.core.wire.layout import ENCAPSULATION
+from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
 
 MESSAGES = sorted(path.stem for path in resource("msg").glob("*.msg"))
 STAMP = 1_700_000_000_123_456_789
-CODEC = Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1)
+RUN = RunMark(frame_of("monday_1", "drawn"))
+CODEC = Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=RUN)
 
 numbers = st.integers(0, 2**32 - 1)
 stamps = st.integers(0, (2**32 - 1) * SECOND + SECOND - 1)
@@ -83,9 +86,80 @@ def test_the_compensators_state_comes_back_to_the_bit() -> None:
 
 def test_both_codecs_write_the_same_bytes() -> None:
     command = Command(7, np.array([0.1, 0.2]), np.array([0.3, -0.4]), flags=5)
-    values = {"stamp": STAMP, "sample": 7, "flags": 5, "control_mode": [0, 0]}
+    values = {"stamp": STAMP, "frame_id": RUN.frame_id, "sample": 7, "flags": 5, "control_mode": [1, 1]}
     values |= {"target": [0.1, 0.2], "command": [0.3, -0.4]}
     assert CODEC.pack_command(command, STAMP) == encode("Command", values)
+
+
+def test_what_the_port_reads_of_the_rig_comes_back() -> None:
+    rig = {"control_mode": b"\1\2", "hydraulics": 3, "interlock": 1}
+    sent = Measurement(3, *np.ones((3, 2)), np.ones(1), **rig)
+    received, _ = CODEC.unpack_measurement(CODEC.pack_measurement(sent, STAMP))
+    assert_same_bits(sent, received)
+    silent = CODEC.unpack_measurement(CODEC.pack_measurement(Measurement(3, *np.ones((3, 2)), np.ones(1)), STAMP))
+    assert (silent[0].control_mode, silent[0].hydraulics, silent[0].interlock) == (b"", 0, 0), "not told"
+
+
+def test_energies_of_a_model_that_does_not_travel_whole_come_back() -> None:
+    sent = Target(3, *np.ones((6, 3)), energies=np.array([4.0, 3.0, 2.0, 1.0]))
+    data = CODEC.pack_target(sent, STAMP)
+    assert CODEC.unpack_target(data)[0].energies.tolist() == [4.0, 3.0, 2.0, 1.0]
+    told = decode("Target", data)
+    kinds = ("input", "kinetic", "strain", "damping")
+    assert [told[f"{kind}_energy"] for kind in kinds] == [4.0, 3.0, 2.0, 1.0]
+    untold = CODEC.unpack_target(CODEC.pack_target(Target(3, *np.ones((6, 3))), STAMP))[0]
+    assert np.isnan(untold.energies).all()
+
+
+@pytest.mark.parametrize("modes", [[0, 0], [1, 2], [2, 2], [1, 77]])
+def test_a_command_in_newtons_or_without_a_unit_is_refused(modes: list[int]) -> None:
+    """A rig with displacement axes only: 1e4 N must not be taken for 1e4 m."""
+    values = {"frame_id": RUN.frame_id, "sample": 1, "control_mode": modes}
+    data = encode("Command", values | {"target": [1e4, 1e4], "command": [1e4, 1e4]})
+    with pytest.raises(ValueError, match="must be displacement on all axes"):
+        CODEC.unpack_command(data)
+
+
+# The run
+
+
+def test_the_mark_of_a_run_has_the_same_length_whatever_it_is_called() -> None:
+    names = ["", "a", "chen_ricles_2010_20260101_120000_4711", "ü" * 300]
+    marks = {frame_of(name, salt) for name in names for salt in ("", "1", "2")}
+    assert len(marks) == 12
+    assert {len(mark) for mark in marks} == {23}
+    assert frame_of("a", "1") == frame_of("a", "1")
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.sampled_from(sorted(("Target", "Command", "Measurement"))))
+def test_a_message_of_another_run_is_refused_by_its_bytes(one: str, other: str, message: str) -> None:
+    mine, theirs = RunMark(frame_of(one, "1")), RunMark(frame_of(other, "2"))
+    ours, foreign = (Codec(n_dof=3, n_axes=2, n_state=4, n_auxiliary=1, run=run) for run in (mine, theirs))
+    sample = {"Target": Target(1, *np.ones((6, 3))), "Command": Command(1, *np.ones((2, 2)))}
+    sample["Measurement"] = Measurement(1, *np.ones((3, 2)), np.ones(1))
+    name = message.lower()
+    data = getattr(foreign, f"pack_{name}")(sample[message], STAMP)
+    assert theirs.has_sent(data)
+    assert not mine.has_sent(data)
+    with pytest.raises(ValueError, match="of another run"):
+        getattr(ours, f"unpack_{name}")(data)
+    assert number_of(data) == 1
+    mine.become(theirs.frame_id)
+    assert getattr(ours, f"unpack_{name}")(data)[1] == STAMP, "once the run is known"
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_the_run_stands_at_the_same_place_of_every_message(message: str) -> None:
+    assert RUN.has_sent(encode(message, {"frame_id": RUN.frame_id}))
+    assert not RUN.has_sent(encode(message, {"frame_id": frame_of("another")}))
+    assert not RUN.has_sent(encode(message, {}))
+    assert not RUN.has_sent(b"")
+
+
+@pytest.mark.parametrize("frame_id", ["map", "x" * 24, "ü" * 23, "\0" * 23])
+def test_a_mark_that_no_run_can_have_is_refused(frame_id: str) -> None:
+    with pytest.raises(ConfigError, match="must be 23 printable ASCII characters"):
+        RunMark().become(frame_id)
 
 
 def test_a_message_has_the_same_size_whatever_is_in_it() -> None:
@@ -113,9 +187,9 @@ def whole(message: str) -> bytes:
     fill = {"string": "text ü", "bool": True}
     values = {}
     for name, kind, is_array in layout.described(message):
-        value: Any = STAMP if kind.endswith("Time") else fill.get(kind, 3)
+        value: Any = fill.get(kind, 3)
         values[name] = [value] * 3 if is_array else value
-    return encode(message, values)
+    return encode(message, values | {"stamp": STAMP, "frame_id": RUN.frame_id})
 
 
 def reads(call: Any, *arguments: Any) -> bool:
@@ -160,7 +234,7 @@ def test_another_byte_order_is_refused(message: str) -> None:
 
 
 def test_another_number_of_axes_is_refused() -> None:
-    other = Codec(n_dof=3, n_axes=1, n_state=4)
+    other = Codec(n_dof=3, n_axes=1, n_state=4, run=RUN)
     data = other.pack_command(Command(1, np.zeros(1), np.zeros(1)), STAMP)
     with pytest.raises(ValueError, match="Command"):
         CODEC.unpack_command(data)
@@ -168,7 +242,7 @@ def test_another_number_of_axes_is_refused() -> None:
 
 def test_other_lengths_of_the_same_size_are_refused() -> None:
     data = bytearray(CODEC.pack_command(Command(1, np.zeros(2), np.zeros(2)), STAMP))
-    place = data.index(b"\2\0\0\0", 20)  # the number of control modes
+    place = data.index(b"\2\0\0\0", 48)  # the number of control modes
     data[place] = 1
     with pytest.raises(ValueError, match="other array lengths"):
         CODEC.unpack_command(bytes(data))
@@ -184,7 +258,6 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
         "uint32": numbers,
         "float64": st.floats(allow_nan=False),
         "string": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
-        "builtin_interfaces/Time": stamps,
     }[kind]
 
 
@@ -194,7 +267,8 @@ def test_every_message_comes_back(message: str, data: st.DataObject) -> None:
     sent = {
         name: data.draw(st.lists(values_of(kind), max_size=5) if is_array else values_of(kind))
         for name, kind, is_array in layout.described(message)
-    }
+        if kind != layout.HEADER
+    } | {"stamp": data.draw(stamps), "frame_id": data.draw(values_of("string"))}
     assert decode(message, encode(message, sent)) == sent
 
 
@@ -223,7 +297,7 @@ def test_lists_of_more_than_ten_numbers_keep_their_order() -> None:
 
 def measurements(count: int, n_axes: int = 2) -> list[bytes]:
     random = np.random.default_rng(3)
-    codec = Codec(n_dof=3, n_axes=n_axes, n_state=4, n_auxiliary=1)
+    codec = Codec(n_dof=3, n_axes=n_axes, n_state=4, n_auxiliary=1, run=RUN)
     rows = [Measurement(k, *random.normal(size=(3, n_axes)), random.normal(size=1), flags=k) for k in range(count)]
     return [codec.pack_measurement(row, STAMP + k) for k, row in enumerate(rows)]
 
@@ -251,6 +325,20 @@ def test_an_empty_array_is_no_column() -> None:
     assert "values" not in found
 
 
+def test_columns_of_a_recording_of_version_1_are_read() -> None:
+    """They have a bare stamp in place of the header."""
+    text = "builtin_interfaces/Time stamp\nuint32 sample\nfloat64[<=16] force\n"
+    data = ENCAPSULATION + struct.pack("<IIIId", 3, 7, 5, 1, 2.5)
+    found = columns(text, [data, data])
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "sec": [3, 3],
+        "nanosec": [7, 7],
+        "sample": [5, 5],
+        "force": [[2.5], [2.5]],
+    }
+    assert decode("Old", data, text) == {"stamp": 3 * SECOND + 7, "sample": 5, "force": [2.5]}
+
+
 def test_only_the_own_part_of_a_definition_counts() -> None:
     text = f"uint32 sample\n{layout.SEPARATOR}\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
     found = columns(text, [ENCAPSULATION + (5).to_bytes(4, "little")])
@@ -263,7 +351,7 @@ def test_only_the_own_part_of_a_definition_counts() -> None:
         lambda row: row[:-1],
         lambda row: row + b"\0" * 16,
         lambda row: b"\0\0\0\0" + row[4:],
-        lambda row: row[:20] + b"\1" + row[21:],
+        lambda row: row[:12] + b"\1" + row[13:],
         lambda row: row[:30],
         lambda row: b"",
     ],

@@ -23,6 +23,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.recording.bag import RecordingError, Topic, Writer, offered_qos, read, recover
 from rths_nodes.recording.definitions import type_hash
 
@@ -33,6 +34,7 @@ TOPICS = [
     Topic(f"/rths/{name.lower()}", f"rths_nodes/msg/{name}", LATCHED if name == "TestState" else offered_qos())
     for name in TYPES
 ]
+RUN = RunMark(frame_of("r1"))
 INFORMATION = {"scenario": "dt: 0.01  # s\nname: Prüfstand\n", "run_id": "r1", "servo_rate": "1000"}
 
 
@@ -43,11 +45,13 @@ def numbers(rng, count):
 def samples(index):
     """One message of each type: name, the values in it, its bytes, its stamp."""
     rng = np.random.default_rng(index)
-    codec = Codec(n_dof=3, n_axes=2, n_state=5, n_auxiliary=1)
+    codec = Codec(n_dof=3, n_axes=2, n_state=5, n_auxiliary=1, run=RUN)
     stamp = START + index * 1_000_000
     target = Target(index, *(numbers(rng, 3) for _ in range(6)), flags=1)
     command = Command(index, numbers(rng, 2), numbers(rng, 2))
-    measured = Measurement(index, numbers(rng, 2), numbers(rng, 2), numbers(rng, 2), numbers(rng, 1), flags=6)
+    measured = Measurement(
+        index, numbers(rng, 2), numbers(rng, 2), numbers(rng, 2), numbers(rng, 1), 6, b"\1\2", 3, 1
+    )
     inner = numbers(rng, 5)
     state = {
         "stamp": stamp,
@@ -66,7 +70,7 @@ def samples(index):
         ("Measurement", values_of(measured, stamp), codec.pack_measurement(measured, stamp), stamp),
         (
             "CompensatorState",
-            {"stamp": stamp, "sample": index, "flags": 0, "values": inner},
+            {"stamp": stamp, "frame_id": RUN.frame_id, "sample": index, "flags": 0, "values": inner},
             codec.pack_state(index, inner.tolist(), 0, stamp),
             stamp,
         ),
@@ -77,15 +81,18 @@ def samples(index):
 
 
 def values_of(sample, stamp):
-    return {name: getattr(sample, name) for name in sample.__dataclass_fields__} | {"stamp": stamp}
+    values = {name: getattr(sample, name) for name in sample.__dataclass_fields__ if name != "energies"}
+    return values | {"stamp": stamp, "frame_id": RUN.frame_id}
 
 
 def assert_same(message, values):
     """A message as another library decoded it has the ``values``."""
-    assert message.stamp.sec * SECOND + message.stamp.nanosec == values["stamp"]
-    for name in values.keys() - {"stamp"}:
+    header = message.header
+    assert header.stamp.sec * SECOND + header.stamp.nanosec == values["stamp"]
+    assert header.frame_id == values.get("frame_id", "")
+    for name in values.keys() - {"stamp", "frame_id"}:
         found, expected = getattr(message, name), values[name]
-        if isinstance(expected, (np.ndarray, list)):
+        if isinstance(expected, (np.ndarray, list, bytes)):
             assert list(found) == list(expected), name
         else:
             assert found == expected, name

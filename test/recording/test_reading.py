@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ import pytest
 import rths_nodes
 from rths_nodes.analysis.report.document import render
 from rths_nodes.app import hosts
+from rths_nodes.app.commands import replay
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire import layout, plain
+from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.recording import bag
 from rths_nodes.recording.run import Run
@@ -145,3 +149,52 @@ def test_a_recording_of_something_else_is_refused(changed: Changed, tmp_path: Pa
         changed(lambda recording: {"information": {}})
     with pytest.raises(ConfigError, match="must be a mapping of sections"):
         changed(lambda recording: {"information": {"scenario": "3"}})
+
+
+STAMP = "builtin_interfaces/Time stamp\n"
+VERSION_1 = {
+    "Target": STAMP
+    + "uint32 step\nuint32 flags\nfloat64[<=64] displacement\nfloat64[<=64] velocity\nfloat64[<=64] acceleration\n"
+    "float64[<=64] exact_acceleration\nfloat64[<=64] external_force\nfloat64[<=64] restoring_force\n"
+    "float64[<=16] auxiliary\n",
+    "Command": STAMP
+    + "uint32 sample\nuint32 flags\nuint8[<=16] control_mode\nfloat64[<=16] target\nfloat64[<=16] command\n"
+    "float64[<=16] auxiliary\n",
+    "Measurement": STAMP
+    + "uint32 sample\nuint32 flags\nuint8[<=16] control_mode\nfloat64[<=16] displacement\nfloat64[<=16] force\n"
+    "float64[<=16] command\nfloat64[<=64] auxiliary\n",
+    "CompensatorState": STAMP + "uint32 sample\nuint32 flags\nfloat64[<=512] values\n",
+    "NodeStatus": STAMP
+    + "string node\nbool ready\nstring problem\nstring scenario_hash\nstring parameters\nstring[] state_names\n"
+    "string version\n",
+    "Summary": STAMP + "string node\nuint32 sample\nstring[] names\nfloat64[] values\n",
+    "TestState": STAMP
+    + "uint8 state\nuint32 sample\nstring reason\nstring scenario\nstring scenario_hash\nstring run_id\n"
+    "float64 servo_rate\nuint32 substeps\nuint32 samples\nuint32 transport_samples\nstring[] axis_names\n"
+    "string[] degree_of_freedom_names\nstring[] auxiliary_names\n",
+}
+"""The messages before they had a header."""
+
+
+def test_a_recording_of_version_1_of_the_messages_is_read(
+    done: hosts.RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert done.recording is not None
+    new = bag.read(done.recording)
+    kinds = {name: topic.type.rpartition("/")[2] for name, topic in new.topics.items()}
+    old = [(name, decode(kinds[name], data), stamp) for name, data, stamp in new.messages()]
+    monkeypatch.setattr(bag, "definition", lambda kind: VERSION_1[kind.rpartition("/")[2]])
+    monkeypatch.setattr(plain, "described", lambda message: layout.fields_of(VERSION_1[message]))
+    topics = [topic for topic in new.topics.values() if topic.type.rpartition("/")[2] in VERSION_1]
+    writer = bag.Writer(tmp_path / "old", topics, new.information)
+    for name, values, stamp in old:
+        writer.write(name, plain.encode(kinds[name], values), stamp)
+    writer.close({})
+    monkeypatch.undo()
+    found = rths_nodes.read(tmp_path / "old")
+    assert_same(found, done.run or rths_nodes.read(done.recording))
+    assert (found.metrics, found.information) == (rths_nodes.read(done.recording).metrics, new.information)
+    with pytest.raises(
+        ConfigError, match="has other fields than here"
+    ):  # its bytes would be taken for something else
+        replay.run(argparse.Namespace(recording=str(tmp_path / "old"), rate=1.0))

@@ -13,8 +13,12 @@ import pytest
 
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
+
+RUN = frame_of("by hand")
+"""The run that nodes by hand take part in which have not told one themselves."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -96,6 +100,8 @@ def node_by_hand(
         words = ["--ros-args", "-r", f"__ns:=/{namespace}"]
         node = composed.make_node(role, NullWriter, context, given, cli_args=words, **options)
         node.start()
+        if not node.topics.run.frame_id:
+            node.topics.join(RUN)
         try:
             yield node
         finally:
@@ -103,8 +109,9 @@ def node_by_hand(
 
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
-    """A message at a low rate."""
-    node.topics.inboxes[topic].put(encode(names.TOPICS[topic].message, values))
+    """A message at a low rate, of the run of the ``node``."""
+    header = {"frame_id": node.topics.run.frame_id}
+    node.topics.inboxes[topic].put(encode(names.TOPICS[topic].message, header | values))
 
 
 def put_state(node: Any, state: State, sample: int, reason: str = "") -> None:

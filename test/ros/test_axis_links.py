@@ -13,6 +13,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros.nodes.axis_links import GONE_NS, LOST_NS, TopicLinks
 
 SECOND = 1_000_000_000
@@ -25,6 +26,7 @@ class Topics:
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes]] = []
         self.waiting: dict[str, deque[bytes]] = defaultdict(deque)
+        self.run = RunMark()
         self.guards = {f"{axis}/measurement": SimpleNamespace(gone=False) for axis in AXES}
 
     def send(self, topic: str, data: bytes) -> None:

@@ -20,7 +20,7 @@ from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITO
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = {"scenario", "case", "overrides", "pace", "run_id", "peers", "reliability", "faults", "autostart"}
-OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout"}}
+OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout", "clock"}}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 

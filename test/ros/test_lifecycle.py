@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.interrupts import STOPPING
 from rths_nodes.loop.options import run_options
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -219,11 +221,13 @@ def test_a_node_whose_lead_leaves_without_a_word_does_not_wait_for_ever():
         node = composed.make_node("compensator", hosts.open_writer, context, values)
         node.start()
 
+        run = {"frame_id": frame_of("one"), "scenario_hash": node.settings.hash, "stamp": time.time_ns()}
+
         def idle() -> None:
             if node.under_way:
                 lead.destroy_publisher(states)
             else:
-                states.publish(encode(topic.message, {"state": int(State.ARMED)}))
+                states.publish(encode(topic.message, run | {"state": int(State.ARMED)}))
 
         executor = composed.LoopExecutor([node], context, idle)
         executor.run()

@@ -18,37 +18,43 @@ from rclpy.node import Node
 
 import rths_nodes
 from rths_nodes.app import hosts
+from rths_nodes.core.wire.layout import ENCAPSULATION
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor
+from rths_nodes.ros.transport import endpoints
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
-from rths_nodes.ros.transport.peers import PublisherGuard
 
 ROW = names.TOPICS["command"]
+RUN = RunMark(frame_of("one", "drawn"))
 PATIENCE_S = 10.0
 
 
-@pytest.fixture
-def pair() -> Iterator[Any]:
-    """A node that speaks, one that listens, both by hand; ``stranger`` makes a publisher of somebody else's."""
+@pytest.fixture(params=[True, False], ids=["with gids", "without"])
+def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A node that speaks, one that listens, both by hand; ``stranger`` makes a publisher of somebody else's.
+
+    Where a distribution tells no gids, and with those of the others left out, the bytes alone say whose it is.
+    """
+    if not request.param:
+        monkeypatch.setattr(endpoints, "GID", "none")
     with composed.ros_context() as context:
         nodes = [Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")]
         speaker, listener, other = nodes
         outlet = Outlet(speaker.create_publisher(message_class(ROW.type), "command", quality(ROW)))
-        inbox = open_inbox(listener, ROW, ByHand(), name="command", speakers=("/rths/speaker",))
+        inbox = open_inbox(listener, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
 
         def stranger() -> Any:
             return other.create_publisher(message_class(ROW.type), "command", quality(ROW))
 
         def eavesdropper() -> Inbox:
-            return open_inbox(other, ROW, ByHand(), name="command", speakers=("/rths/speaker",))
+            return open_inbox(other, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
 
         until(lambda: outlet.publisher.get_subscription_count() == 1)
         until(lambda: inbox.guard.look() or inbox.guard.complete)
         outlet.send(message(99))
         assert inbox.take() == message(99)
-        if not PublisherGuard.by_gid:
-            pytest.skip("this distribution does not say whose a message is: there nothing goes by hand")
         yield SimpleNamespace(outlet=outlet, inbox=inbox, stranger=stranger, eavesdropper=eavesdropper)
         for node in nodes:
             node.destroy_node()
@@ -67,7 +73,11 @@ def taken(inbox: Inbox) -> list[bytes]:
 
 
 def message(number: int) -> bytes:
-    return b"\x00\x01\x00\x00" + number.to_bytes(4, "little") + bytes(64)
+    return ENCAPSULATION + number.to_bytes(4, "little") + bytes(4) + RUN.field + bytes(64)
+
+
+def of_another_run(number: int) -> bytes:
+    return ENCAPSULATION + number.to_bytes(4, "little") + bytes(4) + RunMark(frame_of("another")).field + bytes(64)
 
 
 def test_neighbours_get_every_message_once_and_the_middleware_none(pair: Any) -> None:
@@ -103,16 +113,25 @@ def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
     stranger = pair.stranger()
     until(lambda: stranger.get_subscription_count() == 1)
     pair.inbox.guard.close()
-    stranger.publish(message(7))
+    stranger.publish(of_another_run(7))
     assert pair.inbox.take() is None
     pair.outlet.hand_to([pair.inbox], holds=False)
     for number in (8, 9):
-        stranger.publish(message(number))
+        stranger.publish(of_another_run(number))
     pair.outlet.send(message(0))
     assert taken(pair.inbox) == [message(0)]
     pair.inbox.drop()
     pair.inbox.guard.look()
     assert pair.inbox.guard.foreign() == {"/rths/other": 3}
+
+
+def test_what_a_peer_sends_of_another_run_is_dropped_and_counted(pair: Any) -> None:
+    pair.inbox.guard.close()
+    pair.outlet.send(of_another_run(1))
+    pair.outlet.send(message(2))
+    assert taken(pair.inbox) == [message(2)]
+    pair.inbox.guard.look()
+    assert sum(pair.inbox.guard.foreign().values()) == 1
 
 
 def test_who_is_closed_is_no_neighbour_any_more(pair: Any) -> None:
@@ -136,7 +155,7 @@ def test_without_neighbours_nothing_is_held_back() -> None:
         for node in nodes:
             node.start()
         outlet = nodes[0].topics.outlets["measurement"]
-        for together, held in ((nodes[:1], False), (nodes, PublisherGuard.by_gid)):
+        for together, held in ((nodes[:1], False), (nodes, True)):
             LoopExecutor(together, context).introduce()
             assert outlet.holds == held
         for node in nodes:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.core.samples import EMPTY, Measurement
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.descriptions import LEAVING_S
 from rths_nodes.ros.nodes.end_of_test import LINGER_NS
@@ -20,7 +21,10 @@ from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
 from rths_nodes.ros.nodes.sequence import MeasurementSequence
 from rths_nodes.ros.nodes.shutdown import LEADER_LOST_NS, OVERDUE_NS, PATIENCE_NS, SAME_REQUEST_NS, Shutdown
 from rths_nodes.ros.transport.deferred import BURST, DeferredSends
+from rths_nodes.ros.transport.joining import LIVE_NS, OLD_NS
 from rths_nodes.ros.transport.wiring import Place
+
+RUN = frame_of("one", "drawn")
 
 
 class Topics:
@@ -34,9 +38,11 @@ class Topics:
         self.inboxes = {"test_state": None}
         self.speakers = 1
         subscription = SimpleNamespace(get_publisher_count=lambda: self.speakers)
-        self.guards = {"test_state": SimpleNamespace(subscription=subscription, gone=False)}
+        self.guards = {"test_state": SimpleNamespace(subscription=subscription, gone=False, certain=True)}
+        self.run = RunMark()
         self.codec = SimpleNamespace(unpack_measurement=None)
-        self.absent = self.duplicates = self.foreign = ""
+        self.absent = self.duplicates = self.other = ""
+        self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}
 
@@ -49,9 +55,14 @@ class Topics:
     def receive(self, topic: str, unpack: Any) -> tuple[Any, int] | None:
         return self.waiting.popleft() if self.waiting else None
 
-    def heard(self, topic: str) -> list[dict[str, Any]]:
-        heard, self.states = self.states, []
+    def heard(self, topic: str, counts: Any) -> list[dict[str, Any]]:
+        heard = [state for state in self.states if counts(state)]
+        self.heard_of_another_run += len(self.states) - len(heard)
+        self.states = []
         return heard
+
+    def join(self, frame_id: str) -> None:
+        self.run.become(frame_id)
 
     def missing(self) -> str:
         return self.absent
@@ -59,8 +70,8 @@ class Topics:
     def duplicate_names(self, _: Any) -> str:
         return self.duplicates
 
-    def foreign_publishers(self) -> str:
-        return self.foreign
+    def other_versions(self) -> str:
+        return self.other
 
     def close_guards(self) -> None:
         self.guarded = True
@@ -134,7 +145,7 @@ def test_what_only_the_recorder_wants_goes_in_bursts_and_in_order(topics: Any) -
 
 @pytest.fixture
 def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
-    calls: dict[str, list[str]] = {"prepare": [], "warn": [], "refuse": [], "lose": []}
+    calls: dict[str, list[str]] = {"prepare": [], "warn": [], "refuse": []}
 
     def keep(name: str) -> Callable[..., None]:
         return lambda *words: calls[name].append(*words or [""])
@@ -143,11 +154,10 @@ def handshake(topics: Any, phase: PhaseMachine, clock: Any) -> Any:
         ["/rths/monitor"],
         topics,
         phase,
-        {"node": "monitor", "scenario_hash": "mine"},
+        {"node": "monitor", "scenario_hash": "abc"},
         keep("prepare"),
         keep("warn"),
         keep("refuse"),
-        keep("lose"),
         clock,
     )
     made.begin()
@@ -168,12 +178,100 @@ def test_a_node_that_waits_says_for_whom_every_few_seconds(handshake: Any, topic
 def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
+    topics.join(RUN)
     for _ in range(2):
         handshake.look()
     assert phase.now is Phase.READY
     assert handshake.calls["prepare"] == [""]
-    status = {"node": "monitor", "scenario_hash": "mine", "ready": True, "problem": ""}
+    status = {"node": "monitor", "scenario_hash": "abc", "ready": True, "problem": ""}
     assert topics.told == [("node_status", status)]
+
+
+def state(state: int, frame_id: str = "", stamp: int = 2_000_000_000, **values: Any) -> dict[str, Any]:
+    """A TestState of the actuator node, by default of ``RUN``."""
+    told = {"state": int(state), "sample": 0, "reason": "", "scenario_hash": "abc", "stamp": stamp}
+    return told | {"frame_id": frame_id or RUN} | values
+
+
+def test_no_node_is_ready_before_it_knows_the_run(
+    handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
+) -> None:
+    clock.now += COMPLAINT_NS
+    handshake.look()
+    assert phase.now is Phase.MATCHING
+    assert handshake.calls["warn"] == ["waits for the run: no test_state of the actuator node"]
+    topics.states = [state(State.POSITIONED)]
+    handshake.look()  # it is known
+    handshake.look()
+    assert (phase.now, topics.run.frame_id) == (Phase.READY, RUN)
+
+
+def test_the_newest_actuator_node_says_which_run_it_is_until_the_test_begins(
+    handshake: Any, topics: Any, phase: PhaseMachine
+) -> None:
+    """A recording that is replayed, whose run has the same name, has older stamps."""
+    again = frame_of("one", "configured again")
+    for told, joined in (
+        (state(State.POSITIONED, stamp=3_000_000_000), RUN),
+        (state(State.POSITIONED, frame_of("one", "replayed"), stamp=2_000_000_000), RUN),
+        (state(State.FINISHED, frame_of("one", "replayed"), stamp=2_000_000_000), RUN),
+        (state(State.POSITIONED, again, stamp=4_000_000_000, scenario_hash="of another"), RUN),
+        (state(State.POSITIONED, again, stamp=4_000_000_000), again),
+        (state(State.ARMED, again, stamp=5_000_000_000), again),
+        (state(State.POSITIONED, RUN, stamp=6_000_000_000), again),
+        (state(State.FINISHED, RUN, stamp=7_000_000_000), again),
+    ):
+        topics.states = [told]
+        handshake.look()
+        assert topics.run.frame_id == joined, told
+    assert phase.test.state is State.ARMED
+    assert topics.heard_of_another_run == 5
+
+
+def test_a_test_that_was_over_long_before_the_node_came_is_not_joined(
+    handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
+) -> None:
+    topics.states = [state(State.FINISHED, stamp=clock.now - OLD_NS - 1_000_000_000)]
+    handshake.look()
+    assert (topics.run.frame_id, phase.ended) == ("", False)
+    topics.states = [state(State.HELD, stamp=clock.now - 1_000_000)]
+    handshake.look()
+    assert phase.ended, "stopped before this node was there: it need not wait"
+
+
+@pytest.mark.parametrize("told", [State.IDLE, State.RUNNING, State.FINISHED, State.HELD])
+def test_where_somebody_else_may_have_said_so_no_test_is_joined_that_is_under_way_or_over(
+    told: State, handshake: Any, topics: Any, phase: PhaseMachine, clock: Any
+) -> None:
+    topics.guards["test_state"].certain = False
+    topics.states = [state(told, reason="a lie")]
+    handshake.look()
+    assert (topics.run.frame_id, phase.gone, phase.ended) == ("", False, False)
+    topics.states = [state(State.POSITIONED)]
+    handshake.look()
+    assert topics.run.frame_id == RUN
+    topics.states = [state(State.ARMED, stamp=clock.now - 2 * LIVE_NS)]
+    handshake.look()
+    assert not phase.under_way, "replayed"
+    topics.states = [state(State.ARMED, stamp=clock.now)]
+    handshake.look()
+    assert phase.under_way
+
+
+def test_a_mark_that_no_run_can_have_refuses_the_test(handshake: Any, topics: Any) -> None:
+    topics.states = [state(State.POSITIONED, "map")]
+    handshake.look()
+    assert "header.frame_id = 'map': must be 23 printable ASCII characters" in handshake.calls["refuse"][0]
+
+
+def test_a_peer_with_other_messages_is_refused_by_its_name(
+    handshake: Any, topics: Any, phase: PhaseMachine
+) -> None:
+    topics.join(RUN)
+    topics.other = "/rths/actuator has another version of rths_nodes/msg/Command"
+    handshake.look()
+    assert handshake.calls["refuse"] == [topics.other]
+    assert phase.now is Phase.MATCHING
 
 
 def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, clock: Any) -> None:
@@ -187,17 +285,15 @@ def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, 
 
 
 def test_when_the_test_begins_nobody_else_is_listened_to(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
-    topics.states = [{"state": int(State.ARMED), "sample": 0, "reason": "", "scenario_hash": "mine"}]
-    topics.foreign = "foreign publisher on /rths/trip: /lab/other"
+    topics.states = [state(State.ARMED)]
     handshake.look()
     assert (phase.now, topics.guarded) == (Phase.IN_TEST, True)
-    assert handshake.calls["lose"] == [topics.foreign]
 
 
 def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
     topics.states = [
-        {"state": 200, "sample": 0, "reason": "nonsense", "scenario_hash": "mine"},
-        {"state": int(State.IDLE), "sample": 0, "reason": "refused: no", "scenario_hash": "another"},
+        state(200, reason="nonsense"),
+        state(State.IDLE, reason="refused: no", scenario_hash="of another"),
     ]
     handshake.look()
     assert (phase.gone, phase.exit_code) == (True, 2)

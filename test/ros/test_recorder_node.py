@@ -49,7 +49,9 @@ def recorder(by_hand):
 
 def send(node, topic, *numbers):
     for number in numbers:
-        node.topics.inboxes[topic].put(struct.pack("<4s3I", ENCAPSULATION, 1, 0, number))
+        node.topics.inboxes[topic].put(
+            ENCAPSULATION + struct.pack("<2I", 1, 0) + node.topics.run.field + struct.pack("<I", number)
+        )
 
 
 def send_all(node, but=()):

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.start_gate import StartGate, StartRefused
 
@@ -17,16 +18,13 @@ SECOND = 1_000_000_000
 class Own:
     """The node itself, its topics and its handshake, as the test wants them."""
 
-    now, duplicate, foreign = Phase.READY, False, ""
+    now, duplicate = Phase.READY, False
 
     def missing(self) -> str:
         return "/rths/monitor on /rths/trip"
 
     def duplicated(self) -> bool:
         return self.duplicate
-
-    def foreign_publishers(self) -> str:
-        return self.foreign
 
 
 @pytest.fixture
@@ -45,7 +43,8 @@ def gate(own: Any, still_clock: Any) -> StartGate:
 
 
 def status(node: str, **values: Any) -> dict[str, Any]:
-    return {"node": node, "ready": True, "problem": "", "scenario_hash": "abc", "parameters": {}} | values
+    told = {"node": node, "ready": True, "problem": "", "scenario_hash": "abc", "parameters": {}}
+    return told | {"frame_id": frame_of("one")} | values
 
 
 def refusal(gate: StartGate) -> tuple[str, int]:
@@ -109,7 +108,8 @@ def test_a_name_that_is_there_twice_is_waited_for(gate: StartGate, own: Any) -> 
     assert gate.may_begin()
 
 
-def test_a_foreign_publisher_is_refused(gate: StartGate, own: Any) -> None:
-    gate.hear([status("integrator"), status("monitor")])
-    own.foreign = "foreign publisher on /rths/trip: /lab/stranger"
-    assert refusal(gate) == ("foreign publisher on /rths/trip: /lab/stranger", 2)
+def test_who_does_not_know_the_run_is_not_ready(gate: StartGate) -> None:
+    gate.hear([status("integrator"), status("monitor", frame_id="")])
+    assert not gate.may_begin()
+    gate.hear([status("monitor")])
+    assert gate.may_begin()

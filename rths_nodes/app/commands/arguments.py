@@ -29,6 +29,9 @@ def add_scenario(parser: argparse.ArgumentParser) -> None:
 
 def add_option(parser: Any, option: Option) -> None:
     """One option of a run, to a parser or a group of one."""
+    if option.spec.kind == "flag":
+        parser.add_argument(option.name, help=option.doc, action="store_true")
+        return
     several, given = option.spec.kind == "texts", dict[str, Any](choices=option.spec.choices or None)
     if option.metavar:
         given["metavar"] = option.metavar

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import PACKAGE
+from rths_nodes.core.wire import layout
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 
@@ -18,9 +22,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Publish the recording on its topics, with /clock."""
     from rths_nodes.recording import bag
-    from rths_nodes.ros.hosting.replay import replay
 
     recording = bag.read(options.recording)
+    _check_versions(options.recording, recording)
+    from rths_nodes.ros.hosting.replay import replay
+
     terminal.tell(recording.notes)
     with orderly_stop() as interrupted:
         count = replay(
@@ -32,3 +38,16 @@ def run(options: argparse.Namespace) -> int:
         )
     print(f"{count} messages published")
     return ExitCode.HELD if interrupted() else ExitCode.FINISHED
+
+
+def _check_versions(path: str, recording: Any) -> None:
+    """Refuse, with ConfigError, messages that have other fields than those of this version."""
+    for name, topic in recording.topics.items():
+        package, _, message = topic.type.partition("/msg/")
+        if package != PACKAGE or layout.fields_of(recording.definitions[name]) == layout.described(message):
+            continue
+        version = recording.information.get("version", "another version")
+        raise ConfigError(
+            f"{path}: {topic.type} on {name} has other fields than here; it can be replayed with the rths_nodes "
+            f"that has recorded it ({version})"
+        )

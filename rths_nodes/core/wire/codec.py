@@ -10,19 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.durations import SECOND
-from rths_nodes.core.samples import Array, Command, Measurement, Target
-from rths_nodes.core.wire.layout import Layout, stamp_of
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_NOT_TOLD, Array, Command, Measurement, Target
+from rths_nodes.core.wire.layout import Layout
+from rths_nodes.core.wire.run_mark import RunMark
 
 
 class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
-    compensator's inner numbers.
+    compensator's inner numbers. All messages are those of ``run``: what is of another cannot be unpacked.
     """
 
-    def __init__(self, n_dof: int, n_axes: int, n_state: int, n_auxiliary: int = 0, n_inputs: int = 0) -> None:
+    def __init__(
+        self,
+        n_dof: int,
+        n_axes: int,
+        n_state: int,
+        n_auxiliary: int = 0,
+        n_inputs: int = 0,
+        run: RunMark | None = None,
+    ) -> None:
+        self.run = run = run or RunMark()
         dof = (
             "displacement",
             "velocity",
@@ -33,11 +42,11 @@ class Codec:
         )
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
         self.sizes = (n_dof, n_axes, n_state, n_auxiliary, n_inputs)
-        self._modes = [0] * n_axes
-        self._target = Layout("Target", dict.fromkeys(dof, n_dof) | {"auxiliary": n_inputs})
-        self._command = Layout("Command", axes | {"auxiliary": n_inputs})
-        self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary})
-        self._state = Layout("CompensatorState", {"values": n_state})
+        self._displacement, self._not_told = bytes([MODE_DISPLACEMENT]) * n_axes, bytes([MODE_NOT_TOLD]) * n_axes
+        self._target = Layout("Target", dict.fromkeys(dof, n_dof) | {"auxiliary": n_inputs}, run)
+        self._command = Layout("Command", axes | {"auxiliary": n_inputs}, run)
+        self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
+        self._state = Layout("CompensatorState", {"values": n_state}, run)
 
     def pack_target(self, target: Target, stamp: int) -> bytes:
         arrays = (
@@ -49,41 +58,50 @@ class Codec:
             target.restoring_force,
             target.auxiliary,
         )
-        return self._target.pack((*stamp_of(stamp), target.step, target.flags), [a.tolist() for a in arrays])
+        head = (target.step, target.flags, *target.energies.tolist())
+        return self._target.pack(stamp, head, [a.tolist() for a in arrays])
 
     def unpack_target(self, data: bytes) -> tuple[Target, int]:
-        (sec, nanosec, step, flags), arrays = self._target.unpack(data)
-        x, v, a, exact, external, restoring, auxiliary = arrays
-        target = Target(step, x, v, a, exact, external, restoring, auxiliary, flags)
-        return target, sec * SECOND + nanosec
+        stamp, (step, flags), arrays, _ = self._target.unpack(data)
+        energies, x, v, a, exact, external, restoring, auxiliary = arrays
+        return Target(step, x, v, a, exact, external, restoring, auxiliary, flags, energies), stamp
 
     def pack_command(self, command: Command, stamp: int) -> bytes:
-        arrays = (self._modes, command.target.tolist(), command.command.tolist(), command.auxiliary.tolist())
-        return self._command.pack((*stamp_of(stamp), command.sample, command.flags), arrays)
+        arrays = (
+            self._displacement,
+            command.target.tolist(),
+            command.command.tolist(),
+            command.auxiliary.tolist(),
+        )
+        return self._command.pack(stamp, (command.sample, command.flags), arrays)
 
     def unpack_command(self, data: bytes) -> tuple[Command, int]:
-        (sec, nanosec, sample, flags), (target, command, auxiliary) = self._command.unpack(data)
-        return Command(sample, target, command, auxiliary, flags), sec * SECOND + nanosec
+        stamp, (sample, flags), (target, command, auxiliary), (modes,) = self._command.unpack(data)
+        if modes != self._displacement:  # newtons are not to be taken for metres
+            raise ValueError(f"Command: control_mode {list(modes)}: must be displacement on all axes")
+        return Command(sample, target, command, auxiliary, flags), stamp
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:
         arrays = (
-            self._modes,
+            measured.control_mode or self._not_told,
             measured.displacement.tolist(),
             measured.force.tolist(),
             measured.command.tolist(),
             measured.auxiliary.tolist(),
         )
-        return self._measurement.pack((*stamp_of(stamp), measured.sample, measured.flags), arrays)
+        head = (measured.sample, measured.flags, measured.hydraulics, measured.interlock)
+        return self._measurement.pack(stamp, head, arrays)
 
     def unpack_measurement(self, data: bytes) -> tuple[Measurement, int]:
-        (sec, nanosec, sample, flags), arrays = self._measurement.unpack(data)
+        stamp, (sample, flags, hydraulics, interlock), arrays, (modes,) = self._measurement.unpack(data)
         displacement, force, command, auxiliary = arrays
-        measured = Measurement(sample, displacement, force, command, auxiliary, flags)
-        return measured, sec * SECOND + nanosec
+        told = b"" if modes == self._not_told else modes
+        measured = Measurement(sample, displacement, force, command, auxiliary, flags, told, hydraulics, interlock)
+        return measured, stamp
 
     def pack_state(self, sample: int, values: Sequence[float], flags: int, stamp: int) -> bytes:
-        return self._state.pack((*stamp_of(stamp), sample, flags), (values,))
+        return self._state.pack(stamp, (sample, flags), (values,))
 
     def unpack_state(self, data: bytes) -> tuple[int, Array, int]:
-        (sec, nanosec, sample, _), (values,) = self._state.unpack(data)
-        return sample, values, sec * SECOND + nanosec
+        stamp, (sample, _), (values,), _ = self._state.unpack(data)
+        return sample, values, stamp

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, TRAILING, fields_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 
 Columns = dict[str, np.ndarray[Any, Any]]
 
@@ -36,6 +36,10 @@ class _Places:
         self.offsets.append(self.size)
         self.size += size * (1 if count is None else count)
 
+    def add_text(self, size: int) -> None:
+        """Characters that nobody reads; in all messages they are as many."""
+        self.size += size
+
     def dtype(self) -> np.dtype[Any]:
         layout = {"names": self.names, "formats": self.formats, "offsets": self.offsets, "itemsize": self.size}
         return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
@@ -53,16 +57,13 @@ class StreamLayout:
         self._counts: dict[str, int] = {}
         try:
             for name, kind, is_array in fields_of(text):
-                if kind == "builtin_interfaces/Time":
+                if kind in (HEADER, TIME):
                     places.add("sec", "uint32")
                     places.add("nanosec", "uint32")
+                    if kind == HEADER:
+                        places.add_text(self._count(places, "frame_id.length", message))
                 elif is_array:
-                    places.add(length := f"{name}.length", "uint32")
-                    (count,) = struct.unpack_from("<I", message, places.size - 4)
-                    if places.size + count > len(message):
-                        raise ValueError(f"{name} is longer than the message")
-                    self._counts[length] = count
-                    if count:
+                    if count := self._count(places, f"{name}.length", message):
                         places.add(name, kind, count)
                 else:
                     places.add(name, kind)
@@ -73,6 +74,15 @@ class StreamLayout:
         self._names = [name for name in places.names[1:] if name not in self._counts]
         if not self._fits(message):
             raise ValueError(f"a message of another length than {self._size} bytes")
+
+    def _count(self, places: _Places, length: str, message: bytes) -> int:
+        """How many characters or numbers follow, by the field ``length`` of ``message``."""
+        places.add(length, "uint32")
+        (count,) = struct.unpack_from("<I", message, places.size - 4)
+        if places.size + count > len(message):
+            raise ValueError(f"{length} = {count}: longer than the message")
+        self._counts[length] = count
+        return int(count)
 
     def _fits(self, message: bytes) -> bool:
         return self._size <= len(message) <= self._size + TRAILING

@@ -14,14 +14,20 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
+from rths_nodes.core.wire.run_mark import FIELD_AT, FIELD_SIZE, RunMark
 
 ENCAPSULATION = b"\x00\x01\x00\x00"
-HEAD = struct.Struct("<4x3I")
+HEAD = struct.Struct(f"<4x2I{FIELD_SIZE}xI")
 """Beginning of every message of a stream: seconds and nanoseconds of its stamp, sample or step number."""
+HEADER = "std_msgs/Header"
+"""Type of the first field of the messages: a stamp, and the ``frame_id``, which tells the run."""
+TIME = "builtin_interfaces/Time"
+"""Type of the stamp that was the first field before version 2."""
 TRAILING = 8
 """Bytes that the middleware may append: it aligns for the numbers of an array even when there are none."""
 SEPARATOR = "=" * 80
 """In a definition as recordings have it: what follows defines the types inside the message."""
+Unpacked = tuple[int, tuple[int, ...], list[Array], list[bytes]]
 CODES = {"bool": ("?", 1), "uint8": ("B", 1), "uint32": ("I", 4), "float64": ("d", 8)}
 FIELD = re.compile(
     r"^\s*(?P<type>[A-Za-z0-9_/]+)(?P<array>\[(?:<=(?P<bound>\d+))?\])?\s+(?P<name>\w+)\s*(?:#.*)?$"
@@ -35,74 +41,74 @@ def definition(message: str) -> str:
 
 
 def fields(message: str) -> list[tuple[str, str, int]]:
-    """Name, type and array bound (0 for a scalar) of each field; ``Time`` is split into its two numbers."""
-    found = []
-    for line in definition(message).splitlines():
-        match = FIELD.match(line)
-        if not match:
-            continue
-        if match["type"] == "builtin_interfaces/Time":
-            found += [("sec", "uint32", 0), ("nanosec", "uint32", 0)]
-        else:
-            found.append((match["name"], match["type"], int(match["bound"] or 0)))
-    return found
+    """Name, type and array bound (0 for a scalar) of each field behind the header."""
+    matches = filter(None, map(FIELD.match, definition(message).splitlines()))
+    found = [(match["name"], match["type"], int(match["bound"] or 0)) for match in matches]
+    return [row for row in found if row[1] != HEADER]
 
 
 class Layout:
-    """The constant layout of one message: scalars first, then bounded arrays of given ``lengths`` (by name).
+    """The constant layout of a message of ``run``: header, scalars, bounded arrays of given ``lengths`` (by name).
 
-    An array that is not named has length zero. Raises ConfigError for a length beyond the bound.
+    An array that is not named has length zero. Scalars that are float64 stand together, as one more array before
+    the others. Raises ConfigError for a length beyond the bound.
     """
 
-    def __init__(self, message: str, lengths: Mapping[str, int]) -> None:
+    def __init__(self, message: str, lengths: Mapping[str, int], run: RunMark) -> None:
         self.message = message
-        self.arrays: tuple[str, ...] = ()
+        self._run = run
         counts: list[int] = []
-        self._numbers: list[slice] = []
-        # all of it, and with the entries of the arrays skipped
-        parts, integers, offset, scalars = ["<4s"], ["<4s"], 0, 0
+        reals, self._numbers, self._octets = slice(0, 0), list[slice](), list[slice]()
+        # all of it, and with float64 and the entries of arrays skipped
+        parts, integers = [f"<4s2I{FIELD_SIZE}s"], [f"<4s2I{FIELD_SIZE}s"]
+        offset, scalars = FIELD_AT - len(ENCAPSULATION) + FIELD_SIZE, 0
         for name, kind, bound in fields(message):
             code, size = CODES[kind]
-            if not bound:
-                parts.append(f"{-offset % size}x{code}")
-                integers.append(parts[-1])
-                offset += -offset % size + size
-                scalars += 1
-                continue
-            count = lengths.get(name, 0)
-            if count > bound:
-                raise ConfigError(f"{message}.{name}: {count} entries, at most {bound} fit into the message")
-            parts.append(f"{-offset % 4}xI")
-            integers.append(parts[-1])
-            offset += -offset % 4 + 4
-            if count:
-                parts.append(f"{-offset % size}x{count}{code}")
-                integers.append(f"{-offset % size + count * size}x")
-                offset += -offset % size
-            self.arrays += (name,)
-            counts.append(count)
+            count = lengths.get(name, 0) if bound else 1
+            if bound:
+                if count > bound:
+                    raise ConfigError(f"{message}.{name}: {count} entries, at most {bound} fit into the message")
+                for each in (parts, integers):
+                    each.append(f"{-offset % 4}xI")
+                offset += -offset % 4 + 4
+                counts.append(count)
+            gap = -offset % size if count else 0
+            offset += gap
+            parts.append(f"{gap}x{count}{code}")
+            skipped = bool(bound) or code == "d"
+            integers.append(f"{gap + count * size}x" if skipped else parts[-1])
+            scalars += not skipped
             if code == "d":
-                self._numbers.append(slice(offset // size, offset // size + count))
+                cells = slice(offset // size, offset // size + count)
+                if bound:
+                    self._numbers.append(cells)
+                else:
+                    reals = slice(reals.start or cells.start, cells.stop)
+            elif bound:
+                self._octets.append(slice(offset + len(ENCAPSULATION), offset + len(ENCAPSULATION) + count))
             offset += count * size
+        if reals.stop:
+            self._numbers.insert(0, reals)
         self._struct, self._integers = struct.Struct("".join(parts)), struct.Struct("".join(integers))
         self._counts = tuple(counts)
-        self._head, self._tail = slice(1, 1 + scalars), slice(1 + scalars, None)
+        self._head, self._tail = slice(4, 4 + scalars), slice(4 + scalars, None)
         self._cells = offset // 8
         self.size = self._struct.size
-        self._last: tuple[bytes | None, tuple[tuple[int, ...], list[Array]]] = (None, ((), []))
+        self._last: tuple[bytes | None, Unpacked] = (None, (0, (), [], []))
 
-    def pack(self, head: Sequence[int], arrays: Sequence[Sequence[float]]) -> bytes:
-        """Bytes of the message with the scalars ``head`` (in order) and the ``arrays`` (in order)."""
-        row: list[Any] = [ENCAPSULATION, *head]
+    def pack(self, stamp: int, head: Sequence[float], arrays: Sequence[Sequence[float]]) -> bytes:
+        """Bytes of the message: ``stamp`` in ns, scalars ``head`` (in order) and ``arrays`` (in order)."""
+        row: list[Any] = [ENCAPSULATION, *stamp_of(stamp), self._run.field, *head]
         for count, values in zip(self._counts, arrays, strict=True):
             row.append(count)
             row += values
         return self._struct.pack(*row)
 
-    def unpack(self, data: bytes) -> tuple[tuple[int, ...], list[Array]]:
-        """Scalars and float64 arrays of the message; raises ValueError when ``data`` has another layout.
+    def unpack(self, data: bytes) -> Unpacked:
+        """Stamp (ns), whole scalars, float64 arrays and uint8 arrays of the message.
 
-        What was unpacked last is known: in one process a message goes to several nodes.
+        Raises ValueError when ``data`` has another layout, or is of another run. What was unpacked last is known:
+        in one process a message goes to several nodes.
         """
         if data is self._last[0]:
             return self._last[1]
@@ -111,9 +117,16 @@ class Layout:
         row = self._integers.unpack_from(data)
         if row[0] != ENCAPSULATION or row[self._tail] != self._counts:
             raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
+        if row[3] != self._run.field:
+            raise ValueError(f"{self.message}: of another run")
         content = np.frombuffer(data, np.float64, self._cells, 4).copy()
         content.flags.writeable = False
-        found = row[self._head], [content[part] for part in self._numbers]
+        found = (
+            row[1] * SECOND + row[2],
+            row[self._head],
+            [content[part] for part in self._numbers],
+            [data[part] for part in self._octets],
+        )
         self._last = data, found
         return found
 

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, described, fields_of, stamp_of
+from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, described, fields_of, stamp_of
 
 
 def encode(message: str, values: Mapping[str, Any]) -> bytes:
-    """CDR bytes of any message of this package from plain values (text, numbers, lists; ``stamp`` in ns).
+    """CDR bytes of any message of this package from plain values (text, numbers, lists).
+
+    A header is ``stamp``, in ns, and ``frame_id``.
 
     For the messages at low rates, with text in them; a field that is not given is zero or empty.
     """
@@ -27,8 +29,10 @@ def encode(message: str, values: Mapping[str, Any]) -> bytes:
         out.extend(data)
 
     for name, kind, is_array in described(message):
-        if kind == "builtin_interfaces/Time":
-            put("I", 4, *stamp_of(values.get(name, 0)))
+        if kind in (HEADER, TIME):
+            put("I", 4, *stamp_of(values.get("stamp", 0)))
+            if kind == HEADER:
+                put_text(values.get("frame_id", ""))
         elif is_array:
             entries = values.get(name, ())
             put("I", 4, len(entries))
@@ -69,8 +73,10 @@ def decode(message: str, data: bytes, text: str | None = None) -> dict[str, Any]
         if data[:4] != ENCAPSULATION:
             raise ValueError("another byte order or encapsulation")
         for name, kind, is_array in described(message) if text is None else fields_of(text):
-            if kind == "builtin_interfaces/Time":
-                values[name] = get("I", 4) * SECOND + get("I", 4)
+            if kind in (HEADER, TIME):
+                values["stamp"] = get("I", 4) * SECOND + get("I", 4)
+                if kind == HEADER:
+                    values["frame_id"] = get_text()
             elif is_array:
                 count = get("I", 4)
                 if count > len(data):

@@ -11,9 +11,20 @@ from typing import Protocol
 
 import numpy as np
 
-from rths_nodes.core.samples import EMPTY, FLAG_SLIPPED, FLAG_TRIPPED, Array, Command, Measurement
+from rths_nodes.core.samples import (
+    EMPTY,
+    FLAG_SLIPPED,
+    FLAG_TRIPPED,
+    HYDRAULICS_NOT_TOLD,
+    INTERLOCK_NOT_TOLD,
+    MODE_NOT_TOLD,
+    Array,
+    Command,
+    Measurement,
+)
 
 NOTHING = np.full(1, np.nan)
+NO_MODE = bytes([MODE_NOT_TOLD])
 """The measurement of a lost axis."""
 
 
@@ -149,7 +160,13 @@ class PerAxisPort:
         applied = np.concatenate(
             [self._applied[i : i + 1] if row is None else row.command for i, row in enumerate(rows)]
         )
-        return Measurement(sample, displacement, force, applied, EMPTY, flags)
+        modes = b"".join([NO_MODE if row is None else row.control_mode or NO_MODE for row in rows])
+        # of axes that tell, the one that is worst off
+        hydraulics = min((m.hydraulics for m in found.values() if m.hydraulics), default=HYDRAULICS_NOT_TOLD)
+        interlock = max((m.interlock for m in found.values()), default=INTERLOCK_NOT_TOLD)
+        return Measurement(
+            sample, displacement, force, applied, EMPTY, flags, modes if any(modes) else b"", hydraulics, interlock
+        )
 
     def true_state(self) -> tuple[Measurement, int] | None:
         """The next true state of the rig and its stamp, when those of all axes are here."""

@@ -17,7 +17,15 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, vector
 from rths_nodes.core.protocols import Rig
-from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, FLAG_SLIPPED, Array, Command, Measurement
+from rths_nodes.core.samples import (
+    EMPTY,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    MODE_DISPLACEMENT,
+    Array,
+    Command,
+    Measurement,
+)
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SensorPair
 
@@ -71,6 +79,7 @@ class Simulator:
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
+        self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
         self.perfect = all(pair.perfect for pair in self._sensors)
         self.open()
 
@@ -136,7 +145,7 @@ class Simulator:
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
         displacement, force = np.array(pairs).T.copy()
-        return Measurement(self.sample, displacement, force, self._command, channels, self._flags)
+        return Measurement(self.sample, displacement, force, self._command, channels, self._flags, self._modes)
 
     def safe(self) -> None:
         """A simulator stands still when nobody drives it."""

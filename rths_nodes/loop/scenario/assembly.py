@@ -14,6 +14,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
@@ -212,11 +213,14 @@ class Assembly:
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
         return Names(dof, dof, dof, axes, state, port.auxiliary_names, port.auxiliary_inputs)
 
-    def codec(self) -> Codec:
-        """Packs and unpacks the messages of this rig. Raises ConfigError when it does not fit into them."""
+    def codec(self, run: RunMark | None = None) -> Codec:
+        """Packs and unpacks the messages of this rig in one ``run``.
+
+        Raises ConfigError when the rig does not fit into them.
+        """
         names = self.names
         return Codec(
-            len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs)
+            len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs), run
         )
 
     def test_constants(self) -> dict[str, Any]:
@@ -231,4 +235,5 @@ class Assembly:
             "axis_names": list(names.axes),
             "degree_of_freedom_names": list(names.observed),
             "auxiliary_names": list(names.auxiliary),
+            "input_names": list(names.inputs),
         }

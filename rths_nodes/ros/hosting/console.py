@@ -10,11 +10,13 @@ from typing import Any
 from rclpy.node import Node
 
 from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
-from rths_nodes.ros.names import CONSOLE
-from rths_nodes.ros.transport.endpoints import ByHand, message_class, open_inbox, quality
+from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.joining import Joining
 
 
 def starting_words(missing: Mapping[str, str]) -> str:
@@ -37,11 +39,21 @@ class Console(Node):
             start_parameter_services=False,
             enable_rosout=False,
         )
-        self._inboxes = {}
+        self._inboxes: dict[str, Inbox] = {}
+        self._run = RunMark()
+        self._joining = Joining(
+            self._run,
+            None,
+            self._join,
+            lambda: self._inboxes[TEST_STATE].guard.certain,
+            lambda: self._settled,
+            self._refuse,
+        )
+        self._settled = False
         group = ByHand()
         for topic in names.heard_by(CONSOLE):
             speakers = [f"/{namespace}/{peer}" for peer in names.partners(topic, CONSOLE, peers, publishing=False)]
-            self._inboxes[topic.name] = open_inbox(self, topic, group, speakers=speakers)
+            self._inboxes[topic.name] = open_inbox(self, topic, group, self._run, speakers=speakers)
         self._trip: Any = None
         self.result = Result()
         self.heard_state = False
@@ -77,10 +89,12 @@ class Console(Node):
         if name == "summary":
             self.reported.add(values["node"])
             result.add(dict(zip(values["names"], values["values"], strict=True)))
-        elif name == "test_state":
-            if values["run_id"] == self._run_id:  # before the test another node may have the name of a peer
-                self._follow(State(values["state"]), values["reason"])
-                result.sample = max(result.sample, values["sample"])
+        elif name == TEST_STATE:
+            if values["run_id"] != self._run_id or not self._joining.counts(values):
+                self._inboxes[name].guard.drop()  # before the test another node may have the name of a peer
+                return
+            self._follow(State(values["state"]), values["reason"])
+            result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
             self._ready |= {values["node"]} if values["ready"] else set()
@@ -89,11 +103,20 @@ class Console(Node):
 
     def _follow(self, state: State, reason: str) -> None:
         self.heard_state = True
+        self._settled = self._settled or state >= State.ARMED
         self.result.state, self.result.reason = state, reason
         if state == State.ARMED:  # what was told before is not of this test
             self.result.numbers.clear()
             self.reported.clear()
             self._close_guards()
+
+    def _join(self, frame_id: str) -> None:
+        self._run.become(frame_id)
+        for inbox in self._inboxes.values():
+            inbox.guard.learn()
+
+    def _refuse(self, reason: str) -> None:
+        self.problems[ACTUATOR] = reason
 
     def _close_guards(self) -> None:
         """The test begins: from now on nobody else is listened to."""
@@ -104,4 +127,5 @@ class Console(Node):
     def trip(self, reason: str) -> None:
         """Make the rig go safe; where not everybody was found, nothing moves yet."""
         if self._trip is not None:
-            self._trip.publish(encode("Trip", {"stamp": time.time_ns(), "source": "runner", "reason": reason}))
+            header = {"stamp": time.time_ns(), "frame_id": self._run.frame_id}
+            self._trip.publish(encode("Trip", header | {"source": "runner", "reason": reason}))

@@ -23,7 +23,6 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.transport.endpoints import Inbox
-from rths_nodes.ros.transport.peers import PublisherGuard
 
 DIAGNOSE_SLACK_NS = 500_000
 """A node publishes its diagnostics while this much time, or half a sample, is left to the next tick."""
@@ -86,13 +85,7 @@ class LoopExecutor:
         self._turns = self._idle_turns = self._polls = self._slept_at = 0
 
     def introduce(self) -> None:
-        """From now on the nodes of this process hand each other their messages.
-
-        Not where a message does not tell its publisher: there a message that comes through the middleware as well,
-        because others listen, too, would count twice.
-        """
-        if not PublisherGuard.by_gid:
-            return
+        """From now on the nodes of this process hand each other their messages."""
         all_topics = [node.topics for node in self.nodes]
         for node in self.nodes:
             node.topics.hand_to(all_topics, holds=not node.settings.lockstep)

@@ -5,6 +5,7 @@ When the axes have a node each (``axis.py``), it leads them: there is still one 
 
 from __future__ import annotations
 
+import secrets
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
+from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -26,6 +28,7 @@ from rths_nodes.ros.nodes.end_of_test import EndOfTest
 from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
+from rths_nodes.ros.nodes.simulated_time import SimulatedTime
 from rths_nodes.ros.nodes.start_gate import StartGate
 from rths_nodes.ros.nodes.start_of_test import StartOfTest
 from rths_nodes.ros.nodes.state_announcer import StateAnnouncer
@@ -53,6 +56,8 @@ class ActuatorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
+        # another one each time: neither a run of the same name nor its recording, replayed, is taken for this one
+        topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
         self.pacer = None if self.settings.lockstep else Pacer(scenario.dt, scenario.samples, clock)
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
@@ -79,6 +84,7 @@ class ActuatorNode(RthsNode):
             patience,
             clock,
         )
+        self._simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
         self._true_states = TrueStates(rig.port, bool(axes), topics, self.deferred)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
@@ -245,6 +251,7 @@ class ActuatorNode(RthsNode):
         times.measured()
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
         self._true_states.measured(stamp)
+        self._simulated_time.measured(measured.sample, stamp)
         self._announcer.announce_change()
         return True
 
@@ -268,7 +275,7 @@ class ActuatorNode(RthsNode):
         if self.running:
             self.rig.trip(reason)
 
-    def trip(self, reason: str) -> None:
+    def trip(self, reason: str, sample: int = 0) -> None:
         """The rig is at hand: no topic is needed."""
         self.rig.trip(reason)
 

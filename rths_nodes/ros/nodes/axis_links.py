@@ -40,7 +40,7 @@ class TopicLinks:
         self._topics = topics
         self._stamp, self._stop_asked = stamp, stop_asked
         self._patience = patience
-        self._codec = Codec(0, 1, 0)
+        self._codec = Codec(0, 1, 0, run=topics.run)
         self._now = clock.monotonic_ns
         self._sent_at = 0
 

@@ -16,7 +16,6 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.wire.codec import Codec
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -141,11 +140,12 @@ class RthsNode(LifecycleNode):
         settings, place = self.settings, self.place
         self.scenario = settings.load()
         self.assembly = Assembly(self.scenario)
-        codec = _codec(place, self.assembly)
+        codec = serialization.codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)
-        self.topics.open(endpoints(place, settings.peers), codec, settings.best_effort, self.interposer)
+        wanted = endpoints(place, settings.peers, settings.tells_clock)
+        self.topics.open(wanted, codec, settings.best_effort, self.interposer)
         self.diagnostics = Diagnostics(
             place,
             {"scenario": self.scenario.name, "run_id": settings.value("run_id")},
@@ -165,7 +165,6 @@ class RthsNode(LifecycleNode):
             self._on_matched,
             self.get_logger().info,
             self.refuse,
-            self.lose,
             self.clock,
         )
         self.phase.to(Phase.CONFIGURED)
@@ -285,10 +284,10 @@ class RthsNode(LifecycleNode):
         """A message of the loop is missing, or makes no sense: the rig trips, this node stays to the end."""
         self.measurements.lose(reason)
 
-    def trip(self, reason: str) -> None:
-        """Ask the actuator node to trip."""
+    def trip(self, reason: str, sample: int = 0) -> None:
+        """Ask the actuator node to trip, because of a breach at ``sample`` if that is known."""
         if "trip" in self.topics.outlets:
-            self.topics.tell("trip", {"source": self.identity, "reason": reason})
+            self.topics.tell("trip", {"sample": sample, "source": self.identity, "reason": reason})
 
     def stop(self, reason: str) -> None:
         """Stop a test under way because this node leaves it."""
@@ -303,11 +302,3 @@ def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
     words = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
     node.get_logger().error(words)
     return TransitionCallbackReturn.FAILURE
-
-
-def _codec(place: Place, assembly: Assembly) -> Codec:
-    """Of the streams of the node at ``place``. Raises RuntimeError where it and the installed messages differ."""
-    codec = Codec(0, 1, 0) if place.axis else assembly.codec()
-    if not place.axis:  # it has no Target
-        serialization.check(codec)
-    return codec

@@ -8,7 +8,9 @@ from typing import Any
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.names import TEST_STATE
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
+from rths_nodes.ros.transport.joining import Joining
 from rths_nodes.ros.transport.topics import NodeTopics
 
 COMPLAINT_NS = 3_000_000_000
@@ -17,15 +19,13 @@ COMPLAINT_NS = 3_000_000_000
 DUPLICATE_NS = 2_000_000_000
 """Duplicate node names are tolerated this long before a test: nodes of the previous test may be shutting down."""
 
-_STATES = frozenset(map(int, State))
-
 
 class Handshake:
     """Finds the ``peers`` (full names), tells NodeStatus and follows TestState.
 
     ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
-    says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` and ``on_lost``
-    get the reason why a test must not begin, or not go on.
+    says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` gets
+    the reason why a test must not begin.
     """
 
     def __init__(
@@ -37,13 +37,21 @@ class Handshake:
         prepare: Callable[[], None],
         warn: Callable[[str], Any],
         on_refused: Callable[[str], None],
-        on_lost: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
-        self._prepare, self._warn, self._on_refused, self._on_lost = prepare, warn, on_refused, on_lost
+        self._prepare, self._warn, self._on_refused = prepare, warn, on_refused
         self._now = clock.monotonic_ns
         self._complain_at = self._duplicate_since = 0
+        self._joining = Joining(
+            topics.run,
+            facts["scenario_hash"],
+            self._join,
+            lambda: topics.guards[TEST_STATE].certain,
+            lambda: phase.under_way or phase.ended,
+            on_refused,
+            clock,
+        )
 
     def begin(self) -> None:
         """The node is active: from now on it looks for its peers."""
@@ -56,17 +64,18 @@ class Handshake:
         self.hear_state()
         self._topics.look()
         self._topics.name_publishers()
-        if self._phase.under_way and (foreign := self._topics.foreign_publishers()):
-            self._on_lost(foreign)
 
     def _match(self) -> None:
         if self.duplicated():
             return
-        if missing := self._topics.missing():
+        if missing := self._topics.missing() or self._run_missing():
             if self._now() > self._complain_at:
                 self._complain_at = self._now() + COMPLAINT_NS
                 self._warn(f"waits for {missing}")
                 self.tell(f"waits for {missing}")
+                self._check_versions()
+            return
+        if self._check_versions():
             return
         self._prepare()
         self._phase.to(Phase.READY)
@@ -80,22 +89,30 @@ class Handshake:
             self._on_refused(f"{found}; every rig needs a namespace, or a ROS_DOMAIN_ID, of its own")
         return bool(found)
 
+    def _run_missing(self) -> str:
+        return "" if self._topics.run.frame_id else f"the run: no {TEST_STATE} of the actuator node"
+
+    def _check_versions(self) -> bool:
+        """Refuse to take part where a peer has other messages; whether that is so."""
+        if found := self._topics.other_versions():
+            self._on_refused(found)
+        return bool(found)
+
     def hear_state(self) -> None:
-        """Where the test stands; what is refused before it begins ends the node."""
-        if "test_state" not in self._topics.inboxes:
+        """Which run it is, and where the test stands; what is refused before it begins ends the node."""
+        if TEST_STATE not in self._topics.inboxes:
             return
-        for told in self._topics.heard("test_state"):
-            if told["state"] not in _STATES:
-                continue  # where no message says whose it is, anybody may have sent it
+        for told in self._topics.heard(TEST_STATE, self._joining.counts):
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
-            refused = test.state == State.IDLE and bool(test.reason)
-            if not refused and told["scenario_hash"] not in ("", self._facts["scenario_hash"]):
-                continue  # of another run, whose actuator node was here first; a refusal may be that of ours
             self._phase.follow(test)
-            if refused:
+            if test.state == State.IDLE and test.reason:
                 self._phase.end(ExitCode.REFUSED, self._phase.problem)
             if test.state == State.ARMED:
                 self._topics.close_guards()
+
+    def _join(self, frame_id: str) -> None:
+        self._topics.join(frame_id)
+        self.tell()
 
     def tell(self, problem: str = "") -> None:
         """Publish NodeStatus: who we are, with what, and whether we are ready, or why not."""

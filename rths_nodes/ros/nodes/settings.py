@@ -19,7 +19,7 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, options
+from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, check_clock, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
@@ -114,6 +114,11 @@ class NodeSettings:
         return bool(self.value("autostart"))
 
     @property
+    def tells_clock(self) -> bool:
+        """True when the node publishes the time of the test on /clock."""
+        return self.place.role == ACTUATOR and bool(self.value("clock"))
+
+    @property
     def peers(self) -> tuple[str, ...]:
         """All nodes that take part, this one included."""
         return tuple(self.value(PEERS))
@@ -154,6 +159,8 @@ class NodeSettings:
         self._check_options()
         self._check_names()
         self.lockstep = self.value("pace") == LOCKSTEP
+        if self.tells_clock:
+            check_clock(self.value("pace"))
         self.scenario = self._loaded(self._given)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
         return self.scenario

@@ -15,8 +15,9 @@ from typing import Any
 from rclpy.callback_groups import CallbackGroup
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros import names
-from rths_nodes.ros.transport.peers import OpenGuard, PublisherGuard
+from rths_nodes.ros.transport.peers import NOBODY, AnnouncementGuard, OpenGuard, PublisherGuard
 
 
 class ByHand(CallbackGroup):
@@ -38,6 +39,10 @@ GID = "publisher_gid"
 
 AT_MOST = 5000
 """Messages that an inbox keeps of each: of the middleware (Fast DDS) and of neighbours, who may outlive it."""
+
+
+FOREIGN_A_TURN = 128
+"""Foreign messages that an inbox drops before its node looks at something else: below a millisecond."""
 
 
 class Inbox:
@@ -63,38 +68,54 @@ class Inbox:
         self.by_hand = by_hand
 
     def take(self) -> bytes | None:
-        """The next message as bytes; None when there is none (about 1 us)."""
+        """The next message as bytes; None when there is none, or not yet behind many foreign ones (about 1 us)."""
         if self.by_hand:
             if not self._handed:
                 return None
             data, self._came_ns = self._handed.popleft()
             return data
-        return self._hear()
+        guard, left = self.guard, FOREIGN_A_TURN
+        while left > 0 and (found := self._next()) is not None:
+            data, gid = found
+            if data and guard.admits(data):
+                return data
+            if data:
+                guard.reject(gid, data)
+            left -= 1
+        return None
+
+    def skim(self) -> None:
+        """As :meth:`drop`, but only what takes no time that anybody would notice."""
+        self.drop(FOREIGN_A_TURN)
 
     def drop(self, most: int = AT_MOST) -> None:
         """What the middleware has brought of messages that are handed over; foreign ones are counted."""
+        guard = self.guard
+        while self.by_hand and self._waiting:  # from before the run was known
+            data, publisher = self._waiting.popleft()
+            if not guard.admits(data):
+                guard.drop(publisher)
         while self.by_hand and most > 0 and (found := self._take(self._type, True)) is not None:
             most -= 1
-            gid = found[1][GID]["data"]
-            if gid not in self._known:
-                self.guard.meet(gid, found[0])
+            data, gid = found[0], _gid_of(found[1])
+            if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
+                guard.drop(gid or NOBODY)
 
-    def _hear(self) -> bytes | None:
+    def _next(self) -> tuple[bytes, bytes] | None:
+        """The next message, and the gid of its publisher; no bytes where it is not that of a peer."""
         if self._waiting:
             return self._waiting.popleft()
-        while (found := self._take(self._type, True)) is not None:
-            data: bytes = found[0]
-            gid = found[1].get(GID)
-            if gid is None:
-                PublisherGuard.without_gids()
-                return data
-            if gid["data"] in self._known:
-                self._came_ns = found[1]["received_timestamp"]
-                return data
-            self.guard.meet(gid["data"], data)
-            if self._waiting:
-                return self._waiting.popleft()
-        return None
+        found = self._take(self._type, True)
+        if found is None:
+            return None
+        data, gid = found[0], _gid_of(found[1])
+        if gid is None:
+            self.guard.go_without_gids()
+        if gid is None or gid in self._known:
+            self._came_ns = found[1]["received_timestamp"]
+            return data, gid or NOBODY
+        self.guard.meet(gid, data)
+        return self._waiting.popleft() if self._waiting else (b"", gid)
 
     def waited(self) -> int:
         """How long the message that was taken last has waited here, ns; 0 where that is not known."""
@@ -161,19 +182,24 @@ def open_inbox(
     node: Any,
     topic: names.Topic,
     group: ByHand,
+    run: RunMark,
     best_effort: bool = False,
     name: str = "",
     speakers: Sequence[str] = (),
 ) -> Inbox:
     """A subscription of ``node`` to ``topic``, there or at ``name``, to be emptied by hand.
 
-    ``speakers``: full names of the nodes whose messages count. The inbox keeps all, up to the limit of the
-    middleware (``AT_MOST``): with fewer, a burst of somebody else's would push messages of the peers out.
+    ``speakers``: full names of the nodes whose messages count, where they are of ``run``. The inbox keeps all, up
+    to the limit of the middleware (``AT_MOST``): with fewer, a burst of somebody else's would push messages of the
+    peers out.
     """
     qos = quality(topic, best_effort, HistoryPolicy.KEEP_ALL)
     kind = message_class(topic.type)
     found = node.create_subscription(kind, name or topic.name, _ignore, qos, callback_group=group, raw=True)
-    return Inbox(found, (PublisherGuard if topic.publishers else OpenGuard)(node, found, speakers))
+    guard = PublisherGuard if topic.publishers else OpenGuard
+    if topic.name == names.TEST_STATE:
+        guard = AnnouncementGuard
+    return Inbox(found, guard(node, found, speakers, run, topic.handshake))
 
 
 def quality(
@@ -192,6 +218,11 @@ def message_class(kind: str) -> Any:
     """The message class of ``package/msg/Name``."""
     package, _, name = kind.split("/")
     return getattr(importlib.import_module(f"{package}.msg"), name)
+
+
+def _gid_of(info: dict[str, Any]) -> bytes | None:
+    gid = info.get(GID)
+    return None if gid is None else gid["data"]
 
 
 def _ignore(_: Any) -> None:

@@ -10,16 +10,22 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from rths_nodes.core.wire.run_mark import FIELD_AT, NO_RUN, RunMark
 from rths_nodes.loop.pacing import Clock
 
 MOST_FOREIGN = 64
 """Foreign publishers of one topic that are told apart; those beyond are counted together."""
 
+MOST_UNJUDGED = 64
+"""Messages of one topic that are kept until the run is known."""
+
 UNKNOWN = "unknown"
 """What a publisher is called of which the graph knows no node, or that comes after too many others."""
 
 _UNNAMED = "NODE_NAME_UNKNOWN"
-_BEYOND = b""
+_HASHED = "RIHS"
+NOBODY = b""
+"""The gid of a message that tells none, and of publishers that come after too many others."""
 
 
 def publishers(node: Any, topic: str) -> list[tuple[str, bytes]]:
@@ -54,6 +60,20 @@ def duplicate_names(node: Any, topic: str, peers: Sequence[str]) -> str:
     return ""
 
 
+def other_version(node: Any, topic: str, others: Sequence[str]) -> str:
+    """Which of the nodes ``others`` has another type behind ``topic`` than ``node``, in words; empty: none.
+
+    A type is told by its hash, where the middleware has one.
+    """
+    there = [*node.get_publishers_info_by_topic(topic), *node.get_subscriptions_info_by_topic(topic)]
+    hashes = {(_full_name(info), str(info.topic_type_hash)): info.topic_type for info in there}
+    mine = next((found for name, found in hashes if name == node.get_fully_qualified_name()), "")
+    for (name, found), kind in hashes.items():
+        if name in others and mine.startswith(_HASHED) and found.startswith(_HASHED) and found != mine:
+            return f"{name} has another version of {kind} on {topic}: {found}, here {mine}; update one of the two"
+    return ""
+
+
 def _full_name(info: Any) -> str:
     if _UNNAMED in info.node_name:
         return ""
@@ -61,37 +81,68 @@ def _full_name(info: Any) -> str:
 
 
 class PublisherGuard:
-    """Who may speak on one topic, to one subscription. ``speakers``: full names of the peers that do.
+    """Whose messages count on one topic, for one subscription: those of ``run``, from the peers ``speakers``.
 
-    ``known`` are their publishers' gids. While it is open, a gid that is not known yet is looked up; of a
-    node that the graph does not name yet, the last message is kept (only latched messages come before the test).
-    ``by_gid`` is False where the distribution tells no gids: then everything passes, and only the graph tells of
-    others (:meth:`intruders`).
+    ``speakers`` are full names; ``known`` are their publishers' gids. While the guard is open, a gid that is not
+    known yet is looked up; of a node that the graph does not name yet, the last message is kept (only latched
+    messages come before the test). Not every distribution tells gids: there the bytes of a message alone say
+    whether it is of this run. ``early``: what comes before the test may be of a node that does not know the run.
     """
 
-    by_gid = True
-
-    def __init__(self, node: Any, subscription: Any, speakers: Sequence[str]) -> None:
+    def __init__(
+        self, node: Any, subscription: Any, speakers: Sequence[str], run: RunMark, early: bool = False
+    ) -> None:
         self._node, self.subscription = node, subscription
         self.topic: str = subscription.topic_name
         self.speakers = tuple(speakers)
+        self.run, self._early = run, early
         self.known: set[bytes] = set()
-        self.waiting: deque[bytes] = deque()
-        """Messages that were kept, and are now known to be those of a peer."""
+        self.waiting: deque[tuple[bytes, bytes]] = deque()
+        """Messages that were kept, with the gids of their publishers: to be judged now."""
         self.open = True
         """Peers may still come."""
         self._gids: dict[str, bytes] = {}
         self._kept: dict[bytes, bytes] = {}
+        self._unjudged: deque[tuple[bytes, bytes]] = deque()
         self._dropped: dict[bytes, int] = {}
         self._names: dict[bytes, str] = {}
+        self._others: tuple[str, ...] = ()
+        """Who else publishes here, at the last look."""
+        self._by_gid = True
         self._asked = 0
         self.nameless = 0
         """Publishers at the last look whose nodes the graph did not name yet."""
 
-    @classmethod
-    def without_gids(cls) -> None:
-        """No message tells whose it is: that is the distribution's, and holds for all topics."""
-        cls.by_gid = False
+    def admits(self, data: bytes) -> bool:
+        """True for a message of this run, and before the test of one whose sender does not know it yet."""
+        if self.run.has_sent(data):
+            return True
+        return self._early and self.open and data.startswith(NO_RUN, FIELD_AT)
+
+    def reject(self, gid: bytes, data: bytes) -> None:
+        """Drop a message that is not admitted; as long as the run is not known, keep it until it is."""
+        if not self.open or self.run.frame_id:
+            self.drop(gid)
+            return
+        self._unjudged.append((data, gid))
+        if len(self._unjudged) > MOST_UNJUDGED:
+            self.drop(self._unjudged.popleft()[1])
+
+    def go_without_gids(self) -> None:
+        """This distribution does not tell which publisher a message is from."""
+        self._by_gid = False
+
+    @property
+    def certain(self) -> bool:
+        """True when what comes is of a peer, whatever it says: by its gid, or as nobody else publishes here."""
+        if not self._by_gid:
+            self.look()
+        return self._by_gid or not (self._others or self.nameless)
+
+    def learn(self) -> None:
+        """The run is known now, or is another one."""
+        self.waiting += self._unjudged
+        self._unjudged.clear()
 
     @property
     def complete(self) -> bool:
@@ -108,6 +159,7 @@ class PublisherGuard:
         self._asked = len(self._dropped)
         there = publishers(self._node, self.topic)
         self.nameless = sum(not name for name, _ in there)
+        self._others = tuple(sorted({name for name, _ in there if name and name not in self.speakers}))
         if self.open:
             self._find(there)
         for name, gid in there:
@@ -126,33 +178,34 @@ class PublisherGuard:
         owners = {gid: name for name, gid in there}
         for gid in list(self._kept):
             if gid in self.known:
-                self.waiting.append(self._kept.pop(gid))
+                self.waiting.append((self._kept.pop(gid), gid))
             elif owners.get(gid, "") not in ("", *self.speakers):  # of two nodes of one name one may leave
                 del self._kept[gid]
-                self._drop(gid)
+                self.drop(gid)
 
     def close(self) -> None:
         """From now on nobody else is let in."""
         if self.open:
             self.open = False
             for gid in self._kept:
-                self._drop(gid)
+                self.drop(gid)
             self._kept.clear()
 
     def meet(self, gid: bytes, data: bytes) -> None:
         """A message of a publisher that is not known: it is put into ``waiting``, kept for later, or dropped."""
         if not self.open or gid in self._dropped:
-            self._drop(gid)
+            self.drop(gid)
             return
         self._kept[gid] = data
         self._find(publishers(self._node, self.topic))
         if len(self._kept) > MOST_FOREIGN:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
-            self._drop(oldest)
+            self.drop(oldest)
 
-    def _drop(self, gid: bytes) -> None:
-        key = gid if gid in self._dropped or len(self._dropped) < MOST_FOREIGN else _BEYOND
+    def drop(self, gid: bytes = NOBODY) -> None:
+        """Count a message of the publisher ``gid`` that does not count."""
+        key = gid if gid in self._dropped or len(self._dropped) < MOST_FOREIGN else NOBODY
         self._dropped[key] = self._dropped.get(key, 0) + 1
 
     @property
@@ -169,7 +222,9 @@ class PublisherGuard:
         """How many messages were dropped, by the full name of the node that has sent them."""
         found: dict[str, int] = {}
         for gid, count in self._dropped.items():
-            name = self._names.get(gid, UNKNOWN)
+            # where no message tells whose it is: of those who publish here as well
+            others = " or ".join(self._others) if gid == NOBODY and len(self._dropped) == 1 else ""
+            name = self._names.get(gid, others or UNKNOWN)
             found[name] = found.get(name, 0) + count
         return found
 
@@ -180,16 +235,22 @@ class PublisherGuard:
             return True
         return not any(gid in self.known for _, gid in publishers(self._node, self.topic))
 
-    def intruders(self) -> list[str]:
-        """Where no gids are told: the nodes that publish here, and must not."""
-        if self.by_gid or self.subscription.get_publisher_count() <= len(self.speakers):
-            return []
-        return [name or UNKNOWN for name, gid in publishers(self._node, self.topic) if gid not in self.known]
+
+class AnnouncementGuard(PublisherGuard):
+    """On the topic that says which run it is: what is heard there is judged by who hears it."""
+
+    def admits(self, data: bytes) -> bool:
+        """Whatever run it is of, until the test begins."""
+        return self.open or self.run.has_sent(data)
 
 
 class OpenGuard(PublisherGuard):
-    """On a topic that is everybody's: nobody is foreign."""
+    """On a topic that is everybody's: nobody is foreign, and nothing tells a run."""
 
     def meet(self, gid: bytes, data: bytes) -> None:
         """Whoever it is may come in."""
-        self.waiting.append(data)
+        self.waiting.append((data, gid))
+
+    def admits(self, data: bytes) -> bool:
+        """Whatever it is."""
+        return True

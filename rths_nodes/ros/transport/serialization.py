@@ -9,10 +9,22 @@ import numpy as np
 from rclpy.serialization import deserialize_message, serialize_message
 
 from rths_nodes.core.durations import SECOND
-from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.samples import MODE_DISPLACEMENT, Command, Measurement, Target
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.ros.transport.wiring import Place
 
 msg: Any = importlib.import_module("rths_nodes.msg")
+
+
+def codec_of(place: Place, assembly: Assembly, run: RunMark) -> Codec:
+    """Of the streams of the node at ``place``. Raises RuntimeError where it and the installed messages differ."""
+    if place.axis:  # it has no Target
+        return Codec(0, 1, 0, run=run)
+    codec = assembly.codec(run)
+    check(codec)
+    return codec
 
 
 def check(codec: Codec) -> None:
@@ -21,16 +33,16 @@ def check(codec: Codec) -> None:
     Compared are decoded values: the middleware leaves the padding between them undefined.
     """
     n_dof, n_axes, n_state, n_auxiliary, n_inputs = codec.sizes
-    count = 64 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
+    count = 68 + 6 * n_dof + 8 * n_axes + n_state + 2 * n_auxiliary + 2 * n_inputs
     numbers = iter(np.linspace(0.1, 9.7, count).tolist())
 
     def some(count: int) -> Any:
         return np.array([next(numbers) for _ in range(count)])
 
-    stamp = 3 * SECOND + 7
-    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), flags=1)  # type: ignore[misc,call-arg]
+    stamp, modes = 3 * SECOND + 7, bytes([MODE_DISPLACEMENT]) * n_axes
+    target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
     command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
-    measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), flags=4)
+    measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), 4, modes, 3, 1)
     state = some(n_state).tolist()
     samples: Any = (
         (codec.pack_target(target, stamp), msg.Target, codec.unpack_target, codec.pack_target, target),
@@ -56,10 +68,16 @@ def check(codec: Codec) -> None:
 
 
 def _same(typed: Any, sent: Any, stamp: int) -> bool:
-    if typed.stamp.sec * SECOND + typed.stamp.nanosec != stamp:
+    if typed.header.stamp.sec * SECOND + typed.header.stamp.nanosec != stamp:
         return False
     for name in sent.__slots__:
-        value, got = getattr(sent, name), getattr(typed, name)
+        value = getattr(sent, name)
+        if name == "energies":
+            got: Any = [getattr(typed, f"{kind}_energy") for kind in ("input", "kinetic", "strain", "damping")]
+        else:
+            got = getattr(typed, name)
+        if isinstance(value, bytes):
+            got = bytes(got)
         if (list(got) != value.tolist()) if isinstance(value, np.ndarray) else got != value:
             return False
     return True

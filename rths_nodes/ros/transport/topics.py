@@ -10,6 +10,7 @@ from rclpy.node import Node
 
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.plain import decode, encode
+from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
@@ -40,15 +41,16 @@ class Interposer:
 class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
-    ``codec`` packs and unpacks the messages of the streams. ``inboxes`` are what messages are taken from,
-    ``outlets`` the publishers. ``sent`` counts the messages of each topic, ``malformed`` those of others that made
-    no sense. ``on_heard`` is told of every message at a low rate that was heard.
+    ``run`` tells its messages from those of other runs; ``codec`` packs and unpacks those of the streams.
+    ``inboxes`` are what messages are taken from, ``outlets`` the publishers. ``sent`` counts the messages of each
+    topic, ``malformed`` those of others that made no sense. ``on_heard`` is told of each message at a low rate.
     """
 
     codec: Codec
 
     def __init__(self, node: Node, clock: Clock = SYSTEM_CLOCK, on_heard: OnHeard | None = None) -> None:
         self._node, self._clock, self._on_heard = node, clock, on_heard
+        self.run = RunMark()
         self.group = ByHand()
         """Of subscriptions and services that no executor may touch."""
         self.outlets: dict[str, Outlet] = {}
@@ -57,6 +59,7 @@ class NodeTopics:
         self.sent: dict[str, int] = {}
         self.malformed = 0
         self._published: dict[str, Endpoint] = {}
+        self._heard: dict[str, Endpoint] = {}
         self._awaited: set[str] = set()
         """The inboxes whose partners are to be found before the test."""
         self._senders: dict[str, Send] = {}
@@ -91,23 +94,32 @@ class NodeTopics:
         self._senders[each.key] = interposer.sender(each.key, outlet.send)
 
     def _open_inbox(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
-        inbox = open_inbox(self._node, each.row, self.group, best_effort, each.name, each.partners)
+        inbox = open_inbox(self._node, each.row, self.group, self.run, best_effort, each.name, each.partners)
         self.inboxes[each.key] = interposer.inbox(each.key, inbox)
         self.guards[each.key] = inbox.guard
         self._opened.append(inbox)
+        self._heard[each.key] = each
         if each.awaited:
             self._awaited.add(each.key)
 
+    def join(self, frame_id: str) -> None:
+        """The run is known: from now on its messages are sent, and heard. Raises ConfigError."""
+        self.run.become(frame_id)
+        for guard in self.guards.values():
+            guard.learn()
+
     def close(self) -> None:
-        """Take publishers and inboxes away; what was held back is published first."""
+        """Take publishers and inboxes away; what was held back is published first. The next run is another one."""
         self.publish_held()
+        self.run = RunMark()  # a neighbour may still use that of the last one
         for outlet in self.outlets.values():
             self._node.destroy_publisher(outlet.publisher)
         for inbox in self._opened:
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
-        for each in (self.outlets, self.inboxes, self.guards, self._published, self._awaited, self._senders):
+        for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self._senders):
             each.clear()
+        self._awaited.clear()
         self._opened.clear()
         self._handing.clear()
 
@@ -127,9 +139,11 @@ class NodeTopics:
         self.sent[topic] += 1
 
     def tell(self, topic: str, values: Mapping[str, Any]) -> None:
-        """Publish a message at a low rate from plain values; ``stamp`` is now where it has one."""
-        message = names.TOPICS[topic].message
-        self.send(topic, encode(message, {"stamp": self._clock.time_ns()} | dict(values)))
+        """Publish a message at a low rate from plain values; before the run is known, only on handshake topics."""
+        row = names.TOPICS[topic]
+        if self.run.frame_id or row.handshake:
+            header = {"stamp": self._clock.time_ns(), "frame_id": self.run.frame_id}
+            self.send(topic, encode(row.message, header | dict(values)))
 
     def receive(self, topic: str, unpack: Callable[[bytes], tuple[Any, int]]) -> tuple[Any, int] | None:
         """The next well-formed sample of a stream and its stamp; malformed ones are dropped and counted."""
@@ -145,14 +159,19 @@ class NodeTopics:
         """A message made no sense."""
         self.malformed += 1
 
-    def heard(self, topic: str) -> list[dict[str, Any]]:
-        """All messages at a low rate that wait in the inbox of ``topic``, as plain values."""
+    def heard(
+        self, topic: str, counts: Callable[[Mapping[str, Any]], bool] = lambda values: True
+    ) -> list[dict[str, Any]]:
+        """All messages at a low rate that wait in the inbox of ``topic`` and ``counts``, as plain values."""
         found = []
         while (data := self.inboxes[topic].take()) is not None:
             try:
                 values = decode(names.TOPICS[topic].message, data)
             except ValueError:
                 self.drop_malformed()
+                continue
+            if not counts(values):
+                self.guards[topic].drop()
                 continue
             if self._on_heard is not None:
                 self._on_heard(topic, data, values)
@@ -201,14 +220,14 @@ class NodeTopics:
             outlet.publish_held()
             outlet.look()
         for inbox in self.filled_by_hand:
-            inbox.drop()
+            inbox.skim()
 
     # -- who is there -------------------------------------------------------------------------------------
 
     def missing(self) -> str:
         """Which partners this node has not found yet, and on which topic; empty: all. Others do not count."""
         for key, outlet in self.outlets.items():
-            listeners = self._listeners(key)
+            listeners = {*self._published[key].partners}
             if outlet.publisher.get_subscription_count() < len(listeners):
                 return _missing(outlet.publisher.topic_name, listeners - self._found_by(key))
         guards = [self.guards[key] for key in self.guards if key in self._awaited]
@@ -222,12 +241,9 @@ class NodeTopics:
             if guard.missing:
                 return _missing(guard.topic, guard.missing, guard.nameless)
         for key, outlet in self.outlets.items():
-            if absent := self._listeners(key) - self._found_by(key):
+            if absent := {*self._published[key].partners} - self._found_by(key):
                 return _missing(outlet.publisher.topic_name, absent)
         return ""
-
-    def _listeners(self, key: str) -> set[str]:
-        return set(self._published[key].partners)
 
     def _found_by(self, key: str) -> set[str]:
         return peers.subscribers(self._node, self.outlets[key].publisher.topic_name)
@@ -236,11 +252,12 @@ class NodeTopics:
         """Which of the nodes ``full_names`` is there twice, in words; empty: none."""
         return peers.duplicate_names(self._node, self.outlets["node_status"].publisher.topic_name, full_names)
 
-    def foreign_publishers(self) -> str:
-        """Where no message tells whose it is: who else publishes for this node, in words; empty: nobody."""
-        for guard in self.guards.values():
-            if intruders := guard.intruders():
-                return f"foreign publisher on {guard.topic}: {', '.join(intruders)}"
+    def other_versions(self) -> str:
+        """Which partner has another definition of a message than this node, in words; empty: none that is told."""
+        for each in [*self._published.values(), *self._heard.values()]:
+            found = peers.other_version(self._node, self._node.resolve_topic_name(each.name), each.partners)
+            if found:
+                return found
         return ""
 
     def close_guards(self) -> None:

@@ -55,8 +55,8 @@ class Endpoint:
     awaited: bool = True
 
 
-def endpoints(place: Place, peers: Sequence[str]) -> list[Endpoint]:
-    """Those of the node at ``place`` when ``peers`` take part, this node included."""
+def endpoints(place: Place, peers: Sequence[str], clock: bool = False) -> list[Endpoint]:
+    """Those of the node at ``place`` when ``peers`` take part, this node included; it may tell the ``clock``."""
     found = []
     for row in names.published_by(place.role):
         partners = names.partners(row, place.role, tuple(peers), publishing=True)
@@ -69,6 +69,8 @@ def endpoints(place: Place, peers: Sequence[str]) -> list[Endpoint]:
     if place.role == names.ACTUATOR:
         for axis in filter(None, map(names.axis_of, peers)):
             found += _below_an_axis(place, f"{axis}/", names.axis_node(axis))
+    if clock:
+        found.append(Endpoint(names.CLOCK.name, names.CLOCK, names.CLOCK.name, (), True))
     return [*found, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
 
 

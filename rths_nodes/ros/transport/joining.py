@@ -1,0 +1,71 @@
+"""How a node learns which run it is: from the TestState of the actuator node, which draws the mark of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rths_nodes.core.durations import SECOND
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.supervision.states import State
+
+LIVE_NS = 1 * SECOND
+"""What the actuator node says from ARMED on is heard within this time after it was said."""
+OLD_NS = 60 * SECOND
+"""A test that was under way or over so long before this node began to listen is one that is replayed."""
+
+_STATES = frozenset(map(int, State))
+
+
+class Joining:
+    """Judges TestStates: whether they are of ``run``; before the test, one may tell another run, to be joined.
+
+    ``join`` is called with the ``frame_id`` of that run; it raises ConfigError where no run can have it, and
+    ``on_refused`` gets the reason. ``scenario_hash`` is that of the test to be joined; None: whichever it is. Once
+    the test is ``settled()``, no other run is listened to. A recording that is replayed has older stamps than the
+    actuator node that is here now. Unless it is ``certain()`` that the actuator node says it, a test that is under
+    way or over is not joined, nor followed by what was not said just now.
+    """
+
+    def __init__(
+        self,
+        run: RunMark,
+        scenario_hash: str | None,
+        join: Callable[[str], None],
+        certain: Callable[[], bool],
+        settled: Callable[[], bool],
+        on_refused: Callable[[str], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._run, self._hash, self._join = run, scenario_hash, join
+        self._certain, self._settled, self._on_refused = certain, settled, on_refused
+        self._now = clock.time_ns
+        self._began = self._now()
+        self._joined_at = 0
+        """Stamp of the TestState by which the run is known, ns."""
+
+    def counts(self, told: Mapping[str, Any]) -> bool:
+        """True for a TestState of this run, which may be known by it."""
+        state, stamp = told["state"], told["stamp"]
+        if state not in _STATES:
+            return False
+        if told["frame_id"] and told["frame_id"] == self._run.frame_id:
+            live = abs(self._now() - stamp) <= LIVE_NS
+            return state < State.ARMED or live or self._certain()
+        if self._settled() or stamp < self._joined_at:
+            return False
+        if state == State.IDLE and not self._run.frame_id:
+            return self._certain()  # refused, perhaps because this node is of another run
+        if self._hash not in (None, told["scenario_hash"]):
+            return False
+        if state > State.ARMED and (stamp < self._began - OLD_NS or not self._certain()):
+            return False
+        try:
+            self._join(told["frame_id"])
+        except ConfigError as error:
+            self._on_refused(f"TestState of the actuator node: {error}")
+            return False
+        self._joined_at = stamp
+        return True
