@@ -92,8 +92,8 @@ class Inbox:
         """What the middleware has brought of messages that are handed over; foreign ones are counted."""
         guard = self.guard
         while self.by_hand and self._waiting:  # from before the run was known
-            data, publisher = self._waiting.popleft()
-            if not guard.admits(data):
+            kept, publisher = self._waiting.popleft()
+            if not guard.admits(kept):
                 guard.drop(publisher)
         while self.by_hand and most > 0 and (found := self._take(self._type, True)) is not None:
             most -= 1
