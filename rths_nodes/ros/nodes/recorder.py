@@ -15,10 +15,12 @@ from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.driver_guard import WENT_ON
 from rths_nodes.ros.nodes.findings import doubts
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.progress import ProgressReports
@@ -73,6 +75,8 @@ class RecorderNode(RthsNode):
         self._ended_at = 0
         self._trip = ""
         """Why another node has asked for a trip, last."""
+        self._breach = ""
+        """Why the rig has to trip, by the node that was the first to find it."""
         self._progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
@@ -106,6 +110,7 @@ class RecorderNode(RthsNode):
                         self._hear_summary(values)
                     elif topic == "trip":
                         self._trip = f"{values['source']}: {values['reason']}"
+                        self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
                         self._sections[values["node"]] = parameters.told(values)
 
@@ -225,11 +230,14 @@ class RecorderNode(RthsNode):
             return
         self.closed = True
         test = self.phase.test
+        outcome, why = test.state.name.lower() if self.phase.ended else "failed", self._reason()
+        if test.state is State.FINISHED and self._breach:  # a driver of somebody else's
+            outcome, why = State.TRIPPED.name.lower(), f"{self._breach}; {WENT_ON}"
         self.writer.close(
             {
                 "scenario": self._effective_scenario(),
-                "outcome": test.state.name.lower() if self.phase.ended else "failed",
-                "reason": self._reason(),
+                "outcome": outcome,
+                "reason": why,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
