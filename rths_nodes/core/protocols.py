@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.decay import Decay
+from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, Target
 
 
@@ -104,6 +105,8 @@ class Integrator(Protocol):
     acceleration: Array
     exact_acceleration: Array
     restoring_force: Array
+    period: int = 1
+    """Steps after which it does the same again."""
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
@@ -128,6 +131,13 @@ class Integrator(Protocol):
 
     def close(self) -> None:
         """After the test: give back what ``open`` took; may be called again, or without it."""
+
+    def linearised(self) -> Sequence[StepMatrices]:
+        """The ``period`` steps of one built for a linear structure and no external force, as it takes them.
+
+        What ``rths stability`` judges. Empty where nothing is known of them: such a test is refused there.
+        """
+        return ()
 
 
 class Ramp(Protocol):
