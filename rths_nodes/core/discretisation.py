@@ -1,4 +1,4 @@
-"""Linear systems in discrete time: exact steps under inputs that run straight (first-order hold), step matrices."""
+"""Linear systems in discrete time: exact steps under straight inputs (first-order hold), step matrices."""
 
 from __future__ import annotations
 

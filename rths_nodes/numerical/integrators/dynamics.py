@@ -81,7 +81,7 @@ class Dynamics(Integrator):
         return StepMatrices(both[:m, :m], both[:m, m:], both[m:, :m], both[m:, m:])
 
     def _after(self, phase: int, memory: Array, force: Array) -> Array:
-        """Memory and Target after the step ``phase`` of a period, past the start, from ``memory`` and ``force``."""
+        """Memory and Target after step ``phase`` of a period, past the start, from ``memory`` and ``force``."""
         twin = copy.copy(self)
         for name, values in zip(self.memory, memory.reshape(-1, self._n_dof), strict=True):
             setattr(twin, name, values.copy())
