@@ -75,7 +75,7 @@ class Simulator:
         self.transport_samples = params.transport_samples
         self._limit = params.watchdog
         self._watchdog: Watchdog | None = None
-        self._rig = _SeparateAxes(axes, dt) if rig is None else rig
+        self._rig = SeparateAxes(axes, dt) if rig is None else rig
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
@@ -155,7 +155,7 @@ class Simulator:
         self.disarm_watchdog()
 
 
-class _SeparateAxes:
+class SeparateAxes:
     """A rig whose axes have nothing to do with each other; in plain floats, which is faster for a few axes."""
 
     auxiliary_names: tuple[str, ...] = ()
