@@ -50,7 +50,12 @@ def test_the_steps_of_an_integrator_are_those_that_it_takes(name: str, make: Cal
     damping = {"type": "modal", "ratios": [0.02, 0.03]}
     frame = make(
         *("structure", "shear_frame"),
-        **{"masses": [1e3, 8e2], "stiffnesses": stiffnesses, "experimental_stiffnesses": tested, "damping": damping},
+        **{
+            "masses": [1e3, 8e2],
+            "stiffnesses": stiffnesses,
+            "experimental_stiffnesses": tested,
+            "damping": damping,
+        },
     )
     integrator = make("integrator", kind(name), frame, np.zeros((60, 2)), 0.01, **INTEGRATORS[name])
     steps, period = integrator.linearised(), integrator.period
@@ -220,7 +225,7 @@ axes:
 
 
 def test_the_hold_of_the_force_is_half_a_step_of_delay() -> None:
-    """In continuous time 0.99492 a cycle; the simulation grows by 1.00215. An eighth of the spring is under test."""
+    """In continuous time 0.99492 a cycle; simulated 1.00215. An eighth of the spring is under test."""
     test = files.from_text(HELD, "held")
     found = judge(test)
     assert not found.stable
@@ -270,14 +275,16 @@ def test_more_sub_steps_are_more_delay() -> None:
 @pytest.mark.parametrize("name", ["horiuchi_1996_verification", "tadc_sine"])
 def test_an_undamped_structure_can_be_judged(name: str) -> None:
     """An eigenfrequency of the numerical substructure lay on the sweep."""
-    found = judge(override(files.load(name), ["structure.damping={type: rayleigh, ratios: [0.0, 0.0], modes: [1, 2]}"]))
+    found = judge(
+        override(files.load(name), ["structure.damping={type: rayleigh, ratios: [0.0, 0.0], modes: [1, 2]}"])
+    )
     assert len(found.modes) == len(found.loop.whole.mass)
 
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_beyond_reason_are_refused_at_once() -> None:
     test = override(files.load("tadc_sine"), ["setup.matrix=[[-1.0e+30, 0.0, 0.0]]"])
-    with pytest.raises(ConfigError, match="highest natural frequency is .* Hz; must be < "):
+    with pytest.raises(ConfigError, match=r"highest natural frequency is .* Hz; must be < "):
         judge(test)
 
 
@@ -316,7 +323,9 @@ def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
 
 def combinations() -> Iterator[tuple[str, str, str]]:
     yield from ((integrator, ramp, "none") for integrator in INTEGRATORS for ramp in RAMPS)
-    yield from (("cr", ramp, compensator) for ramp in RAMPS for compensator in COMPENSATORS if compensator != "none")
+    yield from (
+        ("cr", ramp, compensator) for ramp in RAMPS for compensator in COMPENSATORS if compensator != "none"
+    )
 
 
 SAMPLE = [

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
 from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, judge, judge_loop
-from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights

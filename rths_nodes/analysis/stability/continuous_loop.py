@@ -5,8 +5,8 @@
 M, C, K is the numerical substructure, T takes degrees of freedom to axes, S is the dynamic stiffness of the
 specimens and H the way from the target to the displacement that they feel: compensator, transport and actuator.
 All of it is a function of the complex frequency s of the structure (rad/s); on a time axis that is r times slower
-the rig moves with s / r. Integrator and ramp are taken as exact, measurements as free of error: what the steps of a
-test take away from the margins, ``sampled_loop.py`` knows.
+the rig moves with s / r. Integrator and ramp are taken as exact, measurements as free of error: what the steps of
+a test take away from the margins, ``sampled_loop.py`` knows.
 
 Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
 """

@@ -63,7 +63,7 @@ def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: 
 
 
 def settle(loop: Loop, motion: complex, **state: float) -> complex:
-    """The root of the loop near ``motion`` (rad/s), by Newton's iteration; it ends where rounding moves it only."""
+    """The root of the loop near ``motion`` (rad/s), by Newton's iteration, until only rounding moves it."""
     before = math.inf
     for _ in range(ROUNDS):
         h = 1e-6 * abs(motion)

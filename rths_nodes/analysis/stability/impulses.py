@@ -59,7 +59,7 @@ class Impulses:
 
 
 class Way:
-    """The way from Targets to the rig's answer, of parts of its own. Raises ConfigError where one cannot be built."""
+    """The way from Targets to the rig's answer, of parts of its own. Raises ConfigError where one is not built."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.scenario = scenario = assembly.scenario
@@ -116,7 +116,8 @@ class Way:
         ramp, compensator, n = self._ramp, self._compensator, self.per_step
 
         def target(step: int) -> Target:
-            return Target(step, *(parts if step == MOVED else 0.0 * parts), rest, rest, rest)
+            displacement, velocity, acceleration = parts if step == MOVED else 0.0 * parts
+            return Target(step, displacement, velocity, acceleration, rest, rest, rest)
 
         def command(sample: int, measured: Array) -> Array:
             step, substep = divmod(sample, n)
@@ -134,7 +135,11 @@ class Way:
         """Of the rig behind its transport, s: the first moment of its response to an impulse of the command."""
         longest = 0.0
         for unit in np.eye(self.n_axes):
-            response = self._record(lambda sample, _, unit=unit: SMALL * unit * (sample == 0))[:, 1] @ unit
+
+            def push(sample: int, _: Array, unit: Array = unit) -> Array:
+                return SMALL * unit * (sample == 0)
+
+            response = self._record(push)[:, 1] @ unit
             longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
         return longest * self.scenario.dt
 

@@ -205,7 +205,8 @@ def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure
     yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
     yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"
     if compensator.state_names:
-        yield f"{type(scenario.compensator).type_name}: judged with its initial parameters, what it learns left out"
+        name = type(scenario.compensator).type_name
+        yield f"{name}: judged with its initial parameters, what it learns left out"
     if scenario.semi_active is not None:
         yield f"{type(scenario.semi_active).type_name}: judged with what it gives at rest"
     stated = structure.experimental_stiffness

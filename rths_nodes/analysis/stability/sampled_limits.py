@@ -1,8 +1,8 @@
 """Limits of a loop in discrete time.
 
-No parameter but the gain is a mere factor on its frequency response. The limits of the delay are those of a force that
-is late by e^{-s delay}, corrected by the motion at them; that of the natural frequencies is looked for by counting the
-motions that grow.
+No parameter but the gain is a mere factor on its frequency response. The limits of the delay are those of a force
+that is late by e^{-s delay}, corrected by the motion at them; that of the natural frequencies is looked for by
+counting the motions that grow.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def gains(loop: SampledLoop, grid: Array) -> list[Crossing]:
 
 
 def ratios(loop: SampledLoop, known: list[float], growing: int) -> list[Crossing]:
-    """The factor on all natural frequencies beyond which a stable loop grows, or below which a growing one ends."""
+    """The factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
 
     def stable(ratio: float) -> bool:
         try:

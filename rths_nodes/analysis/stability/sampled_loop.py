@@ -10,8 +10,8 @@ them do the same in every step, the forces at the steps are a sum over the Targe
 
     f_k = sum_l P_l u_{k-l}
 
-P_l is the response of the axes' forces to one Target, l steps after the sample at which the Target is due. It is not
-put together of frequency responses, of which every one would be folded n times at the Nyquist frequency of the
+P_l is the response of the axes' forces to one Target, l steps after the sample at which the Target is due. It is
+not put together of frequency responses, of which every one would be folded n times at the Nyquist frequency of the
 step: it is what the parts answer to one Target that is not at rest (``impulses.py``), every n-th sample of it. So
 it is exact for any n, for derivatives that the ramp makes, for holds, coupled axes and feedback.
 
@@ -23,11 +23,11 @@ With z = e^{s h} the motions of the closed loop are the zeros of
 
 which has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the number of
 its turns around zero along the unit circle, and no structure is so little damped that it could not be evaluated.
-An integrator that does the same only every q steps is taken q steps at a time, with the forces and Targets of all of
-them side by side and z^q for z.
+An integrator that does the same only every q steps is taken q steps at a time, with the forces and Targets of all
+of them side by side and z^q for z.
 
-What is varied: a gain of the forces; a further delay, the forces read so much earlier, straight between samples, as
-the actuator ``pure_delay`` does it; a factor r on all natural frequencies, by the numerical substructure: mass
+What is varied: a gain of the forces; a further delay, the forces read so much earlier, straight between samples,
+as the actuator ``pure_delay`` does it; a factor r on all natural frequencies, by the numerical substructure: mass
 M / r^2, damping C / r; a share between specimens at their place and the rig.
 """
 
@@ -92,8 +92,8 @@ class SampledLoop:
     """A closed loop at small motion in discrete time; see the module.
 
     ``integrator``: steps (of ``step`` s, in the time of the structure) for a factor on the natural frequencies;
-    raises ConfigError beyond its reach. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)`` of
-    the setup; ``per_step``: servo samples of a step; ``separate``: every axis has a specimen of its own.
+    raises ConfigError beyond its reach. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
+    of the setup; ``per_step``: servo samples of a step; ``separate``: every axis has a specimen of its own.
     """
 
     whole: WholeStructure
@@ -161,7 +161,7 @@ class SampledLoop:
 
     @property
     def n_axes(self) -> int:
-        return self.forces_of.shape[1]
+        return int(self.forces_of.shape[1])
 
     @property
     def highest(self) -> float:
@@ -202,7 +202,8 @@ class SampledLoop:
         inside = (steps >= lowest) & (steps <= highest)
         blocks = np.where(inside[..., None, None], read[np.clip(steps - lowest, 0, len(read) - 1)], 0.0)
         rows, columns = forces.shape[1:]
-        return powers, blocks.transpose(0, 1, 3, 2, 4).reshape(len(powers), q * rows, q * columns)
+        lines = blocks.transpose(0, 1, 3, 2, 4).reshape(len(powers), q * rows, q * columns)
+        return np.asarray(powers, np.float64), np.asarray(lines, np.float64)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
         """Forces of the axes over the Targets, at the frequencies ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
@@ -226,7 +227,7 @@ class SampledLoop:
     def open_loop(self, s: Frequencies) -> Complex:
         """Force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
         period, parts = self._periods(1.0), []
-        for some in np.array_split(np.asarray(s, complex), math.ceil(len(s) / CHUNK)):
+        for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * self.period * self.step)[:, None, None]
             memory = np.linalg.solve(w * np.eye(len(period.onward)) - period.onward, period.force + 0.0 * w)
             parts.append(-self._way(some) @ (period.target @ memory + period.through))
