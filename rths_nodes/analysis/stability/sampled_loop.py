@@ -244,7 +244,7 @@ class SampledLoop:
         period, q = self._periods(ratio), self.period
         m, n = len(period.onward), period.force.shape[1]
         parts = []
-        for some in np.array_split(np.asarray(s, complex) * ratio, math.ceil(len(s) / CHUNK)):
+        for some in np.array_split(np.asarray(ratio * np.asarray(s), np.complex128), math.ceil(len(s) / CHUNK)):
             w = np.exp(some * q * self.step)
             way = gain * self._way(some, delay, share, ratio)
             matrix = np.empty((len(some), m + n, m + n), complex)
