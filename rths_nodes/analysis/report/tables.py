@@ -58,7 +58,7 @@ _AXIS_INDICES = (
         MS,
         "ms",
         "shift at which target and measurement are most alike (peak of the cross-correlation; J1 of Wang et "
-        "al.); positive: late",
+        "al.); positive: late; none where it would be longer than monitor.longest_delay",
     ),
     (
         "Tracking indicator at the end",

@@ -17,6 +17,7 @@ from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, EMBEDDED, REALTIME
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.indices import delay_notes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +125,8 @@ def _print(done: hosts.RunResult) -> None:
     if (hops := done.timing.get("hops")) and done.samples:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
-    for note in done.notes:
+    late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
+    for note in (*done.notes, *late):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
