@@ -153,8 +153,8 @@ def _suggested(
     delay = loading.best_delay
     if math.isnan(delay):
         notes.append(
-            f"command -> measured: no delay within {MS * longest:g} ms (monitor.longest_delay) makes them most alike: "
-            "it is longer"
+            f"command -> measured: no delay within {MS * longest:g} ms (monitor.longest_delay) makes them most "
+            "alike: it is longer"
         )
     elif delay >= 0.0:
         alpha = single_axis.first_order_alpha(delay, dt)

@@ -89,7 +89,7 @@ class Delay:
 
     Positive: the measured displacement comes late. Lags up to ``longest`` samples of either sign. Pearson's
     coefficient at each lag over the same samples of the measurement, so that neither drift nor the ends of
-    the record pull the peak. A correlation that still rises at the longest lag has no peak: the delay is not known.
+    the record pull the peak. A correlation that still rises at the longest lag has no peak: no delay is known.
     """
 
     def __init__(self, n_axes: int, longest: int) -> None:
@@ -125,7 +125,7 @@ class Delay:
         self._targets, self._measured = self._targets[ready:], self._measured[ready:]
 
     def samples(self) -> Array:
-        """The delay ``(n_axes,)`` in samples; nan where nothing moved, the test was too short or there is no peak."""
+        """The delay ``(n_axes,)`` in samples; nan where nothing moved, the test was too short or has no peak."""
         return np.array([self._peak(axis) for axis in range(len(self._sum_m))])
 
     def _peak(self, axis: int) -> float:
@@ -160,7 +160,7 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
 
 
 def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
-    """Words for every axis that moved and whose delay is not known; ``longest`` is ``monitor.longest_delay`` (s)."""
+    """Words for every axis that moved and whose delay is not known; ``longest``: ``monitor.longest_delay`` (s)."""
     return [
         f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
         "alike: it is longer, or the test shorter than twice that"
