@@ -68,10 +68,10 @@ COLUMNS = {
     "processes in real time": (PROCESSES, REALTIME),
 }
 OFTEN = {
-    "composed": {"limit", "monitor", "node killed", "actuator killed", "SIGTERM"},
-    "composed in real time": {"stop service", "deactivated", "disk full", "refused", "SIGHUP", "SIGXCPU"},
+    "composed": {"limit", "actuator killed"},
+    "composed in real time": {"stop service", "deactivated", "disk full", "SIGHUP"},
     "processes": {"actuator killed"},
-    "processes in real time": {"refused", "actuator told to stop", "SIGHUP"},
+    "processes in real time": {"refused", "SIGHUP"},
 }
 """What is tried with every change; the rest, which starts many nodes, with the soak tests."""
 

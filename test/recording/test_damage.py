@@ -152,7 +152,7 @@ def judge(directory: Path) -> None:
 @given(
     which=st.sampled_from(["finished", "killed"]), damage=st.lists(DAMAGE, min_size=1, max_size=4), beside=BESIDE
 )
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_any_damage_reads_or_is_refused(
     originals: dict[str, Path], which: str, damage: list[tuple[str, float, Any]], beside: str
 ) -> None:
