@@ -365,7 +365,7 @@ def test_cut_anywhere_all_whole_messages_are_recovered(tmp_path):
 
 def test_cut_in_the_beginning(tmp_path):
     content, head, _ = journal(tmp_path)
-    for cut in (*range(120), *range(120, head, 7)):
+    for cut in range(head):
         path = stored(tmp_path / "cut", content[:cut])
         try:
             assert recover(path).messages == 0

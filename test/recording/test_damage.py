@@ -149,11 +149,12 @@ def judge(directory: Path) -> None:
     assert len(messages) == found.messages
 
 
-@given(
+some_damage = given(
     which=st.sampled_from(["finished", "killed"]), damage=st.lists(DAMAGE, min_size=1, max_size=4), beside=BESIDE
 )
-@settings(max_examples=150)
-def test_any_damage_reads_or_is_refused(
+
+
+def reads_or_is_refused(
     originals: dict[str, Path], which: str, damage: list[tuple[str, float, Any]], beside: str
 ) -> None:
     with copied(originals[which]) as directory:
@@ -163,23 +164,19 @@ def test_any_damage_reads_or_is_refused(
                 file.write_bytes(damaged(data, kind, place, how))
         disturb(directory, beside)
         judge(directory)
+
+
+@some_damage
+@settings(max_examples=150)
+def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
+    reads_or_is_refused(originals, **drawn)
 
 
 @pytest.mark.soak
-@given(
-    which=st.sampled_from(["finished", "killed"]), damage=st.lists(DAMAGE, min_size=1, max_size=4), beside=BESIDE
-)
+@some_damage
 @settings(max_examples=5000)
-def test_any_damage_of_many_reads_or_is_refused(
-    originals: dict[str, Path], which: str, damage: list[tuple[str, float, Any]], beside: str
-) -> None:
-    with copied(originals[which]) as directory:
-        file = mcap_of(directory)
-        for kind, place, how in damage:
-            if data := file.read_bytes():
-                file.write_bytes(damaged(data, kind, place, how))
-        disturb(directory, beside)
-        judge(directory)
+def test_any_damage_of_many_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
+    reads_or_is_refused(originals, **drawn)
 
 
 # ----------------------------------------------------------------------- what is lost is said

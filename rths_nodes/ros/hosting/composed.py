@@ -12,14 +12,16 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.console import Console, starting_words
-from rths_nodes.ros.hosting.descriptions import QUIET_S, NodeDescription, Process, Processes
+from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
+from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -162,14 +164,15 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """The nodes of a test that share a process, run to its end; what it came to is its ``result``."""
+    """The nodes of a test that share a process, run to its end by ``clock``; what it came to is its ``result``."""
 
-    def __init__(self, nodes: Sequence[RthsNode] = ()) -> None:
+    def __init__(self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK) -> None:
         self.nodes = list(nodes)
         self.result = Result()
+        self._clock = clock
         self._leaving = ExitStack()
         self._prepared = False
-        self._ended_at = 0.0
+        self._ended_at = 0
 
     def add(
         self,
@@ -181,7 +184,9 @@ class ComposedTest:
     ) -> RthsNode:
         """Make one more node of the test, with the parameter ``values``."""
         last: dict[str, Any] = {"prepare": self._prepare} if role == ACTUATOR else {}
-        self.nodes.append(make_node(role, open_writer, context, values, cli_args=cli_args, **last))
+        self.nodes.append(
+            make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last)
+        )
         return self.nodes[-1]
 
     @property
@@ -199,7 +204,7 @@ class ComposedTest:
                 self._end_soon()
 
         with self._leaving:
-            LoopExecutor(self.nodes, context, idle).run()
+            LoopExecutor(self.nodes, context, idle, self._clock).run()
         self._gather()
         return self.result
 
@@ -218,8 +223,9 @@ class ComposedTest:
 
     def _end_soon(self) -> None:
         """A node has died: the others do not wait long for its summary."""
-        self._ended_at = self._ended_at or time.monotonic()
-        if time.monotonic() - self._ended_at > GRACE_S:
+        now = self._clock.monotonic_ns()
+        self._ended_at = self._ended_at or now
+        if now - self._ended_at > GRACE_S * SECOND:
             for node in self.nodes:
                 node.shutdown.interrupt()
 
