@@ -567,5 +567,5 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     limits = {"delay": found.further_delay, "ratio": found.frequency_factor, "gain": found.gain}
     for parameter, limit in limits.items():
         if limit:
-            beside = [{parameter: limit.value * factor} for factor in (1.0 - 1e-3, 1.0 + 1e-3)]
+            beside = [{parameter: limit.value * factor} for factor in (1.0 - 2e-4, 1.0 + 2e-4)]
             assert [growing_motions(loop, places, **state) for state in beside] == [0, limit.roots], parameter

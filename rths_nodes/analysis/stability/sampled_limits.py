@@ -108,9 +108,7 @@ def verified(loop: SampledLoop, parameter: str, limit: Crossing | None, now: flo
     low, high = now, limit.value - VERIFIED * (limit.value - now)
     if stable(high):
         return limit
-    for _ in range(2 * HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if stable(middle) else (low, middle)
+    low, high = _halved(stable, *_halved(stable, low, high))
     return Crossing(low, _marginal(loop, parameter, low) / HZ, growing=True)
 
 
@@ -122,13 +120,26 @@ def _marginal(loop: SampledLoop, parameter: str, value: float, top: float = 0.0)
 
 
 def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, high: float) -> Crossing:
-    """The limit between a stable ratio and a higher one that is not."""
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if stable(middle) else (low, middle)
+    """The limit between a stable ratio and a higher one that is not.
+
+    The motion itself is followed to it; where several lie so close that another one is found, the interval halved.
+    """
+    low, high = _halved(stable, low, high)
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:
         found = _corrected(loop, "ratio", about, [(high - low) * width for width in (1.0, 2.0, 8.0)])
-    except ConfigError:
-        found = None
-    return found or Crossing(high, math.pi / (loop.period * loop.step * high) / HZ, growing=True, roots=1)
+        if found is not None:
+            return found
+        low, high = _halved(stable, low, high)
+        roots = growing_motions(loop, [HZ * about.frequency], ratio=high)
+    except ConfigError:  # the integrator goes no farther
+        roots = 1
+    at_the_end = math.pi / (loop.period * loop.step * high) / HZ
+    return Crossing(high, about.frequency if roots % 2 == 0 else at_the_end, growing=True, roots=roots)
+
+
+def _halved(stable: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if stable(middle) else (low, middle)
+    return low, high

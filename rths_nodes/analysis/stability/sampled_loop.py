@@ -188,7 +188,8 @@ class SampledLoop:
         """
         n, q, forces, first = self.per_step, self.period, self.impulses.forces, self.impulses.first
         late = delay / self.dt
-        lowest = math.ceil((first + late) / n - ROUNDING) + 1  # a Target made at step k is due at step k + 1
+        # a Target made at step k is due at step k + 1; it is felt from the sample on before which there is nothing
+        lowest = math.floor((first + late - 1.0) / n) + 2
         highest = math.ceil((first + len(forces) + late) / n) + 1
         places = (np.arange(lowest, highest + 1) - 1) * n - late - first
         whole = np.floor(places + ROUNDING)
