@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.console import Console
@@ -24,6 +26,7 @@ def console() -> Iterator[Console]:
 
 def tell(console: Console, run_id: str, state: State, reason: str = "") -> None:
     values: dict[str, Any] = {"state": int(state), "reason": reason, "sample": 7, "run_id": run_id}
+    values |= {"frame_id": frame_of(run_id), "stamp": time.time_ns(), "scenario_hash": "abc"}
     console._hear("test_state", values)
 
 
@@ -31,6 +34,7 @@ def test_the_state_of_another_run_is_not_that_of_this_one(console: Console) -> N
     """Before the test another node may be there under the name of the actuator."""
     tell(console, "other", State.TRIPPED, "a limit of somebody else")
     assert (console.result.state, console.result.reason, console.heard_state) == (State.IDLE, "", False)
+    tell(console, "mine", State.ARMED)
     tell(console, "mine", State.FINISHED)
     tell(console, "other", State.HELD, "interrupted before the test began")
     assert (console.result.state, console.result.reason) == (State.FINISHED, "")

@@ -301,17 +301,14 @@ def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase
 
 def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
     """Before the test another node may be there under the name of the actuator, and leave."""
+    topics.run.become(RUN)
+    why = "interrupted before the test began"
     topics.states = [
-        {
-            "state": int(state),
-            "sample": 0,
-            "reason": "interrupted before the test began",
-            "scenario_hash": "another",
-        }
-        for state in (State.ARMED, State.HELD)
+        state(now, frame_of("another"), reason=why, scenario_hash="another") for now in (State.ARMED, State.HELD)
     ]
     handshake.look()
     assert (phase.now, phase.test.state, topics.guarded) == (Phase.READY, State.IDLE, False)
+    assert (topics.run.frame_id, topics.heard_of_another_run) == (RUN, 2)
 
 
 # -- shutdown ---------------------------------------------------------------------------------------------
