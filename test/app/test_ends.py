@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ WAYS = {
     "disk full": ExitCode.FAILED,
     "node killed": ExitCode.FAILED,
     "actuator killed": ExitCode.FAILED,
+    "actuator hangs": ExitCode.FAILED,
     "actuator told to stop": ExitCode.HELD,
     "stop service": ExitCode.HELD,
     "emergency stop": ExitCode.TRIPPED,
@@ -58,8 +60,9 @@ SERVICES = {
     "emergency stop": ("emergency_stop", "std_srvs/srv/Trigger"),
     "deactivated": ("change_state", "lifecycle_msgs/srv/ChangeState"),
 }
-OF_PROCESSES = {"actuator told to stop"}
-WITHOUT_ROS = set(WAYS) - set(SERVICES) - set(FAULTS) - OF_PROCESSES
+OF_PROCESSES = {"actuator hangs": signal.SIGSTOP, "actuator told to stop": signal.SIGTERM}
+"""What is done to the process of the actuator node."""
+WITHOUT_ROS = set(WAYS) - set(SERVICES) - set(FAULTS) - set(OF_PROCESSES)
 COLUMNS = {
     "embedded": (EMBEDDED, LOCKSTEP),
     "composed": (COMPOSED, LOCKSTEP),
@@ -68,10 +71,10 @@ COLUMNS = {
     "processes in real time": (PROCESSES, REALTIME),
 }
 OFTEN = {
-    "composed": {"limit", "actuator killed"},
-    "composed in real time": {"stop service", "deactivated", "disk full", "SIGHUP"},
-    "processes": {"actuator killed"},
-    "processes in real time": {"refused", "SIGHUP"},
+    "composed": {"limit", "monitor", "node killed", "actuator killed", "SIGTERM"},
+    "composed in real time": {"stop service", "deactivated", "disk full", "refused", "SIGHUP", "SIGXCPU"},
+    "processes": {"actuator hangs", "actuator killed"},
+    "processes in real time": {"refused", "actuator told to stop", "SIGHUP"},
 }
 """What is tried with every change; the rest, which starts many nodes, with the soak tests."""
 
@@ -135,13 +138,13 @@ def called(way: str) -> Iterator[Callable[[], None]]:
         rclpy.shutdown(context=context)
 
 
-def tell_actuator() -> None:
-    """SIGTERM to the process of the actuator node."""
+def signal_actuator(number: signal.Signals) -> None:
+    """A signal to the process of the actuator node."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     for child in children:
         words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
         if b"actuator" in words:
-            os.kill(int(child), signal.SIGTERM)
+            os.kill(int(child), number)
 
 
 @dataclass
@@ -165,7 +168,7 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
         if way in SERVICES:
             action = stack.enter_context(called(way))
         elif way in OF_PROCESSES:
-            action = tell_actuator
+            action = partial(signal_actuator, OF_PROCESSES[way])
         elif way in SIGNALS:
             action = lambda: os.kill(os.getpid(), signal.Signals[way])  # noqa: E731
         stack.enter_context(largest_file(FILE_SIZES.get(way)))
@@ -180,10 +183,13 @@ def ended(column: str, way: str, record: Path, patience: list[str], **options: A
 
 @pytest.mark.parametrize(("column", "way"), cells())
 def test_the_outcome_the_exit_code_and_the_recording_agree(
-    column: str, way: str, tmp_path: Path, patience: list[str]
+    column: str, way: str, tmp_path: Path, patience: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if column != "embedded":
         pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+        from rths_nodes.ros.hosting import node_processes
+
+        monkeypatch.setattr(node_processes, "HANGS_S", 2.0)
     if (column, way) == ("embedded", "disk full"):
         with pytest.raises(RuntimeError, match="the recording broke off"):  # of which rths run makes exit code 1
             ended(column, way, tmp_path / "run", patience)
@@ -201,8 +207,9 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
     # the recorder lives: where the rig has come to rest it cannot know that another node has failed
     assert run.outcome in (found.outcome, *(["tripped"] if way == "node killed" else []))
     assert bool(run.information["reason"]) == (way != "finished")
-    if way == "actuator killed":
-        assert "the actuator node died" in run.information["reason"]
+    if way in ("actuator killed", "actuator hangs"):
+        what = "died" if way == "actuator killed" else "hangs"
+        assert f"the actuator node {what}" in run.information["reason"]
     elif found.samples and way != "finished":
         assert run.flags[-1] & FLAG_TRIPPED, "the safe stop is in the recording"
         steps = np.diff(run.command[:, 0])

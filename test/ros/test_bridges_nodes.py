@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +14,10 @@ from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.options import HOSTS, run_options
+from rths_nodes.loop.options import HOSTS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import end_of_test
 from rths_nodes.ros.nodes.phase import Phase
 

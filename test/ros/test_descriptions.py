@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -162,65 +159,3 @@ def test_every_endpoint_waits_for_as_many_partners_as_there_are(record):
             assert len(names.partners(topic, node, nodes, publishing=True)) <= len(listeners)
         for node in listeners:
             assert len(names.partners(topic, node, nodes, publishing=False)) <= len(publishers)
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [(-9, "the monitor node died (SIGKILL)"), (2, "the monitor node died (exit code 2)")],
-)
-def test_a_death_is_told_in_words(code, words):
-    assert descriptions.death("monitor", code) == words
-
-
-# Processes
-
-
-def started(role, program):
-    return descriptions._started(role, [sys.executable, "-c", program], os.environ)
-
-
-TELLS = "from rths_nodes.ros.hosting.descriptions import tell_runner; tell_runner('the disk is full')"
-SLEEPS = "import time; time.sleep(60)"
-STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
-
-
-def test_a_node_tells_the_runner_why_it_ends(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    spoken, killed = (
-        started("recorder", f"{TELLS}; raise SystemExit(2)"),
-        started("monitor", "import os; os.kill(os.getpid(), 9)"),
-    )
-    assert (spoken.popen.wait(60), spoken.death) == (2, "the disk is full")
-    assert (killed.popen.wait(60), killed.death) == (-9, "the monitor node died (SIGKILL)")
-    for process in (spoken, killed):
-        process.told.close()
-
-
-def test_a_node_that_hangs_after_its_summary_is_a_note_but_not_the_recorder(monkeypatch):
-    """The middleware may hang in a node while its peers leave; then the test is over."""
-    monkeypatch.setattr(descriptions, "LEAVING_S", 0.2)
-    monkeypatch.setattr(descriptions, "INDEXING_S", 0.2)
-    with descriptions.Processes(()) as processes:
-        processes.running += [started(role, STUBBORN) for role in ("integrator", "monitor", "recorder")]
-        notes = processes.see_out(lambda: time.sleep(0.01))
-        counted = [process.role for process in processes.counted({"integrator", "recorder"})]
-    assert counted == ["monitor", "recorder"]
-    assert notes == [
-        f"the {role} node did not end by itself" for role in ("integrator", "monitor", "recorder")
-    ] + ["rths recover may help"]
-
-
-def test_nodes_that_cannot_be_started_are_refused_and_none_is_left(monkeypatch):
-    nodes = described("chen_ricles_2010")
-    processes = descriptions.Processes(nodes)
-
-    def fail_at_the_third(description):
-        if len(processes.running) == 2:
-            raise OSError(28, "No space left on device", "test.yaml")
-        return []
-
-    monkeypatch.setattr(processes, "_arguments", fail_at_the_third)
-    with pytest.raises(ConfigError, match=r"test.yaml: the nodes cannot be started \(No space left on device\)"):
-        processes.__enter__()
-    assert len(processes.running) == 2
-    assert processes.alive() == []

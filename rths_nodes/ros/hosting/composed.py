@@ -18,9 +18,10 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.console import Console, starting_words
-from rths_nodes.ros.hosting.descriptions import QUIET_S, NodeDescription, Process, Processes
+from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
+from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -183,7 +184,9 @@ class ComposedTest:
     ) -> RthsNode:
         """Make one more node of the test, with the parameter ``values``."""
         last: dict[str, Any] = {"prepare": self._prepare} if role == ACTUATOR else {}
-        self.nodes.append(make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last))
+        self.nodes.append(
+            make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last)
+        )
         return self.nodes[-1]
 
     @property

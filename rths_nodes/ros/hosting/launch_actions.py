@@ -38,7 +38,7 @@ from rths_nodes.loop.options import (
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch
 from rths_nodes.ros.names import RECORDER
 
@@ -148,7 +148,7 @@ class LaunchedTest:
         self._log_level = configured["log_level"]
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
-        self._environment = {descriptions.PARENT: str(os.getpid())} if direct else {}
+        self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
@@ -214,7 +214,7 @@ class LaunchedTest:
 
     def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""
-        patience = {"sigterm_timeout": str(descriptions.INDEXING_S)} if patient or peer == RECORDER else {}
+        patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],

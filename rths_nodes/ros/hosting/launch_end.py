@@ -14,7 +14,7 @@ from launch.events.process import SignalProcess
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, of_nodes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.hosting.results import told_result
 
 
@@ -63,7 +63,7 @@ class EndOfLaunch:
         self._codes.append(event.returncode)
         name = self._peers.get(event.action, event.process_name.rpartition("-")[0])
         if event.returncode:
-            self._problem = self._problem or descriptions.death(name, event.returncode)
+            self._problem = self._problem or node_processes.death(name, event.returncode)
         if not self._running:
             return self._conclude(context)
         if event.returncode not in IN_ORDER and not context.is_shutdown:

@@ -10,7 +10,8 @@ from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.composed import ros_context
 from rths_nodes.ros.hosting.console import Console, starting_words
-from rths_nodes.ros.hosting.descriptions import NodeDescription, Process, Processes
+from rths_nodes.ros.hosting.descriptions import NodeDescription
+from rths_nodes.ros.hosting.node_processes import Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.phase import UNDER_WAY
@@ -93,6 +94,7 @@ class _Watch:
         leader = next(process for process in processes.running if process.role == ACTUATOR)
         while leader.popen.poll() is None and not processes.dead():
             self._idle()
+            leader.check_alive()  # of the others the rig itself notices that they are silent
             result.interrupted = result.interrupted or bool(self._interrupted and self._interrupted())
             # a node that is still starting knows nothing of signals yet
             if result.interrupted and console.heard_state and not self._asked:

@@ -18,9 +18,9 @@ from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
-from rths_nodes.ros.hosting.descriptions import QUIET_S, TELLS, die_with_parent, tell_runner
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
+from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
 from rths_nodes.ros.hosting.results import Result, result_line
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
