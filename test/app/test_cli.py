@@ -29,19 +29,6 @@ def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Standard output of a command that succeeds and says nothing else."""
-
-    def output(*words: str, code: int = 0) -> str:
-        assert main(words) == code
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
-
-    return output
-
-
-@pytest.fixture
 def refusal(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """What a refused command prints, a line for each problem; nothing was run."""
 

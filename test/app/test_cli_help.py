@@ -23,19 +23,6 @@ PAPER = "chen_ricles_2010"
 FAMILIES = ("scenario", *registry.FAMILIES)
 
 
-@pytest.fixture
-def output(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Standard output of a command that succeeds and says nothing else."""
-
-    def output(*words: str, code: int = 0) -> str:
-        assert main(words) == code
-        out, err = capsys.readouterr()
-        assert err == ""
-        return out
-
-    return output
-
-
 # list
 
 

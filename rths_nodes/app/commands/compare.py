@@ -58,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
     loaded = files.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)
-    if terminal.announces():
-        at_once = comparison.at_once(chosen)
-        seconds = expectation.seconds([variant.scenario for variant in chosen], at_once=at_once)
-        terminal.announce(f"{len(chosen)} variants, {at_once} at a time, take", seconds)
+    at_once = comparison.at_once(chosen)
+    terminal.announce(
+        f"{len(chosen)} variants, {at_once} at a time, take",
+        lambda: expectation.seconds([variant.scenario for variant in chosen], at_once=at_once),
+    )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)

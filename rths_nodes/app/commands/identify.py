@@ -112,8 +112,8 @@ def run(options: argparse.Namespace) -> int:
             },
         )
         names = f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
-        if terminal.announces():
-            terminal.announce(f"{names}: take", expectation.seconds(identification.tests(scenario, noise)))
+        tests = identification.tests(scenario, noise)
+        terminal.announce(f"{names}: take", lambda: expectation.seconds(tests))
         try:
             experiments = identification.run(scenario, noise, options.record, terminal.progress)
         except identification.Stopped as stop:

@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
         chosen["run_id"] = loaded.run_id()
         chosen["record"] = Path("runs") / chosen["run_id"]
     keep = bool(options.report) and not chosen["record"]
-    if terminal.announces():
-        _announce(loaded, chosen["host"], chosen["pace"])
+    at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
+    terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
     with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
         done = hosts.run(
             loaded, keep=keep, progress=progress, starting=progress.starting, interrupted=interrupted, **chosen
@@ -59,12 +59,11 @@ def run(options: argparse.Namespace) -> int:
     return done.exit_code
 
 
-def _announce(loaded: Scenario, host: str, pace: str) -> None:
-    """How long the run takes; nodes in lockstep take longer than the host embedded, on which it is tried."""
+def _expected(loaded: Scenario, pace: str) -> float | None:
+    """How long the run takes, s; nodes in lockstep take longer than the host embedded, on which it is tried."""
     from rths_nodes.app.studies import expectation
 
-    at_least = " at least" if host != EMBEDDED and pace != REALTIME else ""
-    terminal.announce(f"{loaded.name}: takes{at_least}", expectation.seconds([loaded], pace))
+    return expectation.seconds([loaded], pace)
 
 
 def _json(done: hosts.RunResult) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,7 +75,7 @@ class Progress(Protocol):
 @contextmanager
 def progress(name: str) -> Iterator[Progress]:
     """A bar on a terminal; elsewhere a plain line now and then, of what takes long."""
-    if not announces():
+    if not sys.stderr.isatty():
         yield _Lines(name)
         return
     from rich.console import Console
@@ -131,15 +131,13 @@ class _Lines:
         print(f"{self._name}: {words}", file=sys.stderr, flush=True)
 
 
-def announces() -> bool:
-    """True where somebody looks on, to whom :func:`announce` speaks."""
-    return sys.stderr.isatty()
+def announce(words: str, seconds: Callable[[], float | None]) -> None:
+    """Tells on a terminal how long a command takes, where that is long.
 
-
-def announce(words: str, seconds: float | None) -> None:
-    """Tells on a terminal how long a command takes, where that is long. None: nobody knows."""
-    if seconds is not None and seconds >= LONG_S and announces():
-        print(f"{words} about {span(seconds)}", file=sys.stderr, flush=True)
+    ``seconds()`` finds that out, or None where nobody knows; it is not asked where nobody looks on.
+    """
+    if sys.stderr.isatty() and (found := seconds()) is not None and found >= LONG_S:
+        print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 
 
 def finite(entry: Any) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
+from rths_nodes.loop.interrupts import SAME_REQUEST_S
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.phase import Cause, Phase, PhaseMachine
@@ -15,7 +17,7 @@ from rths_nodes.ros.transport.wiring import Place
 PATIENCE_NS = 500_000_000
 """An interrupted node waits this long, from the last Measurement on, to hear that the test has ended."""
 
-SAME_REQUEST_NS = 1_000_000_000
+SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 """Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
 
 LEADER_LOST_NS = 1_000_000_000
