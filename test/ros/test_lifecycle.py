@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, single
+from rths_nodes.ros.hosting import composed, node_processes, single
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import compensator as compensator_node
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -251,9 +251,9 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
     read, write = os.pipe()
     os.set_blocking(read, False)
     if told_by_runner:
-        monkeypatch.setenv(launching.TELLS, str(write))
+        monkeypatch.setenv(node_processes.TELLS, str(write))
     else:
-        monkeypatch.delenv(launching.TELLS, raising=False)
+        monkeypatch.delenv(node_processes.TELLS, raising=False)
     single.tell(node)
     os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
