@@ -174,7 +174,10 @@ class Way:
 
 
 def _rig(scenario: Scenario) -> Any:
-    """The rig without sensors, its transport apart."""
+    """The rig without sensors, its transport apart. Raises ConfigError where there is no model of an axis."""
     if scenario.rig is not None:
         return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
+    for name in scenario.axes:
+        for noun in ("specimen", "actuator"):
+            scenario.model_of(name, noun)  # refuses a real axis, of which there is no model
     return SeparateAxes(scenario.axes, scenario.dt)
