@@ -21,6 +21,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
 
@@ -74,6 +75,10 @@ class Loop:
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
+        names = assembly.names
+        self._outgoing = OutgoingCommands(
+            LimitCheck(self.scenario.limits, self.scenario.dt, names.inputs, names.auxiliary)
+        )
         self._breach_known = False
 
     def run(
@@ -105,6 +110,7 @@ class Loop:
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
         measured = rig.first()
+        self._outgoing.start(measured)
         self._show(measured, sinks)
         while rig.machine.state not in ENDED:
             started = perf_counter_ns()
@@ -135,6 +141,9 @@ class Loop:
         if target is not None:
             self._hand_on(target, sinks)
         command = self._command(measured)
+        if command is not None and (reason := self._outgoing.refusal(command)):
+            self.rig.trip(reason)
+            command = None  # nobody sees it
         if command is not None:
             self.monitor.command(command)
         for sink in sinks:

@@ -5,13 +5,13 @@ Our actuator node keeps them as well, and first: behind it, nothing is found her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine
 
@@ -37,9 +37,9 @@ class DriverGuard:
         scenario, names = assembly.scenario, assembly.names
         self.tripped = ""
         self._check = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
+        self._outgoing = OutgoingCommands(self._check)
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
         self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
-        self._sent: Iterable[float] = ()
         self._sample = -1
         self._heard_at = 0
 
@@ -47,7 +47,7 @@ class DriverGuard:
         """Whether the rig may go on after ``measured``. In a safe stop it is what it is."""
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
-            self._sent = measured.command.tolist()
+            self._outgoing.start(measured)
         if measured.flags & FLAG_TRIPPED or self.tripped:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
@@ -57,10 +57,7 @@ class DriverGuard:
 
     def command(self, command: Command) -> bool:
         """Whether ``command`` may be published: nothing is after a breach."""
-        if self.tripped or not self._passes(self._check.command(command, self._sent), command.sample):
-            return False
-        self._sent = command.command.tolist()
-        return True
+        return not self.tripped and self._passes(self._outgoing.refusal(command), command.sample)
 
     def overdue(self) -> bool:
         """True when the driver has been silent for so long, also after the Trip, that nobody waits any more."""
