@@ -21,7 +21,6 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
 
@@ -75,10 +74,6 @@ class Loop:
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
-        names = assembly.names
-        self._outgoing = OutgoingCommands(
-            LimitCheck(self.scenario.limits, self.scenario.dt, names.inputs, names.auxiliary)
-        )
         self._breach_known = False
 
     def run(
@@ -110,12 +105,15 @@ class Loop:
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
         measured = rig.first()
-        self._outgoing.start(measured)
         self._show(measured, sinks)
         while rig.machine.state not in ENDED:
             started = perf_counter_ns()
             command = self._answer(measured, sinks)
             measured = self._to_rig(command)
+            if command is not None and self._publishes(command):
+                self.monitor.command(command)
+                for sink in sinks:
+                    sink.command(command)
             self._show(measured, sinks)
             loop.add(perf_counter_ns() - started)
             if measured.sample % self.scenario.samples_per_step == 0:
@@ -141,16 +139,9 @@ class Loop:
         if target is not None:
             self._hand_on(target, sinks)
         command = self._command(measured)
-        if command is not None and (reason := self._outgoing.refusal(command)):
-            self.rig.trip(reason)
-            command = None  # nobody sees it
-        if command is not None:
-            self.monitor.command(command)
-        for sink in sinks:
-            if not self.rig.stopping:
+        if not self.rig.stopping:
+            for sink in sinks:
                 sink.state(measured.sample, self.commands.state())
-            if command is not None:
-                sink.command(command)
         return command
 
     def _to_compensator(self, target: Target) -> None:
@@ -158,6 +149,10 @@ class Loop:
 
     def _command(self, measured: Measurement) -> Command | None:
         return self.commands.next(measured)
+
+    def _publishes(self, command: Command) -> bool:
+        """True for a Command that others may see: between nodes nobody does of one beyond a limit."""
+        return not self.rig.refused
 
     def _to_rig(self, command: Command | None) -> Measurement:
         return self.rig.tick(command)

@@ -37,8 +37,9 @@ class RigStage:
 
     ``limits`` by axis, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven
     without the Target or the Command that belongs to them, ``late_commands`` the Commands that came too late to
-    be sent. ``stopping`` is true from the first sample that the safe policy drives. ``stop_request`` is the
-    request of an operator, a monitor or a peer to stop; None while there is none.
+    be sent. ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last
+    Command was beyond a limit. ``stop_request`` is the request of an operator, a monitor or a peer to stop; None
+    while there is none.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class RigStage:
         self.machine = TestMachine()
         self.sample = 0
         self.bridged = self.late_commands = 0
-        self.stopping = False
+        self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
         self._samples = samples
         self._policy = policy
@@ -198,13 +199,13 @@ class RigStage:
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         """Why ``command`` must not be sent; empty when it may."""
+        beyond = "no command came" if command is None else self._check.command(command, self._sent)
+        self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
         if self._bridges.in_a_row and (breach := self._bridges.breach):
             return breach
-        if command is None:
-            return "no command came"
-        return self._check.command(command, self._sent)
+        return beyond
 
     def _begin_stop(self, reason: str, sample: int) -> None:
         if self.stop_request is not None and self.port.interlock:
