@@ -301,7 +301,7 @@ def test_an_integrator_that_does_not_say_how_it_steps_is_refused(
 # Coupled axes
 
 
-@pytest.mark.parametrize("kinematics", ["exact", "linear"])
+@pytest.mark.parametrize("kinematics", ["linear", pytest.param("exact", marks=pytest.mark.soak)])
 def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
     """A setup that couples its axes, a tenth beyond their critical delay; until only what grows is left."""
     calm = ["ground_motion={type: harmonic, amplitude: 1.0e-6, frequency: 2.0, periods: 1}", "duration=40"]

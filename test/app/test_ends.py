@@ -73,7 +73,7 @@ COLUMNS = {
 OFTEN = {
     "composed": {"limit", "monitor", "node killed", "actuator killed", "SIGTERM"},
     "composed in real time": {"stop service", "deactivated", "disk full", "refused", "SIGHUP", "SIGXCPU"},
-    "processes": {"actuator hangs", "actuator killed"},
+    "processes": {"actuator hangs"},
     "processes in real time": {"refused", "actuator told to stop", "SIGHUP"},
 }
 """What is tried with every change; the rest, which starts many nodes, with the soak tests."""

@@ -155,7 +155,7 @@ BREACHES = (
         *itertools.product(("embedded", "composed"), BREACHES),
         ("processes", BREACHES[0]),
         pytest.param("processes", BREACHES[1], marks=pytest.mark.soak),
-        ("processes", BREACHES[2]),
+        pytest.param("processes", BREACHES[2], marks=pytest.mark.soak),
     ],
 )
 def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, tmp_path):

@@ -88,10 +88,10 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("role", "pace"),
     [
-        ("compensator", "realtime"),
         ("actuator", "realtime"),
-        ("monitor", "realtime"),
         ("compensator", "lockstep"),
+        pytest.param("compensator", "realtime", marks=pytest.mark.soak),
+        pytest.param("monitor", "realtime", marks=pytest.mark.soak),
         pytest.param("integrator", "realtime", marks=pytest.mark.soak),
         pytest.param("recorder", "realtime", marks=pytest.mark.soak),
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),

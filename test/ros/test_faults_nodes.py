@@ -165,7 +165,7 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
             (0, 3),
             "",
         ),
-        (("delay@0.5:command,60",), (3,), "bridge.max_bridge: no "),
+        pytest.param(("delay@0.5:command,60",), (3,), "bridge.max_bridge: no ", marks=pytest.mark.soak),
         (("freeze@0.5:compensator,0.04",), (3,), "bridge.max_bridge: no "),
         pytest.param(("kill@0.5:integrator",), (1,), "the integrator node died (SIGKILL)", marks=pytest.mark.soak),
     ],

@@ -92,7 +92,7 @@ def test_a_driver_of_somebody_else_that_keeps_to_the_protocol_finishes(rig: Any)
     assert np.abs(found.run.displacement).max() > 1e-5
 
 
-@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.soak)])
 def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pace: str) -> None:
     """Its load cell reports 1e12 N: no Command is made of that, and what it says in the end does not count."""
     found = rig(SAMPLES, BREACH, pace=pace)
@@ -115,6 +115,7 @@ def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pac
         assert "Traceback" not in errors, role
 
 
+@pytest.mark.soak
 def test_a_driver_that_obeys_trips_by_itself(rig: Any) -> None:
     found = rig(SAMPLES, BREACH, "obeys")
     about = found.run.information
