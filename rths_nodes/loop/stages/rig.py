@@ -9,7 +9,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -162,13 +162,15 @@ class RigStage:
             self._bridge.start(measured.command)
             return measured
         sample = self.sample = measured.sample
+        port, check = self.port, self._check
+        if opened := port.interlock:
+            measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             if command.flags & FLAG_BRIDGED:
                 # the rig did not follow a Target: nothing is to be learnt from this measurement
                 measured.flags |= FLAG_BRIDGED
                 self.bridged += 1
-            port, check = self.port, self._check
-            if reason := port.interlock or check.measurement(measured, command.target) or port.partial_stop:
+            if reason := opened or check.measurement(measured, command.target) or port.partial_stop:
                 self._begin_stop(reason, sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
