@@ -124,6 +124,7 @@ def test_a_driver_that_obeys_trips_by_itself(rig: Any) -> None:
     assert len(found.run.time) == BREACH + 2
 
 
+@pytest.mark.soak
 def test_a_driver_that_falls_silent_ends_the_test(rig: Any) -> None:
     found = rig(SAMPLES, 300, "silent", override="port.longest_wait=0.5")
     assert found.codes["monitor"] == 1

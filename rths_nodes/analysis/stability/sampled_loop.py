@@ -87,6 +87,14 @@ class Period(NamedTuple):
         return cls(onward, force, np.vstack(targets), np.vstack(through))
 
 
+def _waves(angles: Complex, powers: Array) -> Complex:
+    """e^{-angle power} for consecutive ``powers``, ``(n, t)``: products of a few, faster than each by exp."""
+    few = math.ceil(math.sqrt(len(powers)))
+    fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
+    coarse = np.exp(-np.multiply.outer(angles, powers[0] + few * np.arange(few)))
+    return np.asarray((coarse[:, :, None] * fine[:, None, :]).reshape(len(angles), -1)[:, : len(powers)])
+
+
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
     """A closed loop at small motion in discrete time; see the module.
@@ -213,7 +221,7 @@ class SampledLoop:
         """
         q = self.period
         powers, lines = self._lines(delay)
-        waves = np.exp(-np.multiply.outer(s, powers * (q * self.step)))
+        waves = _waves(s * (q * self.step), powers)
         found = (waves @ lines.reshape(len(lines), -1)).reshape(len(s), *lines.shape[1:])
         if share == 1.0:
             return np.asarray(found)
