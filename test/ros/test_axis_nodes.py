@@ -65,6 +65,7 @@ def test_a_real_time_run_gives_the_same_bits():
     assert same(reference, run) == []
 
 
+@pytest.mark.soak
 def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(patience):
     overrides = [*SHORT, *patience]
     reference = rths_nodes.run(NAME, overrides)

@@ -160,10 +160,11 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
 @pytest.mark.parametrize(
     ("faults", "codes", "reason"),
     [
-        (
+        pytest.param(
             ("duplicate@0.1:command,3", "duplicate@0.2:target,3", "sensor_stuck@0.3:story_1,force,0.003"),
             (0, 3),
             "",
+            marks=pytest.mark.soak,
         ),
         pytest.param(("delay@0.5:command,60",), (3,), "bridge.max_bridge: no ", marks=pytest.mark.soak),
         (("freeze@0.5:compensator,0.04",), (3,), "bridge.max_bridge: no "),
