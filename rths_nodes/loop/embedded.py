@@ -110,7 +110,7 @@ class Loop:
             started = perf_counter_ns()
             command = self._answer(measured, sinks)
             measured = self._to_rig(command)
-            if command is not None and self._publishes(command):
+            if command is not None and self._publishes:
                 self.monitor.command(command)
                 for sink in sinks:
                     sink.command(command)
@@ -150,8 +150,9 @@ class Loop:
     def _command(self, measured: Measurement) -> Command | None:
         return self.commands.next(measured)
 
-    def _publishes(self, command: Command) -> bool:
-        """True for a Command that others may see: between nodes nobody does of one beyond a limit."""
+    @property
+    def _publishes(self) -> bool:
+        """True when others may see the last Command: between nodes nobody sees one beyond a limit."""
         return not self.rig.refused
 
     def _to_rig(self, command: Command | None) -> Measurement:

@@ -112,8 +112,7 @@ def run(options: argparse.Namespace) -> int:
             },
         )
         names = f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
-        tests = identification.tests(scenario, noise)
-        terminal.announce(f"{names}: take", lambda: expectation.seconds(tests))
+        terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
         try:
             experiments = identification.run(scenario, noise, options.record, terminal.progress)
         except identification.Stopped as stop:

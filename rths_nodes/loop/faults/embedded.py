@@ -60,7 +60,8 @@ class FaultyLoop(Loop):
             return None
         return command
 
-    def _publishes(self, command: Command) -> bool:
+    @property
+    def _publishes(self) -> bool:
         """True: one beyond a limit was not made; what happens on its way to the rig nobody else sees."""
         return True
 

@@ -35,6 +35,9 @@ which it acknowledges a message may hang (see ``exit_guard.py``)."""
 LONGEST_WORDS = 4000
 """Bytes of what a node says in the end: a pipe takes them without waiting for a reader."""
 
+LOOKS = 20
+"""How often, within ``HANGS_S``, the runner looks whether a node stands still."""
+
 HANGS_S = 20.0
 """A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms."""
 
@@ -85,6 +88,7 @@ class Process:
     """True once it has stood still for longer than ``HANGS_S``."""
     _turns: tuple[str, float] = ("", 0.0)
     """How often its main thread has been given the processor and has left it; when that has changed, s."""
+    _next_look: float = 0.0
 
     @property
     def death(self) -> str:
@@ -112,6 +116,9 @@ class Process:
     def check_alive(self) -> None:
         """Kill it where it hangs: stopped from outside, or for ever waiting for a lock of the middleware."""
         now, status = time.monotonic(), Path(f"/proc/{self.popen.pid}/status")
+        if now < self._next_look:
+            return
+        self._next_look = now + HANGS_S / LOOKS
         with suppress(OSError):  # it has just ended
             turns = status.read_text().partition("\nvoluntary_ctxt_switches")[2]
             before, since = self._turns

@@ -1,6 +1,6 @@
 """The limits of the axes on our side of whatever drives the rig: a driver node of somebody else may keep none.
 
-Our actuator node keeps them as well, and first: behind it, nothing is found here.
+Our actuator node keeps them as well: what it has measured it has judged first.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
@@ -72,7 +73,7 @@ class DriverGuard:
     def judge(self) -> None:
         """The test is over: one that went on after a Trip counts as tripped, whatever its driver says."""
         if self.tripped and self._phase.test.state is State.FINISHED:
-            self._phase.blame(self._phase.exit_code or 3, f"{self.tripped}; {WENT_ON}")
+            self._phase.blame(self._phase.exit_code or ExitCode.TRIPPED, f"{self.tripped}; {WENT_ON}")
 
     def _passes(self, reason: str, sample: int) -> bool:
         if reason and not self.tripped:

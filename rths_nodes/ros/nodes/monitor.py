@@ -7,6 +7,7 @@ from sensor_msgs.msg import JointState
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
@@ -107,7 +108,7 @@ class MonitorNode(RthsNode):
             self._quiet_from = self._now()
             if self._guard.overdue():  # nobody else would end the test
                 self.shutdown.report()
-                self.phase.end(1, self._guard.tripped)
+                self.phase.end(ExitCode.FAILED, self._guard.tripped)
                 return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
