@@ -181,11 +181,11 @@ test:
 	$(LIBRARY)
 	set_up test
 	if [ -n '$(PYTEST_ARGS)' ]; then exec $$python -m pytest $(PYTEST_ARGS); fi
-	# Colcon's environments have no xdist. A test with nodes has processes enough: two at a time are all that fits.
-	parallel=(); pairs=()
-	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto); pairs=(-n 2); fi
+	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
+	parallel=(); waiting=()
+	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 2); fi
 	$$python -m pytest -m 'not nodes and not soak' "$${parallel[@]}"
-	$$python -m pytest -m 'nodes and not soak' "$${pairs[@]}"
+	$$python -m pytest -m 'nodes and not soak' "$${waiting[@]}"
 
 soak:
 	$(LIBRARY)

@@ -48,7 +48,7 @@ def load(scenario: Any, overrides: Any = (), case: str = "") -> Scenario:
 
 
 def read(recording: Any) -> Run:
-    """The Run of a recording: histories to the bit, scenario, indices. Raises ConfigError."""
+    """The Run of a recording, finished or not: histories to the bit, scenario, indices. Raises ConfigError."""
     from rths_nodes.recording.reading import read_run
 
     return read_run(recording)

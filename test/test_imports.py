@@ -42,11 +42,11 @@ EXTERNAL = {
     "core/yaml_text.py": {"yaml"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
-    "recording/": NUMBERS | {"mcap", "yaml", "attrs"},
+    "recording/": NUMBERS | {"mcap", "attrs"},
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
-    "app/": NUMBERS | {"rich"},
+    "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }
 """Place (a file, a folder, or all) -> what of other projects may be imported there; the first place that fits."""
@@ -60,7 +60,14 @@ LAYERS = {
         ("embedded",),
         ("faults",),
     ),
-    "recording": (("run", "records", "definitions", "scenario_text"), ("journal",), ("bag",), ("sink", "reading")),
+    "recording": (
+        ("run", "records", "definitions", "scenario_text"),
+        ("inventory",),
+        ("journal",),
+        ("recovery",),
+        ("bag",),
+        ("sink", "reading"),
+    ),
     "analysis": (
         ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
         ("figures",),

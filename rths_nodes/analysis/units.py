@@ -1,12 +1,13 @@
 """Numbers as they are shown: rounded, grouped, with the unit that an engineer expects; one place for all of them.
 
-The report and the figures write in type (:func:`rounded`, :func:`quantity`), tables of the terminal in ASCII
-(:func:`plain`, :func:`shown`, :func:`duration`). All of it is text: a page escapes it.
+The report and the figures write in type (:func:`rounded`, :func:`quantity`, :func:`exact`), tables of the terminal
+in ASCII (:func:`plain`, :func:`shown`, :func:`duration`, :func:`span`). All of it is text: a page escapes it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 MM, MM2, KN, MS, US, PERCENT = 1e3, 1e6, 1e-3, 1e3, 1e6, 100.0
@@ -49,7 +50,7 @@ def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
     """``digits`` significant figures but at most as many decimals; a dash where there is no finite number."""
     found = number(value)
     if found is None:
-        return "–"
+        return DASH
     found *= factor
     size = abs(found)
     if size < 10.0**-digits:
@@ -62,6 +63,24 @@ def rounded(value: Any, factor: float = 1.0, digits: int = 3) -> str:
 def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
     """``value`` rounded, with its unit on the same line."""
     return f"{rounded(value, factor, digits)}\u00a0{unit}"
+
+
+def exact(value: Any) -> str:
+    """A value as it was given, to its last digit: lists with commas, a row of a matrix on a line of its own.
+
+    A dash stands for what was not given.
+    """
+    if value is None or value in ("", []):
+        return DASH
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        short = f"{value:g}"
+        digits = short if float(short) == value else repr(value)
+        return re.sub(r"e\+?(-?)0*(?=\d)", r"e\1", digits).replace("-", "−")
+    if isinstance(value, list):
+        return ("\n" if isinstance(value[0], list) else ", ").join(exact(entry) for entry in value)
+    return str(value)
 
 
 def plain(value: Any, factor: float = 1.0, digits: int = 3) -> str:
@@ -80,5 +99,14 @@ def duration(seconds: float) -> str:
     return shown(seconds, US, "µs") if not seconds >= 1e-3 else shown(seconds, MS, "ms")
 
 
-THIN = "\u202f"
-_ASCII = {ord("–"): "-", ord("−"): "-", ord(THIN): ""}
+def span(seconds: float) -> str:
+    """A time to wait, as precise as one cares: ``40 s``, ``12 min``, ``3 h``."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+THIN, DASH = "\u202f", "–"
+"""Between thousands; in the place of what is not there."""
+_ASCII = {ord(DASH): "-", ord("−"): "-", ord(THIN): ""}

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK: where completion is switched on for all programs
 """The command line ``rths``."""
 
 from __future__ import annotations
@@ -6,53 +7,51 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
-from rths_nodes.app.commands import (
-    check,
-    compare,
-    doctor,
-    estimate,
-    identify,
-    listing,
-    parameters,
-    recover,
-    replay,
-    report,
-    run,
-    stability,
-)
 from rths_nodes.app.node import find_ros
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
+from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.recording.records import RecordingError
 
 COMMANDS = {
-    "run": (run, "run a scenario"),
-    "compare": (compare, "run variants of a scenario side by side, and print one table"),
-    "estimate": (estimate, "estimate delay and amplitude of a loading system from a recording"),
-    "identify": (identify, "identify the loading system of a rig, and write a model file"),
-    "stability": (stability, "judge whether the loop of a test is stable, without running it"),
-    "report": (report, "make a report (HTML) of a recording"),
-    "recover": (recover, "complete the recording of a recorder that was killed"),
-    "replay": (replay, "publish a recording again on its topics, with /clock"),
-    "list": (listing, "list scenarios and components"),
-    "params": (parameters, "show the parameters of a component, or all of them as Markdown"),
-    "doctor": (doctor, "tell what this machine grants to real time, and for which rates it is good"),
-    "check": (check, "check a scenario without running it"),
+    "run": ("run", "run a scenario"),
+    "compare": ("compare", "run variants of a scenario side by side, and print one table"),
+    "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
+    "identify": ("identify", "identify the loading system of a rig, and write a model file"),
+    "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
+    "report": ("report", "make a report (HTML) of a recording"),
+    "recover": ("recover", "complete the recording of a recorder that was killed"),
+    "replay": ("replay", "publish a recording again on its topics, with /clock"),
+    "list": ("listing", "list scenarios and components, each with what it is"),
+    "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
+    "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),
+    "check": ("check", "check a scenario without running it"),
+    "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
 }
-"""By name: a module with ``add_arguments(parser)`` and ``run(options)`` -> exit code, and what that does."""
+"""By name: a module of ``commands`` with ``add_arguments(parser)``, ``run(options)`` -> exit code, and its use."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command; the exit code, one of ``ExitCode``."""
-    find_ros()
-    options = _parser().parse_args(arguments)
+    """Run a sub-command; the exit code, one of ``ExitCode``.
+
+    Modules are loaded here, and not above: Ctrl-C meanwhile ends the program in one line.
+    """
+    with exit_at_once(ExitCode.HELD):
+        find_ros()
+        from rths_nodes.app.commands import completion
+        from rths_nodes.core.errors import ConfigError, PortError
+        from rths_nodes.recording.records import RecordingError
+
+        parser = _parser()
+    completion.answer(parser)
+    options = parser.parse_args(arguments)
     try:
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
-    except RecordingError as error:
+    except (RecordingError, PortError) as error:
         return _complain(str(error), ExitCode.FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rths", description="Real-time hybrid simulation with ROS 2.")
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (command, words) in COMMANDS.items():
+    for name, (module, words) in COMMANDS.items():
+        command: Any = import_module(f"rths_nodes.app.commands.{module}")
         sub = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)

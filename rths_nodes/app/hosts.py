@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,13 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.loop import outcomes
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import EMBEDDED, PROCESSES, RunOptions, checked_namespace, run_options
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
@@ -87,10 +88,14 @@ def open_writer(directory: str, topics: list[tuple[str, names.Topic]], informati
 
 @dataclass
 class Watch:
-    """Who looks on: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop."""
+    """Who looks on: ``progress`` gets the sample, ``interrupted`` tells that the operator wants to stop.
+
+    ``starting`` gets in words what the nodes wait for, as long as the test has not begun.
+    """
 
     progress: Callable[[int], None] | None = None
     interrupted: Callable[[], bool] | None = None
+    starting: Callable[[str], None] | None = None
 
 
 def run(
@@ -100,14 +105,21 @@ def run(
     keep: bool = True,
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    starting: Callable[[str], None] | None = None,
     **options: Any,
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
 
     ``options`` are those of ``loop/options.py`` that Python has: case, host, pace, record and so on. ``keep``
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
-    that the operator wants to stop. Raises ConfigError for anything that must not run.
+    that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
+    has come to its end. ``starting`` gets in words what the nodes wait for before the test. Raises ConfigError for
+    anything that must not run.
     """
+    if interrupted is None:
+        with orderly_stop(resend=True) as asked:
+            looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
+            return run(scenario, overrides, keep=keep, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case)
@@ -116,13 +128,10 @@ def run(
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
         run_id=chosen.run_id or loaded.run_id(),
     )
-    assembly = Assembly(loaded)
-    assembly.codec()
-    # builds every component: what is wrong is refused here, before any node starts
-    loop = _loop(assembly, chosen)
+    loop = _loop(loaded, chosen)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
-    watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted)
+    watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
     result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch)
     result.wall_s = time.monotonic() - started
@@ -137,11 +146,13 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _loop(assembly: Assembly, options: RunOptions) -> Loop:
+def _loop(scenario: Scenario, options: RunOptions) -> Loop:
     """The loop of the host embedded, with its faults. Raises ConfigError for what it or the host cannot have."""
     faults = [faulty.parse(words) for words in options.faults]
-    faulty.check(faults, assembly.scenario, options.host, options.pace, options.recorded)
-    return FaultyLoop(assembly, faults) if faults and options.host == EMBEDDED else Loop(assembly)
+    faulty.check(faults, scenario, options.host, options.pace, options.recorded)
+    if faults and options.host == EMBEDDED:
+        return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults))
+    return checked_loop(scenario)
 
 
 def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
@@ -186,9 +197,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
     from rths_nodes.ros.hosting import descriptions
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
-    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
-        file = Path(folder) / f"{scenario.name}.yaml"
-        file.write_text(yaml_text.dump(scenario.data()))
+    with _resolved(scenario) as file:
         given = options.changed(scenario=str(file), case="", overrides=())
         console = options.host == PROCESSES or bool(options.separate)
         result = _run_nodes(descriptions.describe(given, axes, console), options, watch)
@@ -212,20 +221,35 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
     )
 
 
+@contextmanager
+def _resolved(scenario: Scenario) -> Iterator[Path]:
+    """A file with ``scenario`` as it is run, for the nodes. Raises ConfigError where there is no room for it."""
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rths_"))
+            file = Path(folder) / f"{scenario.name}.yaml"
+            file.write_text(yaml_text.dump(scenario.data()))
+        except OSError as error:
+            where = error.filename or tempfile.gettempdir()
+            raise ConfigError(f"{where}: the scenario cannot be written there ({error.strerror})") from error
+        yield file
+
+
 def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
     """The summary of the recorder as it is reported; None without a recorder that could send one."""
     if not recording:
         return None
     counts = {name: {topic: round(count) for topic, count in recording[name].items()} for name in ("gaps", "lost")}
     silent = sorted(recording.get("silent", {}))
-    return counts | {"silent": silent, "complete": not silent and not any(counts["gaps"].values())}
+    whole = "broken_off" not in recording and not silent and not any(counts["gaps"].values())
+    return counts | {"silent": silent, "complete": whole}
 
 
 def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch) -> Any:
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 
-        return processes.run(nodes, watch.progress, watch.interrupted)
+        return processes.run(nodes, watch.progress, watch.interrupted, watch.starting)
     from rths_nodes.ros.hosting import composed
 
-    return composed.run(nodes, open_writer, watch.progress, watch.interrupted, options.separate)
+    return composed.run(nodes, open_writer, watch.progress, watch.interrupted, options.separate, watch.starting)

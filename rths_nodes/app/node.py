@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
     """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the exit code."""
-    find_ros()
-    try:
-        from rths_nodes.ros.hosting import rig, single
-    except ImportError as error:
-        print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
-        return ExitCode.FAILED
+    with exit_at_once(ExitCode.HELD):
+        find_ros()
+        try:
+            from rths_nodes.ros.hosting import rig, single
+        except ImportError as error:
+            print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
+            return ExitCode.FAILED
     words = sys.argv[1:] if arguments is None else arguments
     return rig.run(words, _open_writer) if role == "rig" else single.run(role, words, _open_writer)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rths_nodes.core.checks import ChecksScenario, TestContext
+    from rths_nodes.core.decay import Decay
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.core.parameters import (
         component,
@@ -55,6 +56,7 @@ __all__ = [
     "Compensator",
     "ConfigError",
     "Damping",
+    "Decay",
     "GroundMotion",
     "Integrator",
     "Measurement",
@@ -83,7 +85,7 @@ __all__ = [
     "vector",
 ]
 
-_MODULES = ("errors", "samples", "parameters", "checks", "protocols")
+_MODULES = ("errors", "samples", "parameters", "checks", "decay", "protocols")
 """Where they stand: cheap ones first, none imports one behind it."""
 
 

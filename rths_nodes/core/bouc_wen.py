@@ -1,8 +1,30 @@
-"""The slope of the Bouc-Wen model."""
+"""The Bouc-Wen model: its slope, and how fast it forgets."""
 
 from __future__ import annotations
 
 import math
+
+from rths_nodes.core.decay import ROUNDED_OFF, Decay
+from rths_nodes.core.errors import ConfigError, show
+
+SHARPEST = 100.0
+"""Largest exponent: no steel plate and no friction bends more sharply, and the increments grow with it."""
+
+LEAST_GAMMA = 1e-9
+"""Share of gamma in beta + gamma, at least. Without gamma z runs back along the curve on which it came, and has
+lost its place on it once it stood at its limit."""
+
+
+def check_shape(beta: float, gamma: float, path: str, unit: str = "") -> None:
+    """Refuses, with ConfigError, a z that never yields or never unloads; ``path`` is that of the parameters."""
+    behind = f" {unit}" if unit else ""
+    if beta + gamma <= 0.0:
+        raise ConfigError(f"{path}.beta + gamma = {beta + gamma:g}{behind}: must be > 0, or it never yields")
+    if gamma < LEAST_GAMMA * (beta + gamma):
+        least = LEAST_GAMMA * (beta + gamma)
+        raise ConfigError(
+            f"{path}.gamma = {show(gamma, unit)}: must be >= {show(least, unit)}, or it never unloads"
+        )
 
 
 def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, exponent: float) -> float:
@@ -14,3 +36,18 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
         return float(1.0 - shape * abs(z) ** exponent)
     except OverflowError:  # diverged: not a number, which the limits judge
         return math.nan
+
+
+def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:
+    """Of z, whose slope is largest at its limit z_max = (beta + gamma)^(-1/q): q / (z_max x_y) per metre (x_y, m).
+
+    Moved far enough in one direction, z stands at its limit. From the opposite one it is there after 2 q decay
+    times, and as many as the approach takes to be rounded off.
+    """
+    shape = beta + gamma
+    if shape <= 0.0:
+        return Decay()  # never yields: z follows the displacement
+    rate = exponent * shape ** (1.0 / exponent) / yield_displacement
+    # where beta > gamma unloading begins slowly, with the slope 2 gamma / (beta + gamma)
+    slow_beginning = math.log(max(1.0, shape / (2.0 * gamma)))
+    return Decay(per_velocity=rate, settling=2.0 * exponent + slow_beginning + ROUNDED_OFF)

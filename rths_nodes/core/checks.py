@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from rths_nodes.core.errors import ConfigError, join
+
 
 @dataclass(frozen=True)
 class TestContext:
@@ -42,8 +44,13 @@ class TestContext:
     has_soft_start: bool
     behind: bool = False
     """True for a compensator whose target is the output of another one, in place of the ramp's."""
-    on_axis: bool = False
-    """True for the actuator and the specimen of an axis; false for a part of them, or of a rig."""
+    axis: str = ""
+    """The axis to which the component belongs; empty for one that belongs to none or all."""
+
+    @property
+    def velocity_limit(self) -> float | None:
+        """m/s, of the axis to which the component belongs; None for one that belongs to none or all."""
+        return self.velocity_limits[self.axes.index(self.axis)] if self.axis else None
 
 
 class ChecksScenario(Protocol):
@@ -54,7 +61,11 @@ class ChecksScenario(Protocol):
         ...
 
     def fits(self, test: TestContext) -> None:
-        """Raise ConfigError for a test in which the component cannot work."""
+        """Raise ConfigError for a test in which the component cannot work.
+
+        The message begins with the parameter: ``watchdog = 0.001 s: must be ...``. The place of the component is
+        put in front of it.
+        """
         ...
 
     def cautions(self, test: TestContext) -> list[str]:
@@ -68,10 +79,13 @@ def spans_of(params: Any) -> Mapping[str, float]:
     return found
 
 
-def check_fit(params: Any, test: TestContext) -> None:
-    """Raises ConfigError where ``params`` refuse the test."""
+def check_fit(params: Any, test: TestContext, place: str) -> None:
+    """Raises ConfigError where ``params``, which stand at ``place``, refuse the test."""
     if hasattr(params, "fits"):
-        params.fits(test)
+        try:
+            params.fits(test)
+        except ConfigError as error:
+            raise ConfigError(*(join(place, problem) for problem in error.problems)) from None
 
 
 def cautions_of(params: Any, test: TestContext) -> list[str]:

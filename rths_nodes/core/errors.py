@@ -20,6 +20,10 @@ class ConfigError(ValueError):
         return ConfigError(*(f"{place}: {problem}" for problem in self.problems))
 
 
+class PortError(RuntimeError):
+    """The way to a rig has failed while a test was under way: says which port, where, and what was tried."""
+
+
 class Problems(list[str]):
     """Problems that are gathered, so that the user learns of all of them at once."""
 
@@ -45,7 +49,10 @@ def join(path: str, key: object) -> str:
 def show(value: Any, unit: str = "") -> str:
     """A value as it is shown in a message: short, with its unit."""
     unit = "" if unit == "1" else unit  # a number without a dimension
-    shown = repr(value) if not isinstance(value, float) else f"{value:g}"
+    try:
+        shown = repr(value) if not isinstance(value, float) else f"{value:g}"
+    except ValueError:  # Python writes no whole numbers of thousands of digits
+        shown = "a number of thousands of digits"
     if len(shown) > 60:
         shown = shown[:57] + "..."
     return f"{shown} {unit}".rstrip()

@@ -21,7 +21,10 @@ def flatten(data: Any, path: str) -> dict[str, float]:
 
 
 def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
-    """The inverse of :func:`flatten` for what stands below ``section``; numbered keys become lists."""
+    """The inverse of :func:`flatten` for what stands below ``section``; numbered keys become lists.
+
+    Of two names that cannot stand beside each other, ``a`` and ``a.b``, the first counts.
+    """
     tree: dict[str, Any] = {}
     for path, value in numbers.items():
         head, *keys = path.split(".")
@@ -29,8 +32,9 @@ def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
             continue
         place = tree
         for key in keys[:-1]:
-            place = place.setdefault(key, {})
-        place[keys[-1]] = value
+            place = place.setdefault(key, {}) if isinstance(place, dict) else place
+        if isinstance(place, dict):
+            place.setdefault(keys[-1], value)
     listed: dict[str, Any] = _listed(tree)
     return listed
 
@@ -38,6 +42,6 @@ def unflatten(numbers: Mapping[str, float], section: str) -> dict[str, Any]:
 def _listed(entry: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
-    if entry and all(key.isdigit() for key in entry):
+    if entry and all(key.isdecimal() for key in entry):
         return [_listed(entry[key]) for key in sorted(entry, key=int)]
     return {key: _listed(value) for key, value in entry.items()}

@@ -3,7 +3,9 @@
 ``frequency_response(omega)`` of such a component takes angular frequencies of the rig, ``(n,)`` rad/s, and gives
 output over input, ``(n,)`` complex. Complex frequencies are meant, too (s = j omega): the response is the analytic
 function. A component that adapts gives the one of its first parameters; of a compensator that couples its axes it
-is ``(n, n_axes, n_axes)``.
+is ``(n, n_axes, n_axes)``. Derivatives of the input count as exact: the loop in continuous time is made of these
+responses (``analysis/stability/continuous_loop.py``), that of a test in discrete time asks the components
+themselves.
 """
 
 from __future__ import annotations

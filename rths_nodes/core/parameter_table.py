@@ -1,11 +1,17 @@
-"""The parameters of a Params class as the rows of a page."""
+"""The parameters of a Params class as the rows of a page, and the sections of one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
+from rths_nodes.core.errors import join
 from rths_nodes.core.parameters import spec_of
 from rths_nodes.core.strict import as_data
+
+ANY = "NAME"
+"""In the path of a section: any name."""
 
 
 @attrs.frozen
@@ -36,3 +42,16 @@ def table(cls: type) -> list[Row]:
         kind = spec.kind if not spec.family else f"section: {spec.family}"
         rows.append(Row(field.name, kind, spec.unit or "-", spec.bound or "-", default, spec.doc))
     return rows
+
+
+def sections(cls: type, path: str = "") -> Iterator[tuple[str, type]]:
+    """Paths and classes of the sections without a type in a Params class, at any depth, outer ones first.
+
+    NAME stands in a path where a section has any name: ``axes.NAME.limits``.
+    """
+    for field in attrs.fields(cls):
+        spec = spec_of(field)
+        if spec.cls is not None:
+            place = join(path, field.name) + (f".{ANY}" if spec.kind == "sections" else "")
+            yield place, spec.cls
+            yield from sections(spec.cls, place)

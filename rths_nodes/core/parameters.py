@@ -10,6 +10,7 @@ A component's ``Params`` is a frozen attrs class whose fields come from :func:`n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from keyword import iskeyword
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -144,6 +145,16 @@ def spec_of(attribute: Any) -> Spec:
     return found
 
 
+def is_params(value: Any) -> bool:
+    """True for checked parameters: a section of a scenario."""
+    return bool(attrs.has(type(value)))
+
+
+def declared(cls: type) -> dict[str, Spec]:
+    """What is declared of the parameters of a Params class, by name, in their order."""
+    return {field.name: spec_of(field) for field in attrs.fields(cls)}
+
+
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
     return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]
@@ -154,7 +165,11 @@ def recorded(kind: str, values: Mapping[str, Any], reason: str) -> Any:
 
     ``registry.class_of`` refuses them with the ``reason``.
     """
-    fields = {name: attrs.field(metadata={_KEY: Spec("recorded", "")}) for name in values if name.isidentifier()}
+    fields = {
+        name: attrs.field(metadata={_KEY: Spec("recorded", "")})
+        for name in values
+        if name.isidentifier() and not iskeyword(name) and not name.startswith("_")
+    }
     cls = attrs.make_class("Recorded", fields, frozen=True, kw_only=True)
     cls.type_name, cls.cannot_be_built = kind, reason  # type: ignore[attr-defined]
     return cls(**{name: values[name] for name in fields})

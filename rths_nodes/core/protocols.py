@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from rths_nodes.core.decay import Decay
+from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.samples import Array, Command, Measurement, Motion, Target
 
 
@@ -103,6 +105,8 @@ class Integrator(Protocol):
     acceleration: Array
     exact_acceleration: Array
     restoring_force: Array
+    period: int = 1
+    """Steps after which it does the same again."""
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
@@ -127,6 +131,13 @@ class Integrator(Protocol):
 
     def close(self) -> None:
         """After the test: give back what ``open`` took; may be called again, or without it."""
+
+    def linearised(self) -> Sequence[StepMatrices]:
+        """The ``period`` steps of one built for a linear structure and no external force, as it takes them.
+
+        What ``rths stability`` judges. Empty where nothing is known of them: such a test is refused there.
+        """
+        return ()
 
 
 class Ramp(Protocol):
@@ -213,6 +224,8 @@ class Specimen(Protocol):
 
     Params: ClassVar[type]
     initial_state: tuple[float, ...]
+    decay: Decay
+    """How fast the inner states forget, which divides a sample into increments; ``Decay()`` without states."""
 
     def __init__(self, params: Any) -> None: ...
 
@@ -264,7 +277,12 @@ class Port(Protocol):
     """The way to a rig, and the owner of the tick. The simulator is its first implementation.
 
     The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
-    real actuator can move.
+    real actuator can move. Its ``Params`` has ``transport_samples`` and ``longest_wait`` (s), as that of the
+    simulator; with the class attribute ``builds_axes = True`` there every axis needs an actuator and a specimen,
+    or the test a rig.
+
+    Whatever a port of another package raises is told with its type, its address and what was tried. It may have an
+    attribute ``address``: where the rig is, in words.
     """
 
     external: bool

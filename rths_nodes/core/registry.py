@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -81,6 +82,23 @@ def load(family: str, name: object, path: str = "") -> Any:
     if not isinstance(name, str) or name not in _table(family):
         raise unknown(path or family, family.replace("_", " "), name, _table(family))
     return _load(family, name)
+
+
+def description(family: str, name: str) -> str:
+    """What a component is, in one line: of its module, or of its class where the module holds several.
+
+    Raises ConfigError where the component cannot be loaded.
+    """
+    component = load(family, name)
+    homes = [place.partition(":")[0] for place in _table(family).values()]
+    alone = homes.count(component.__module__) == 1
+    home = first_line(sys.modules[component.__module__]) if alone else ""
+    return home or first_line(component)
+
+
+def first_line(documented: object) -> str:
+    """The first line of a docstring, without the marks of code."""
+    return (documented.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
 def class_of(family: str, built: Any) -> Any:

@@ -17,6 +17,8 @@ from rths_nodes.core.parameters import Spec, spec_of
 
 T = TypeVar("T")
 
+LONGEST_NAME = 64
+"""Characters of the name of a section: topics and namespaces are made of it, which have 255 at most."""
 SMALLEST, LARGEST = 1e-50, 1e50
 """Magnitudes of numbers in SI units: beyond, there is no rig, and squares and quotients overflow."""
 
@@ -112,7 +114,11 @@ def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections, at least one")
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
-            raise ConfigError(f"{path}: the name {name!r} must be letters, digits and underscores")
+            raise ConfigError(f"{path}: the name {show(name)} must be letters, digits and underscores")
+        if len(name) > LONGEST_NAME:
+            raise ConfigError(
+                f"{path}: the name {show(name)} has {len(name)} characters: must be <= {LONGEST_NAME}"
+            )
     built, problems = {}, Problems()
     for name, entry in value.items():
         with problems.gathered():

@@ -1,4 +1,10 @@
-"""YAML text <-> plain data, stricter than PyYAML: no key twice, ``7.6e6`` is a number."""
+"""YAML text <-> plain data: numbers as YAML 1.2 has them, no key twice, and no more than a scenario needs.
+
+Of YAML 1.2 this is the core schema (https://yaml.org/spec/1.2.2/, 10.3.2): ``7.6e6`` is a number, while
+``1:30``, ``1_000``, ``yes`` and ``2024-01-01`` are text, which a parameter that must be a number refuses. What
+would be read as another number than it says is refused here: ``010``, which YAML 1.1 takes for 8, ``1e-400`` and
+``1e400``.
+"""
 
 from __future__ import annotations
 
@@ -7,50 +13,192 @@ from typing import Any
 
 import yaml
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.text_files import LARGEST_TEXT, size_of
+
+MOST_NODES = 200_000
+"""Values, lists and sections in a text: three full matrices of 250 degrees of freedom."""
+DEEPEST = 50
+"""Levels of lists and sections inside each other; the deepest shipped scenario has 7."""
+LONGEST_NUMBER = 300
+"""Digits of a whole number; one with more is beyond every float."""
+
+_TAG = "tag:yaml.org,2002:"
+_PATTERNS = {
+    "null": ("~|null|Null|NULL|", ("~", "n", "N", "")),
+    "bool": ("true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+    "int": ("[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", tuple("-+0123456789")),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN",
+        tuple("-+.0123456789"),
+    ),
+    "merge": ("<<", ("<",)),
+}
+"""What plain text is, by its tag: pattern, and first characters. The first that fits counts."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML has it, but 7.6e6 is a number and a key that stands twice is refused."""
+    """The core schema of YAML 1.2; with its aliases written out, a text is bounded as one without."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (as PyYAML declares it)
+
+    def __init__(self, source: str) -> None:
+        super().__init__(source)
+        self._level = self._nodes = 0
+        self._written: dict[int, tuple[int, int, int]] = {}
+        """Values, characters and levels of each finished node, aliases written out."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As PyYAML does, and counts; an anchor is known before what it names is finished."""
+        alias = self.check_event(yaml.AliasEvent)
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        self._level += 1
+        self._nodes += 1
+        if self._level > DEEPEST:
+            raise _refused(mark, f"nested deeper than {DEEPEST} levels")
+        if self._nodes > MOST_NODES:
+            raise _refused(mark, f"more than {MOST_NODES} values, lists and sections")
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        if alias and id(node) not in self._written:
+            raise _refused(mark, "an alias inside of what it stands for")
+        if not alias:
+            self._written[id(node)] = self._measured(node, mark)
+        return node
+
+    def _measured(self, node: Any, mark: Any) -> tuple[int, int, int]:
+        if isinstance(node, yaml.ScalarNode):
+            return 1, len(node.value), 1
+        pairs = isinstance(node, yaml.MappingNode)
+        parts = [part for pair in node.value for part in pair] if pairs else node.value
+        values, characters, levels = 1, 0, 0
+        for part in parts:
+            found = self._written[id(part)]
+            values, characters, levels = values + found[0], characters + found[1], max(levels, found[2])
+        if values > MOST_NODES:
+            raise _refused(mark, f"with its aliases written out more than {MOST_NODES} values, lists and sections")
+        if characters > LARGEST_TEXT:
+            raise _refused(mark, f"with its aliases written out longer than {size_of(LARGEST_TEXT)}")
+        if levels >= DEEPEST:
+            raise _refused(mark, f"with its aliases written out deeper than {DEEPEST} levels")
+        return values, characters, levels + 1
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"),
-    list("-+0123456789."),
-)
+class _Dumper(yaml.SafeDumper):
+    """Puts into quotes what readers of YAML 1.1 or of YAML 1.2 would not take for text."""
+
+
+for _kind, (_pattern, _first) in _PATTERNS.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), list(_first))
+    if _kind in ("int", "float"):
+        _Dumper.add_implicit_resolver(_TAG + _kind, re.compile(f"(?:{_pattern})$"), list(_first))
+
+
+def _refused(mark: Any, words: str) -> ConfigError:
+    return ConfigError(f"line {mark.line + 1}: {words}")
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        raise _refused(node.start_mark, "not YAML: a tag says that this is a section, which it is not")
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":  # <<: *anchor, whose keys may be overridden
+        if key_node.tag == _TAG + "merge":  # <<: *anchor, whose keys may be overridden
             continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} must be text")
+            raise _refused(key_node.start_mark, f"the key {show(key)} must be text")
         if key in seen:
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands twice")
+            raise _refused(key_node.start_mark, f"the key {show(key)} stands twice")
         seen.add(key)
     return loader.construct_mapping(node, deep=True)
 
 
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+def _scalar(loader: _Loader, node: yaml.ScalarNode, kind: str) -> str:
+    """The text of a number, truth value or null; a tag may claim what it is not."""
+    text: str = loader.construct_scalar(node)
+    if not re.fullmatch(_PATTERNS[kind][0], text):
+        raise _refused(node.start_mark, f"not YAML: {show(text)} is no {kind}")
+    return text
+
+
+def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
+    text = _scalar(loader, node, "int")
+    digits = text.lstrip("-+")
+    if len(digits) > LONGEST_NUMBER:
+        raise _refused(node.start_mark, f"not YAML: a whole number of {len(digits)} digits")
+    if digits[:2] in ("0o", "0x"):
+        return int(digits, 0)
+    if len(digits) > 1 and digits[0] == "0":
+        octal = f" (YAML 1.1 reads {int(text, 8)})" if not set(digits) & set("89") else ""
+        words = f"{text}: a whole number must not begin with 0{octal}; write {int(text)}, or quotes around text"
+        raise _refused(node.start_mark, words)
+    return int(text)
+
+
+def _float(loader: _Loader, node: yaml.ScalarNode) -> float:
+    text = _scalar(loader, node, "float")
+    if text[-1] in "fFnN":
+        return float(text.replace(".", "", 1))
+    number = float(text)
+    if not number and re.search("[1-9]", re.split("[eE]", text)[0]):
+        raise _refused(node.start_mark, f"{show(text)}: too small for a number, would be read as 0")
+    if abs(number) == float("inf"):
+        raise _refused(node.start_mark, f"{show(text)}: too large for a number, would be read as infinite")
+    return number
+
+
+def _flag(loader: _Loader, node: yaml.ScalarNode) -> bool:
+    return _scalar(loader, node, "bool").lower() == "true"
+
+
+def _null(loader: _Loader, node: yaml.ScalarNode) -> None:
+    _scalar(loader, node, "null")
+
+
+def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)
+
+
+_Loader.yaml_constructors = {
+    _TAG + "map": _mapping,
+    _TAG + "seq": _sequence,
+    _TAG + "str": yaml.SafeLoader.construct_yaml_str,
+    _TAG + "int": _integer,
+    _TAG + "float": _float,
+    _TAG + "bool": _flag,
+    _TAG + "null": _null,
+    None: yaml.SafeLoader.construct_undefined,
+}
 
 
 def parse(source: str, origin: str) -> Any:
-    """YAML text -> plain data. Raises ConfigError with ``origin`` and the line."""
+    """YAML text -> plain data. Raises ConfigError with ``origin`` and the line.
+
+    Aliases share what they stand for; written out, all of it is at most ``LARGEST_TEXT`` characters long.
+    """
+    if len(source) > LARGEST_TEXT:
+        raise ConfigError(f"{origin}: {len(source)} characters: must be <= {size_of(LARGEST_TEXT)}")
     try:
         return yaml.load(source, _Loader)
     except ConfigError as error:
         raise error.within(origin) from None
-    except Exception as error:  # PyYAML lets all kinds through, e.g. KeyError for '!!bool x'
+    except Exception as error:  # PyYAML lets all kinds through, e.g. ValueError for characters that are none
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if mark else ""
         words = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ConfigError(f"{origin}:{line} not YAML: {words}") from None
 
 
+def number_in(word: str) -> Any:
+    """The number that a ``word`` is, as in a scenario; other words as they are, for a check to refuse.
+
+    Raises ConfigError for a number that others read differently.
+    """
+    numeric = any(re.fullmatch(_PATTERNS[kind][0], word) for kind in ("int", "float"))
+    return parse(word, "number") if numeric else word
+
+
 def dump(data: Any) -> str:
-    """Plain data as YAML; floats by repr, so that reading gives the same bits."""
-    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    """Plain data as YAML of both versions; floats by repr, so that reading gives the same bits."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))

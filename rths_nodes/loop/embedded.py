@@ -6,6 +6,7 @@ Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measure
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import numpy as np
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -49,6 +51,16 @@ class Outcome:
     timing: dict[str, Any]
 
 
+def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
+    """The loop of ``scenario`` with all its components built: what every way to run it needs.
+
+    ``make`` is for another kind of loop. Raises ConfigError for what cannot run, with the same words whoever asks.
+    """
+    assembly = Assembly(scenario)
+    assembly.codec()
+    return (make or Loop)(assembly)
+
+
 class Loop:
     """All stages of an assembly, run in the reference order. Raises ConfigError when one cannot be built.
 
@@ -75,6 +87,10 @@ class Loop:
             self.substructure.open()
             self.rig.connect()
             return self._run(sinks, progress, interrupted)
+        except BaseException:
+            with suppress(Exception):  # what was raised first is told
+                self.rig.port.safe()
+            raise
         finally:
             self.rig.port.close()
             self.substructure.close()
@@ -94,6 +110,10 @@ class Loop:
             started = perf_counter_ns()
             command = self._answer(measured, sinks)
             measured = self._to_rig(command)
+            if command is not None and self._publishes:
+                self.monitor.command(command)
+                for sink in sinks:
+                    sink.command(command)
             self._show(measured, sinks)
             loop.add(perf_counter_ns() - started)
             if measured.sample % self.scenario.samples_per_step == 0:
@@ -119,13 +139,9 @@ class Loop:
         if target is not None:
             self._hand_on(target, sinks)
         command = self._command(measured)
-        if command is not None:
-            self.monitor.command(command)
-        for sink in sinks:
-            if not self.rig.stopping:
+        if not self.rig.stopping:
+            for sink in sinks:
                 sink.state(measured.sample, self.commands.state())
-            if command is not None:
-                sink.command(command)
         return command
 
     def _to_compensator(self, target: Target) -> None:
@@ -133,6 +149,11 @@ class Loop:
 
     def _command(self, measured: Measurement) -> Command | None:
         return self.commands.next(measured)
+
+    @property
+    def _publishes(self) -> bool:
+        """True when others may see the last Command: between nodes nobody sees one beyond a limit."""
+        return not self.rig.refused
 
     def _to_rig(self, command: Command | None) -> Measurement:
         return self.rig.tick(command)

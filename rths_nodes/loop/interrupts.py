@@ -1,22 +1,35 @@
-"""Requests of the operator to stop: Ctrl-C, SIGTERM, and a terminal that is closed."""
+"""Requests of the operator to stop: Ctrl-C, SIGTERM, a terminal that is closed, a limit of processor time.
+
+Light to import: processes that still load their modules listen to these requests, too.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
+
+SAME_REQUEST_S = 1.0
+"""Signals within this time are one request: a shell, launch or ``timeout`` may hand on what the terminal sends."""
+
+Handler = Callable[[int], None]
 
 
-def handle_stop_signals(action: Callable[[], None]) -> dict[int, Any]:
-    """Call ``action`` at each signal that asks this process to stop; the handlers before this, by signal.
+def handle_stop_signals(action: Handler) -> dict[int, Any]:
+    """Call ``action(number)`` at each signal that asks this process to stop; the handlers before this, by signal.
 
     Where the end of the terminal is ignored (``nohup``) it stays so. Once the terminal is closed, what is printed
-    there would raise OSError: it goes nowhere then, so that the test still ends in order.
+    there would raise OSError: it goes nowhere then, so that the test still ends in order. Signals reach the main
+    thread only: for another one nothing is done.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return {}
     printed = [number for number in (1, 2) if os.isatty(number)]
 
     def handle(number: int, _: Any) -> None:
@@ -24,21 +37,61 @@ def handle_stop_signals(action: Callable[[], None]) -> dict[int, Any]:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for each in printed:
                 os.dup2(nowhere, each)
-        action()
+            os.close(nowhere)
+        action(number)
 
     numbers = [each for each in STOPPING if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
     return {number: signal.signal(number, handle) for number in numbers}
 
 
 @contextmanager
-def stop_signals_handled(action: Callable[[], None]) -> Iterator[None]:
+def stop_signals_handled(action: Handler) -> Iterator[None]:
     """As :func:`handle_stop_signals`, while inside."""
     before = handle_stop_signals(action)
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
+def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
+    """Yields what tells that the operator wants to stop; a second request raises KeyboardInterrupt at once.
+
+    With ``resend`` the signal has, behind it, the effect that it would have had without this: of Ctrl-C,
+    KeyboardInterrupt.
+    """
+    asked: list[int] = []
+    asked_at = 0.0
+
+    def ask(number: int) -> None:
+        nonlocal asked_at
+        if asked and time.monotonic() - asked_at > SAME_REQUEST_S:
+            raise KeyboardInterrupt
+        if not asked:
+            asked_at = time.monotonic()
+            asked.append(number)
+
+    with stop_signals_handled(ask):
+        yield lambda: bool(asked)
+    if asked and resend:
+        signal.raise_signal(signal.Signals(asked[0]))
+
+
+@contextmanager
+def exit_at_once(code: int) -> Iterator[None]:
+    """A request to stop ends the process with ``code`` while inside: modules are loaded, nothing has begun.
+
+    An exception could strike anywhere in the code of a module, which may turn it into another one.
+    """
+
+    def leave(_: int) -> None:
+        os.write(2, b"rths: interrupted\n")
+        os._exit(code)
+
+    with stop_signals_handled(leave):
+        yield
 
 
 def ignore_stop_signals() -> None:

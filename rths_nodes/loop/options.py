@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, flag, number, params, spec_of, text, texts
 from rths_nodes.core.strict import build
 
@@ -279,12 +279,16 @@ def check_clock(pace: str) -> None:
 
 
 _NAMESPACE = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*/?", re.ASCII)
+_LONGEST_NAMESPACE = 100
+"""Characters: the middleware has 255 for the name of a topic or service, with axis, node and endings behind it."""
 
 
 def checked_namespace(name: str) -> str:
     """The namespace of a rig without slashes around it. Raises ConfigError for what ROS does not take."""
     if not _NAMESPACE.fullmatch(name) or "__" in name:
         raise ConfigError(
-            f"namespace = {name!r}: must be ASCII letters, digits and single _, not a digit first; parts by /"
+            f"namespace = {show(name)}: must be ASCII letters, digits and single _, not a digit first; parts by /"
         )
+    if len(name) > _LONGEST_NAMESPACE:
+        raise ConfigError(f"namespace = {show(name)}: {len(name)} characters: must be <= {_LONGEST_NAMESPACE}")
     return name.strip("/")

@@ -1,4 +1,4 @@
-"""How a run may end, and the exit code of each end: of nodes, of launch and of ``rths run``."""
+"""How a run may end, and the exit code of each end: of nodes, of launch, of ``rths run`` and of the Python API."""
 
 from __future__ import annotations
 
@@ -9,19 +9,38 @@ from rths_nodes.loop.supervision.states import ENDED, State
 
 
 class ExitCode(IntEnum):
-    """Exit code by outcome."""
+    """Exit code by outcome. ``ending`` says in words how a test ended, ``meaning`` when one ends so."""
 
-    FINISHED = 0
-    FAILED = 1
-    REFUSED = 2
-    TRIPPED = 3
-    HELD = 130
-    """By the operator, as shells count an end by SIGINT."""
+    ending: str
+    meaning: str
+
+    FINISHED = 0, "the test has finished", "the test ran to its end"
+    FAILED = 1, "the test has failed", "a node died, a file could not be written, or something unforeseen happened"
+    REFUSED = 2, "the test was refused", "the input is wrong, or a node cannot take part; nothing has moved"
+    TRIPPED = 3, "the test was tripped", "a limit, the monitor or an emergency stop brought the rig to rest"
+    HELD = (
+        130,
+        "the test was held",
+        "the operator stopped it: a signal, the stop service or a lifecycle transition",
+    )
+    """As shells count an end by SIGINT."""
+
+    def __new__(cls, code: int, ending: str, meaning: str) -> ExitCode:
+        """One row of the table."""
+        row = int.__new__(cls, code)
+        row._value_, row.ending, row.meaning = code, ending, meaning
+        return row
 
     @property
     def outcome(self) -> str:
         """``finished``, ``failed``, ``refused``, ``tripped`` or ``held``."""
         return self.name.lower()
+
+
+IN_ORDER = (ExitCode.FINISHED, ExitCode.TRIPPED, ExitCode.HELD)
+"""Exit codes of a node after which the others leave by themselves: they have heard how the test ended."""
+
+WORST_FIRST = (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED, ExitCode.HELD)
 
 
 def of_state(state: State) -> ExitCode:
@@ -32,11 +51,11 @@ def of_state(state: State) -> ExitCode:
 def of_nodes(codes: Iterable[int], state: State, interrupted: bool = False) -> ExitCode:
     """The exit code of a test from those of its nodes and its last ``state``.
 
-    Nodes end with 0 also where the operator holds the test. One that ended by a signal (a negative code) has
-    failed. An interrupted test that came to no end was held all the same: nothing has moved.
+    The worst of the nodes counts; one that ended by a signal (a negative code) has failed. Where none has anything
+    to say, the state decides. An interrupted test that came to no end was held all the same: nothing has moved.
     """
     found = {code if code in list(ExitCode) else ExitCode.FAILED for code in codes}
-    for worst in (ExitCode.FAILED, ExitCode.TRIPPED, ExitCode.REFUSED):
+    for worst in WORST_FIRST:
         if worst in found:
             return worst
     return ExitCode.HELD if interrupted and state not in ENDED else of_state(state)

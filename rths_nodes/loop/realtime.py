@@ -98,16 +98,28 @@ def _keep_awake(stack: ExitStack) -> str:
 
 
 def _guard(stack: ExitStack) -> None:
-    """Limit the time without rest under real-time scheduling, until ``stack`` is unwound."""
+    """Limit the time without rest under real-time scheduling, until ``stack`` is unwound.
 
-    def starve(*_: Any) -> None:
+    SIGXCPU also tells of a limit of processor time (RLIMIT_CPU), or comes from the operator: then the handler that
+    was there before has it.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+    killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
+    allowed = min(killed, STARVING_S * 1_000_000)
+    before: Any = signal.SIG_DFL
+
+    def starve(number: int, frame: Any) -> None:
+        # each time that the kernel finds the process over this limit it raises it by a second
+        if resource.getrlimit(resource.RLIMIT_RTTIME)[0] == allowed:
+            if callable(before):
+                before(number, frame)
+            return
         raise Starving(f"no rest for {STARVING_S} s under real-time scheduling: it hangs, or is far too slow")
 
-    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     with suppress(ValueError, OSError):  # signals belong to the main thread; elsewhere there is no guard
-        stack.callback(signal.signal, signal.SIGXCPU, signal.signal(signal.SIGXCPU, starve))
-        killed = KILLED_S * 1_000_000 if hard == resource.RLIM_INFINITY else min(hard, KILLED_S * 1_000_000)
-        resource.setrlimit(resource.RLIMIT_RTTIME, (min(killed, STARVING_S * 1_000_000), killed))
+        before = signal.signal(signal.SIGXCPU, starve)
+        stack.callback(signal.signal, signal.SIGXCPU, before)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (allowed, killed))
         # not everybody may raise the hard limit again; under normal scheduling it means nothing
         stack.callback(resource.setrlimit, resource.RLIMIT_RTTIME, (killed, killed))
 

@@ -3,12 +3,13 @@
 While a test runs, :class:`Writer` appends to a journal (see :mod:`rths_nodes.recording.journal`) and hands it
 to the operating system every 0.1 s: a killed recorder loses no more than that, and no message waits for a
 chunk to be compressed. ``close`` makes it an indexed file, :func:`recover` does so after a crash,
-:func:`read` reads it. The message definitions, the information about the test and the offered QoS are in it.
+:func:`read` reads both. The message definitions, the information about the test and the offered QoS are in it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -19,33 +20,44 @@ from time import monotonic
 from typing import Any
 
 import attrs
-import yaml
 from mcap.data_stream import RecordBuilder
-from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.reader import make_reader
-from mcap.records import Channel, Metadata
+from mcap.records import Metadata
 from mcap.writer import CompressionType
 from mcap.writer import Writer as McapWriter
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.yaml_text import dump
 from rths_nodes.recording.definitions import definition, type_hash
-from rths_nodes.recording.journal import Recovered, index, recover
+from rths_nodes.recording.inventory import Inventory
+from rths_nodes.recording.journal import Recovered, index
 from rths_nodes.recording.records import (
     INFORMATION,
     LIBRARY,
     MESSAGE,
     RECORD,
     ROSBAG2,
+    Contents,
     RecordingError,
-    contents,
+    check_free,
     is_indexed,
-    parsed,
     reason,
     recording,
+    summary,
 )
+from rths_nodes.recording.recovery import in_use, recover
 
-__all__ = ["Bag", "RecordingError", "Recovered", "Topic", "Writer", "offered_qos", "read", "recover"]
+__all__ = [
+    "Bag",
+    "RecordingError",
+    "Recovered",
+    "Topic",
+    "Writer",
+    "check_free",
+    "offered_qos",
+    "read",
+    "recover",
+]
 
 FLUSH_INTERVAL = 0.1
 """Seconds of messages that a killed recorder may lose."""
@@ -87,25 +99,12 @@ def _head(topics: Sequence[Topic], information: Mapping[str, str]) -> bytes:
     for topic in topics:
         if topic.type not in schemas:
             schemas[topic.type] = writer.register_schema(topic.type, "ros2msg", definition(topic.type).encode())
-        offered = yaml.safe_dump([dict(topic.qos)], sort_keys=False)
+        offered = dump([dict(topic.qos)])
         extra = {"offered_qos_profiles": offered, "topic_type_hash": type_hash(topic.type)}
         writer.register_channel(topic.name, "cdr", schemas[topic.type], extra)
     writer.add_metadata(ROSBAG2, {"ROS_DISTRO": os.environ.get("ROS_DISTRO", "")})
     writer.add_metadata(INFORMATION, dict(information))
     return out.getvalue()
-
-
-def check_free(directory: Path) -> None:
-    """Refuse, with ConfigError, a place where :class:`Writer` could not record; nothing is made there."""
-    if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
-        raise ConfigError(f"{directory}: there is a recording already, choose another place")
-    place = directory
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise ConfigError(f"{directory}: cannot record there ({place} is not a directory)")
-    if not os.access(place, os.W_OK):
-        raise ConfigError(f"{directory}: cannot record there ({place} is not writable)")
 
 
 def _information_record(information: Mapping[str, str]) -> bytes:
@@ -138,6 +137,14 @@ def _write_all(file: FileIO, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
+
+
+def _in_place(path: Path, file: FileIO) -> bool:
+    """False where ``path`` is not the open ``file`` any more."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 class Writer:
@@ -180,7 +187,10 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Hand all messages to the operating system, which keeps them when this process dies."""
+        """Hand all messages to the operating system, which keeps them when this process dies.
+
+        Raises RecordingError when the disk is full, and where the file is not in its place any more.
+        """
         self._due = 0.0 if self._failure else monotonic() + FLUSH_INTERVAL
         data = b"".join(self._pending)
         self._pending.clear()
@@ -188,6 +198,8 @@ class Writer:
             raise RecordingError(self._failure)
         try:
             _write_all(self._file, data)
+            if data and not _in_place(self.path, self._file):
+                raise FileNotFoundError(errno.ENOENT, "deleted, or moved away")
         except OSError as error:
             self._failure = f"{self.path}: the recording broke off ({reason(error)})"
             self._due = 0.0  # every further write says so
@@ -216,7 +228,9 @@ class Writer:
 class Bag:
     """A recording to be read: its file and the information about the test.
 
-    ``topics``, ``counts`` of messages and ``definitions`` of their types are by the name of the topic.
+    ``topics``, ``counts`` of messages and ``definitions`` of their types are by the name of the topic. ``notes``
+    say, in words, what is missing in the journal of a recorder that did not finish; ``size`` is how much of the
+    file counts, in bytes.
     """
 
     path: Path
@@ -224,57 +238,73 @@ class Bag:
     topics: dict[str, Topic]
     counts: dict[str, int]
     definitions: dict[str, str]
+    size: int
+    notes: tuple[str, ...] = ()
 
     def messages(self) -> Iterator[tuple[str, bytes, int]]:
         """Topic, CDR bytes and stamp (ns) of each message, in the order in which they were written.
 
-        Raises RecordingError where the file is damaged.
+        Raises RecordingError where an indexed file is damaged; of a journal, what is damaged is left out.
         """
-        count = 0
-        names: dict[int, str] = {}
+        found = Inventory()
+        unfinished = bool(self.notes)
         with self.path.open("rb") as stream:
+            contents = Contents(stream, self.size, lenient=unfinished)
             try:
-                for opcode, content, _ in contents(stream, self.path.stat().st_size):
+                for opcode, content in contents.taken(found.add):
                     if opcode == Opcode.MESSAGE:
                         number, _, stamp, _ = MESSAGE.unpack_from(content)
-                        yield names[number], content[MESSAGE.size :], stamp
-                        count += 1
-                    elif opcode == Opcode.CHANNEL:
-                        channel = parsed(Channel, content)
-                        names[channel.id] = channel.topic
+                        yield found.channels[number].channel.topic, content[MESSAGE.size :], stamp
             except RecordingError as error:
                 raise RecordingError(f"{self.path}: {error}") from error
-        if count != sum(self.counts.values()):
-            raise RecordingError(f"{self.path}: damaged, {count} of {sum(self.counts.values())} messages found")
+        count, stated = sum(found.counts.values()), sum(self.counts.values())
+        if count != stated or (contents.lost_bytes and not unfinished):
+            raise RecordingError(f"{self.path}: damaged, {count} of {stated} messages found")
 
 
 def read(path: Path | str) -> Bag:
-    """The recording at ``path``, a directory or an MCAP file; ConfigError when there is none to be read."""
+    """The recording at ``path``, a directory or an MCAP file; ConfigError when there is none to be read.
+
+    A journal is read as it is, as far as it is whole; the ``notes`` of the Bag say so.
+    """
     file = recording(path)
-    if not is_indexed(file):
-        raise ConfigError(f"{path}: the recorder did not finish this recording; first: rths recover {path}")
+    found = Inventory()
     try:
-        with file.open("rb") as stream:
-            reader = make_reader(stream)
-            summary = reader.get_summary()
-            information: dict[str, str] = {}
-            for record in reader.iter_metadata():
-                if record.name == INFORMATION:
-                    information.update(record.metadata)
-    except (McapError, ValueError, struct.error) as error:
-        raise ConfigError(f"{file}: damaged ({error})") from error
-    if summary is None or summary.statistics is None:
+        if not is_indexed(file):
+            return _unfinished(file, path)
+        for opcode, content in summary(file):
+            found.add(opcode, content)
+    except (RecordingError, ValueError) as error:
+        raise ConfigError(f"{file}: {error}; what is whole of it saves: rths recover {path}") from error
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read ({reason(error)})") from error
+    if found.stated is None:
         raise ConfigError(f"{file}: has no index; `mcap recover` can add one")
-    return Bag(file, information, *_topics(summary))
+    return _bag(file, found, found.stated, file.stat().st_size)
 
 
-def _topics(summary: Any) -> tuple[dict[str, Topic], dict[str, int], dict[str, str]]:
-    """Topics, counts and definitions of the types, by the name of the topic."""
-    topics, counts, definitions = {}, {}, {}
-    for channel in summary.channels.values():
-        offered = yaml.safe_load(channel.metadata.get("offered_qos_profiles", "")) or [{}]
-        schema = summary.schemas[channel.schema_id]
-        topics[channel.topic] = Topic(channel.topic, schema.name, offered[0])
-        counts[channel.topic] = summary.statistics.channel_message_counts.get(channel.id, 0)
-        definitions[channel.topic] = schema.data.decode(errors="replace")
-    return topics, counts, definitions
+def _unfinished(file: Path, path: Path | str) -> Bag:
+    """A journal, as far as it is whole."""
+    found = Inventory()
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        contents = Contents(stream, size, lenient=True)
+        for _ in contents.taken(found.add):
+            pass
+    lost = f", {contents.lost_bytes} bytes lost" if contents.lost_bytes else ""
+    if in_use(file):
+        words, hint = "is being recorded, or recovered, at this moment", ""
+    else:
+        words, hint = "was not finished by its recorder", f" (to finish it: rths recover {path})"
+    notes = (f"{path}: {words}; read as far as it is whole{lost}{hint}",)
+    return _bag(file, found, found.counts, size, notes + tuple(f"{path}: {words}" for words in contents.damage))
+
+
+def _bag(file: Path, found: Inventory, counts: Mapping[int, int], size: int, notes: tuple[str, ...] = ()) -> Bag:
+    channels = found.channels.values()
+    topics = {of.channel.topic: Topic(of.channel.topic, of.schema.name, (of.qos or [{}])[0]) for of in channels}
+    texts = {of.channel.topic: of.schema.data.decode(errors="replace") for of in channels}
+    numbers = dict.fromkeys(topics, 0)
+    for of in channels:
+        numbers[of.channel.topic] += counts.get(of.channel.id, 0)
+    return Bag(file, found.information, topics, numbers, texts, size, notes)

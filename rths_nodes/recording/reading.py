@@ -7,6 +7,7 @@ compensator's inner numbers from TestState and NodeStatus.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.core.samples import Array
-from rths_nodes.core.wire.columns import Columns, columns
+from rths_nodes.core.wire.columns import Columns, StreamLayout, layout_of
 from rths_nodes.core.wire.plain import decode
 from rths_nodes.loop.timing import gathered
 from rths_nodes.recording import bag
@@ -23,10 +24,16 @@ from rths_nodes.recording.scenario_text import recorded_scenario
 
 BATCH = 4096
 """Messages of a stream that are unpacked together."""
+SPARSE, SILENT = 10, 100_000
+"""A history is as long as its messages account for: this often what came, and so many samples more. One message
+with a number beyond, which is damaged, does not make it longer."""
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """The Run of the recording at ``path``. Raises ConfigError when it is none of ours."""
+    """The Run of the recording at ``path``, finished or not. Raises ConfigError for a damaged one or none of ours.
+
+    Messages that are not what their definition says are left out; the ``notes`` of the Run say how many.
+    """
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
@@ -36,9 +43,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         for topic, data, _ in recording.messages():
             contents.add(topic, data)
         rows, words = contents.rows(len(scenario.axes)), contents.words()
-    except ValueError as error:
+    except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return assembled(scenario, rows, information=dict(recording.information), **words)
+    notes = recording.notes + tuple(f"{path}: {words}" for words in contents.notes())
+    return assembled(scenario, rows, information=dict(recording.information), notes=notes, **words)
 
 
 class _Contents:
@@ -49,21 +57,31 @@ class _Contents:
         self._waiting: dict[str, list[bytes]] = {
             topic: [] for topic in recording.topics if _last(topic) in STREAMS
         }
+        self._layouts: dict[str, StreamLayout] = {}
         self._batches: dict[str, list[Columns]] = {name: [] for name in STREAMS}
-        self._test: dict[str, Any] = {}
+        self._dof_names: tuple[str, ...] = ()
         self._state_names: tuple[str, ...] = ()
         self._numbers: dict[str, float] = {}
+        self._damaged: Counter[str] = Counter()
+        self._far: dict[str, tuple[int, int]] = {}
 
     def add(self, topic: str, data: bytes) -> None:
-        """Take in a message. Raises ValueError where it is not what its definition says."""
+        """Take in a message. Raises ValueError where a stream is not what its definition says."""
         if (waiting := self._waiting.get(topic)) is not None:
             waiting.append(data)
             if len(waiting) == BATCH:
                 self._unpack(topic)
             return
+        try:
+            self._add_words(topic, data)
+        except (ValueError, KeyError, TypeError):  # a field that is missing, or of another kind
+            self._damaged[topic] += 1
+
+    def _add_words(self, topic: str, data: bytes) -> None:
         match _last(topic):
             case "test_state":
-                self._test = self._test or decode("TestState", data, self._definitions[topic])
+                state = decode("TestState", data, self._definitions[topic])
+                self._dof_names = self._dof_names or tuple(state.get("degree_of_freedom_names", ()))
             case "node_status":
                 status = decode("NodeStatus", data, self._definitions[topic])
                 if status["node"] == "compensator":
@@ -73,19 +91,27 @@ class _Contents:
                 self._numbers.update(zip(summary["names"], summary["values"], strict=True))
 
     def _unpack(self, topic: str) -> None:
-        waiting = self._waiting[topic]
-        if waiting:
-            try:
-                self._batches[_last(topic)].append(columns(self._definitions[topic], waiting))
-            except ValueError as error:
-                raise ValueError(f"{topic}: {error}") from error
-            waiting.clear()
+        waiting, number = self._waiting[topic], STREAMS[_last(topic)]
+        if not waiting:
+            return
+        try:
+            if topic not in self._layouts:
+                self._layouts[topic] = layout_of(self._definitions[topic], waiting)
+            batch = self._layouts[topic].columns(waiting)
+            if number not in batch or batch[number].dtype.kind != "u":
+                raise ValueError(f"another layout than its definition (no {number})")
+        except ValueError as error:
+            raise ValueError(f"{topic}: {error}") from error
+        self._damaged[topic] += len(waiting) - len(batch[number])
+        self._batches[_last(topic)].append(batch)
+        waiting.clear()
 
     def rows(self, n_axes: int) -> dict[str, dict[str, Array]]:
         """The fields of each stream that a Run has, one row for each sample or step; nan where none came."""
         for topic in self._waiting:
             self._unpack(topic)
-        samples, steps = self._count("measurement"), self._count("target")
+        counts = {stream: self._count(stream) for stream in STREAMS}
+        samples, steps = counts["measurement"], counts["target"]
         n_dof, n_state = self._length("target", "displacement"), self._length("compensator_state", "values")
         return {
             stream: {
@@ -96,11 +122,33 @@ class _Contents:
         }
 
     def _count(self, stream: str) -> int:
-        return 1 + max((int(batch[STREAMS[stream]].max()) for batch in self._batches[stream]), default=-1)
+        """Rows up to the last number that the messages account for; notes the numbers beyond."""
+        batches = self._batches[stream]
+        if not batches:
+            return 0
+        numbers = np.unique(np.concatenate([batch[STREAMS[stream]] for batch in batches])).astype(np.int64)
+        within = np.flatnonzero(numbers < SPARSE * np.arange(1, len(numbers) + 1) + SILENT)
+        count = int(numbers[within[-1]]) + 1 if len(within) else 0
+        if beyond := int((numbers >= count).sum()):
+            self._far[stream] = beyond, count - 1
+        return count
+
+    def notes(self) -> list[str]:
+        """What was left out, in words."""
+        found = [
+            f"{count} damaged message{'s'[: count > 1]} of {topic} left out"
+            for topic, count in (+self._damaged).items()
+        ]
+        for stream, (count, last) in self._far.items():
+            found.append(
+                f"{count} message{'s'[: count > 1]} of {stream} left out: numbered far beyond {last}, the last of "
+                "the others"
+            )
+        return found
 
     def _length(self, stream: str, name: str) -> int:
         """Entries of the array ``name``; of the names where no message came."""
-        known = self._test.get("degree_of_freedom_names", ()) if stream == "target" else self._state_names
+        known = self._dof_names if stream == "target" else self._state_names
         return next((batch[name].shape[1] for batch in self._batches[stream] if name in batch), len(known))
 
     def _table(self, stream: str, name: str, shape: tuple[int, int]) -> Array:
@@ -117,13 +165,27 @@ class _Contents:
 
     def words(self) -> dict[str, Any]:
         """The fields of a Run that are no histories, but for the information."""
-        dofs = tuple(self._test.get("degree_of_freedom_names", ()))
         return {
-            "dof_names": _named(dofs, self._length("target", "displacement")),
+            "dof_names": _named(self._dof_names, self._length("target", "displacement")),
             "compensator_names": _named(self._state_names, self._length("compensator_state", "values")),
-            "metrics": unflatten(self._numbers, "metrics"),
-            "timing": gathered(self._numbers),
+            "metrics": self._metrics(),
+            "timing": self._timing(),
         }
+
+    def _metrics(self) -> dict[str, Any]:
+        metrics = unflatten(self._numbers, "metrics")
+        axes = metrics.get("axes", {})
+        if not (isinstance(axes, dict) and all(isinstance(row, dict) for row in axes.values())):
+            self._damaged["metrics"] += 1
+            return {}
+        return metrics
+
+    def _timing(self) -> dict[str, Any]:
+        try:
+            return gathered(self._numbers)
+        except (AttributeError, TypeError, KeyError):  # names that are damaged
+            self._damaged["timing"] += 1
+            return {}
 
 
 STREAMS = {

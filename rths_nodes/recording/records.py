@@ -1,16 +1,19 @@
-"""The records of an MCAP file (https://mcap.dev/spec), as far as they are whole: finished or torn off."""
+"""The records of an MCAP file (https://mcap.dev/spec), as far as they are whole: finished, torn off or damaged."""
 
 from __future__ import annotations
 
+import os
 import struct
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
 from mcap.data_stream import ReadDataStream
+from mcap.exceptions import EndOfFile
 from mcap.opcode import Opcode
-from mcap.records import Chunk
+from mcap.records import Chunk, Footer, MetadataIndex
 from mcap.stream_reader import get_chunk_data_stream
 
 from rths_nodes.core.errors import ConfigError
@@ -25,6 +28,10 @@ RECORD = struct.Struct("<BQ")
 """Opcode and length, before the content of each record."""
 MESSAGE = struct.Struct("<HIQQ")
 """Channel, sequence, log time and publish time, before the data of a message."""
+LARGEST_CHUNK = 1 << 28
+"""Bytes of an unpacked chunk; those of all recorders are far smaller."""
+_CHECKSUM = 4
+"""Bytes of the one that ends the data; zero where there is none."""
 _FOOTER = RECORD.pack(Opcode.FOOTER, 20)
 _TAIL = len(_FOOTER) + 20 + len(MAGIC)
 
@@ -49,6 +56,8 @@ def recording(path: Path | str) -> Path:
             if len(found) > 1:
                 raise ConfigError(f"{path}: several .mcap files, name one: {', '.join(f.name for f in found)}")
             return recording(found[0])
+        if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
+            raise ConfigError(f"{path}: not a recording (no regular file)")
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) != MAGIC:
                 raise ConfigError(f"{path}: not a recording (no MCAP file)")
@@ -57,17 +66,52 @@ def recording(path: Path | str) -> Path:
     return path
 
 
+def check_free(directory: Path) -> None:
+    """Refuse, with ConfigError, a place where no recording can be made; nothing is made there."""
+    try:
+        if (directory / "metadata.yaml").exists() or any(directory.glob("*.mcap")):
+            raise ConfigError(f"{directory}: there is a recording already, choose another place")
+        place = directory
+        while not place.exists() and place != place.parent:
+            place = place.parent
+    except OSError as error:  # e.g. a name that is too long
+        raise ConfigError(f"{directory}: cannot record there ({reason(error)})") from error
+    if not place.is_dir():
+        raise ConfigError(f"{directory}: cannot record there ({place} is not a directory)")
+    if not os.access(place, os.W_OK):
+        raise ConfigError(f"{directory}: cannot record there ({place} is not writable)")
+
+
 def is_indexed(path: Path) -> bool:
     """True for an MCAP file with its footer, false for a journal."""
     with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - _TAIL))
-        tail = stream.read()
-    return tail.startswith(_FOOTER) and tail.endswith(MAGIC)
+        return _footer(stream) is not None
+
+
+def _footer(stream: IO[bytes]) -> Footer | None:
+    stream.seek(max(0, stream.seek(0, 2) - _TAIL))
+    tail = stream.read()
+    if not (tail.startswith(_FOOTER) and tail.endswith(MAGIC)):
+        return None
+    return Footer(*struct.unpack_from("<QQI", tail, len(_FOOTER)))
+
+
+class _Whole(ReadDataStream):  # type: ignore[misc]
+    """Refuses to give less than was asked for."""
+
+    def read(self, length: int) -> bytes:
+        data = bytes(super().read(length))
+        if len(data) < length:
+            raise EndOfFile
+        return data
 
 
 def parsed(record: Any, content: bytes) -> Any:
-    """The record of a class of ``mcap.records`` from its content."""
-    return record.read(ReadDataStream(BytesIO(content)))
+    """The record of a class of ``mcap.records`` from its content. Raises ValueError where it is not whole."""
+    try:
+        return record.read(_Whole(BytesIO(content)))
+    except Exception as error:  # e.g. struct.error, UnicodeDecodeError, EndOfFile
+        raise ValueError(f"damaged {record.__name__} record ({error or type(error).__name__})") from error
 
 
 def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
@@ -81,23 +125,106 @@ def whole_records(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, in
         yield opcode, stream.read(length), at
 
 
-def contents(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes, int]]:
-    """The records of the data section of an MCAP file, those in chunks included, up to where it is whole."""
-    stream.seek(len(MAGIC))
-    for opcode, content, end in whole_records(stream, size):
-        if opcode == Opcode.DATA_END:
+def summary(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Opcode and content of the records in the index of a file, and of the metadata that it names.
+
+    Raises RecordingError where the index is damaged.
+    """
+    with path.open("rb") as stream:
+        footer = _footer(stream)
+        size = stream.seek(0, 2) - _TAIL
+        if footer is None or not len(MAGIC) <= footer.summary_start <= size:
+            raise RecordingError("there is no index, or its place is damaged")
+        stream.seek(footer.summary_start)
+        data = stream.read(size - footer.summary_start)
+    begun = _FOOTER + struct.pack("<QQ", footer.summary_start, footer.summary_offset_start)
+    if footer.summary_crc and zlib.crc32(begun, zlib.crc32(data)) != footer.summary_crc:
+        raise RecordingError("the index is damaged")
+    for opcode, content, _ in whole_records(BytesIO(data), len(data)):
+        yield opcode, content
+        if opcode == Opcode.METADATA_INDEX:
+            yield Opcode.METADATA, _named(path, parsed(MetadataIndex, content))
+
+
+def _named(path: Path, place: MetadataIndex) -> bytes:
+    with path.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(min(place.offset, size))
+        opcode, content, _ = next(whole_records(stream, size), (0, b"", 0))
+    if opcode != Opcode.METADATA:
+        raise RecordingError(f"there is no metadata at byte {place.offset}")
+    return content
+
+
+class Contents:
+    """The records of the data section of an MCAP file, those in chunks included, up to where it is whole.
+
+    To be iterated once: opcode and content. Damage raises RecordingError, unless ``lenient``; then a damaged chunk
+    is left out. ``size`` is how much of the file counts, in bytes. Known afterwards: ``damage`` in words, ``end``,
+    up to where the file is whole, and ``lost_bytes``, those left out and those behind the end.
+    """
+
+    def __init__(self, stream: IO[bytes], size: int, lenient: bool = False) -> None:
+        self._stream, self._size, self._lenient = stream, size, lenient
+        self.damage: list[str] = []
+        self.lost_bytes = 0
+        self.end = len(MAGIC)
+
+    def __iter__(self) -> Iterator[tuple[int, bytes]]:
+        self._stream.seek(len(MAGIC))
+        checksum = zlib.crc32(MAGIC)
+        for opcode, content, end in whole_records(self._stream, self._size):
+            if opcode == Opcode.DATA_END and len(content) == _CHECKSUM:  # others are damaged records
+                self._check(checksum, int.from_bytes(content, "little"))
+                return
+            checksum = zlib.crc32(content, zlib.crc32(RECORD.pack(opcode, len(content)), checksum))
+            if opcode == Opcode.CHUNK:
+                yield from self._of_chunk(content, end)
+            else:
+                yield opcode, content
+            self.end = end
+        self.lost_bytes += self._size - self.end
+
+    def taken(self, take: Callable[[int, bytes], None]) -> Iterator[tuple[int, bytes]]:
+        """The records that ``take`` takes; one that it refuses with ValueError is damaged, and left out."""
+        refused = 0
+        for opcode, content in self:
+            try:
+                take(opcode, content)
+            except ValueError as error:
+                if not refused:
+                    self._tell(f"records that make no sense, the first before byte {self.end}: {error}")
+                refused += 1
+                self.lost_bytes += len(content)
+            else:
+                yield opcode, content
+
+    def _of_chunk(self, content: bytes, end: int) -> Iterator[tuple[int, bytes]]:
+        try:
+            data = _unpacked(content, end)
+        except RecordingError as error:
+            self._tell(str(error))
+            self.lost_bytes += len(content)
             return
-        if opcode != Opcode.CHUNK:
-            yield opcode, content, end
-            continue
-        data = _unpacked(content, end)
-        for inner, part, _ in whole_records(BytesIO(data), len(data)):
-            yield inner, part, end
+        yield from ((opcode, part) for opcode, part, _ in whole_records(BytesIO(data), len(data)))
+
+    def _check(self, checksum: int, told: int) -> None:
+        """Where all chunks are whole, it is the information between them that is not."""
+        if told and told != checksum and not self.damage:
+            self._tell("the information about the test is damaged, or there are gaps between the messages")
+
+    def _tell(self, words: str) -> None:
+        if not self._lenient:
+            raise RecordingError(words)
+        self.damage.append(words)
 
 
 def _unpacked(content: bytes, end: int) -> bytes:
     try:
-        stream, length = get_chunk_data_stream(parsed(Chunk, content), validate_crc=True)
+        chunk = parsed(Chunk, content)
+        if chunk.uncompressed_size > LARGEST_CHUNK:
+            raise ValueError(f"{chunk.uncompressed_size} bytes: must be <= {LARGEST_CHUNK}")
+        stream, length = get_chunk_data_stream(chunk, validate_crc=True)
     except Exception as error:  # whatever the decompression library raises for damaged data
         raise RecordingError(f"the chunk that ends at byte {end} is damaged ({error})") from error
     return bytes(stream.read(length))

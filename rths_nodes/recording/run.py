@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
+from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
 
 Flags = np.ndarray[Any, np.dtype[np.uint32]]
 
-_MARGIN = 1024
-"""Samples kept beyond the end of the test at first: a safe stop may outlast it."""
+_ROWS = 1 << 16
+"""Rows that a table has room for at first; it doubles as they come, since a long test may stop soon."""
 
 
 @dataclass(eq=False)
@@ -58,6 +59,8 @@ class Run:
     restoring_force: Array
     metrics: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What is missing in the recording, or was left out of it as damaged, in words."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -77,13 +80,19 @@ class Run:
 class _Table:
     """Rows by number, growing in large pieces; rows that never came are nan."""
 
-    def __init__(self, width: int, rows: int) -> None:
-        self.values = np.full((rows, width), np.nan)
+    def __init__(self, width: int) -> None:
+        self.values = np.full((_ROWS, width), np.nan)
 
     def put(self, row: int, values: Any) -> None:
         while row >= len(self.values):
             self.values = np.vstack((self.values, np.full_like(self.values, np.nan)))
         self.values[row] = values
+
+    def first(self, rows: int) -> Array:
+        """A copy of the first ``rows``."""
+        found = np.full((rows, self.values.shape[1]), np.nan)
+        found[: len(self.values)] = self.values[:rows]
+        return found
 
 
 def _whole(flags: Array) -> Flags:
@@ -150,14 +159,14 @@ class Collector:
     """A sink that gathers a Run of a live embedded test in memory."""
 
     def __init__(self, scenario: Scenario, names: Names) -> None:
+        """Raises ConfigError for a test so long that its histories cannot be kept in memory."""
         self.scenario = scenario
         self._names = names
+        wide = widths(len(names.axes), len(names.observed), len(names.state))
+        sums = {stream: sum(fields.values()) for stream, fields in wide.items()}
+        memory.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
         self._tables = {
-            stream: {
-                name: _Table(width, scenario.steps + 2 if stream == "target" else scenario.samples + _MARGIN)
-                for name, width in fields.items()
-            }
-            for stream, fields in widths(len(names.axes), len(names.observed), len(names.state)).items()
+            stream: {name: _Table(width) for name, width in fields.items()} for stream, fields in wide.items()
         }
         self._last_sample = self._last_step = -1
 
@@ -203,7 +212,7 @@ class Collector:
         """The Run of what has come in so far."""
         rows = {
             stream: {
-                name: table.values[: 1 + (self._last_step if stream == "target" else self._last_sample)].copy()
+                name: table.first(1 + (self._last_step if stream == "target" else self._last_sample))
                 for name, table in fields.items()
             }
             for stream, fields in self._tables.items()

@@ -30,7 +30,7 @@ compensator: {{type: inverse}}
 soft_start: {{duration: 5.0, frequency: 1.0, amplitude: 0.001}}
 rig: {{type: coupled_servo_hydraulic, {SPECIMEN}, stiffness: [[12.0e+5, -6.84e+5], [-6.84e+5, 6.84e+5]]}}
 axes:
-  story_1: &axis {{limits: {{stroke: 0.1, velocity: 2.0, force: 1.0e+5}}}}
+  story_1: &axis {{limits: {{stroke: 0.1, velocity: 0.5, force: 1.0e+5}}}}
   story_2: *axis
 """
 DAMPER = ["rig.damper={type: magnetorheological_damper}", "semi_active={type: clipped_optimal, voltage: 1.5}"]

@@ -52,7 +52,7 @@ TITLES = (
     "Synchronisation: measured over target",
     "Response: ",
 )
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -105,7 +105,7 @@ def without(run: Run, samples: int, steps: int, **changes: Any) -> Run:
 
 def cell(html: str, title: str) -> list[str]:
     """The values in the row ``title`` of the table of indices."""
-    row = re.search(rf"<tr><th>{re.escape(title)}</th>(.*?)</tr>", html)
+    row = re.search(rf"<tr><th>{re.escape(title)}(?:<div[^>]*>.*?</div>)?</th>(.*?)</tr>", html)
     assert row, title
     return re.findall(r'<td class="n[^>]*>(.*?)</td>', row[1])
 

@@ -23,14 +23,14 @@ def sections(run: Run | None, file: Path) -> dict[str, str]:
     assert run is not None
     write_report(run, file)
     found = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", file.read_text(encoding="utf-8"), re.DOTALL)
-    return {title: text.partition("About the run")[0] for title, text in found if title != "Timing"}
+    return {title: text for title, text in found if title not in ("Timing", "About the run")}
 
 
 def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> None:
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")
-    assert len(expected) >= 4
+    assert list(expected) == ["Indices", "Figures", "Parameters"]
     assert any("svg" in text for text in expected.values())
     hosts.run(loaded, host="composed", record=tmp_path / "composed", keep=False)
     for host in ("embedded", "composed"):

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
 from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, judge, judge_loop
-from rths_nodes.analysis.stability.linear_loop import LinearLoop, Response, linear_loop
+from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -43,10 +44,10 @@ def prediction(order: int, delay: float = DELAY) -> Response:
 
 def spring(
     phase: float, order: int = 0, damping_ratio: float = 0.0, share: float = 1.0, tested: float = 0.0
-) -> LinearLoop:
+) -> ContinuousLoop:
     """Unit mass on a spring with w0 delay = ``phase``, of which ``share`` is under test; ``tested`` damping."""
     w0, one = phase / DELAY, np.eye(1)
-    return LinearLoop(
+    return ContinuousLoop(
         one,
         2.0 * damping_ratio * w0 * one,
         (1.0 - share) * w0**2 * one,
@@ -59,9 +60,9 @@ def spring(
     )
 
 
-def frame(actuators: Sequence[Response], tested: Sequence[SmallSpecimen], axes_of: Array) -> LinearLoop:
+def frame(actuators: Sequence[Response], tested: Sequence[SmallSpecimen], axes_of: Array) -> ContinuousLoop:
     """Two masses, coupled by nothing but what is under test."""
-    return LinearLoop(
+    return ContinuousLoop(
         np.eye(2),
         np.diag([0.4, 1.0]),
         np.diag([100.0, 700.0]),
@@ -271,9 +272,13 @@ def test_the_loop_itself_is_on_the_predicted_side(
 # From a scenario
 
 
+def continuous(test: Scenario) -> Judgement:
+    """Integrator and ramp exact."""
+    return judge_loop(continuous_loop(test))
+
+
 def test_a_scenario_is_judged_like_its_closed_form() -> None:
-    found, same = judge(one_story(0.6, POLYNOMIAL, 0.01)), judge_loop(spring(0.6, 3, 0.01))
-    assert found.axes == ("story",)
+    found, same = continuous(one_story(0.6, POLYNOMIAL, 0.01)), judge_loop(spring(0.6, 3, 0.01))
     for name in ("delay", "critical_delay", "critical_frequency"):
         assert getattr(found, name) == pytest.approx(getattr(same, name), rel=1e-6), name
     assert found.modes[0].frequency == pytest.approx(0.6 / DELAY / HZ)
@@ -285,14 +290,15 @@ def test_the_transport_of_the_port_is_delay() -> None:
     samples = ("axes.story.actuator.delay=0.015", "port.transport_samples=10")
     split = judge(override(whole, samples))
     assert split.delay == pytest.approx(DELAY)
-    assert split.critical_delay == pytest.approx(judge(whole).critical_delay, rel=1e-9)
+    assert split.critical_delay == pytest.approx(judge(whole).critical_delay, rel=1e-7)
 
 
 def test_a_slower_time_axis_forgives_as_much_more_delay() -> None:
     """And a dashpot under test loses its force: it moves so many times slower."""
     fast = one_story(0.03, "{type: none}", 0.02)
-    slow = judge(override(fast, ["time_ratio=5"]))
-    assert slow.critical_delay == pytest.approx(5.0 * judge(fast).critical_delay, rel=1e-9)
+    slow = override(fast, ["time_ratio=5"])
+    for found, tolerance in ((continuous, 1e-9), (judge, 1e-2)):  # there are samples between the steps now
+        assert found(slow).critical_delay == pytest.approx(5.0 * found(fast).critical_delay, rel=tolerance)
     values = {"type": "kelvin_voigt", "stiffness": fast.axes["story"].specimen.stiffness, "damping": 100.0}
     dashpot = [f"axes.story.specimen.{key}={value}" for key, value in values.items()]
     tests = [override(fast, [*dashpot, f"time_ratio={ratio}"]) for ratio in (1, 5)]
@@ -324,17 +330,17 @@ def test_a_part_without_a_response_is_named(place: str, monkeypatch: pytest.Monk
     test = one_story(0.3, chain if "." in place else inverse)
     monkeypatch.delattr(registry.load("compensator", "inverse"), "frequency_response")
     with pytest.raises(ConfigError, match=rf"^{place}\.type = 'inverse': has no frequency response.*polynomial"):
-        judge(test)
+        continuous(test)
 
 
 def test_what_is_assumed_is_said() -> None:
     adaptive = judge(one_story(0.1, "{type: adaptive_inverse, alpha_es: 81}", 0.02))
-    assert any("initial parameters" in words for words in adaptive.loop.assumptions)
+    assert any("initial parameters" in words for words in adaptive.assumptions)
     fixed = judge(one_story(0.1, "{type: inverse, alpha: 81}", 0.02))
-    assert not any("initial parameters" in words for words in fixed.loop.assumptions)
-    assert adaptive.critical_delay == pytest.approx(fixed.critical_delay, rel=1e-12)
+    assert not any("initial parameters" in words for words in fixed.assumptions)
+    assert adaptive.critical_delay == pytest.approx(fixed.critical_delay, rel=1e-9)
     other = judge(one_story(0.1, POLYNOMIAL, 0.02, "axes.story.specimen.stiffness=1e3"))
-    assert any("another one" in words for words in other.loop.assumptions)
+    assert any("another one" in words for words in other.assumptions)
 
 
 # More than one spring
@@ -345,7 +351,7 @@ def test_two_structures_side_by_side_are_two_structures() -> None:
     tested = [SmallSpecimen.spring(50.0), SmallSpecimen.spring(300.0)]
     both = frame([late(0.001)] * 2, tested, np.eye(2))
     alone = [
-        LinearLoop(
+        ContinuousLoop(
             both.mass[i : i + 1, i : i + 1],
             both.damping[i : i + 1, i : i + 1],
             both.stiffness[i : i + 1, i : i + 1],
@@ -395,7 +401,7 @@ def test_a_conditionally_stable_loop_is_judged_right() -> None:
     """
     w0, one = 10.0, np.eye(1)
     dashpot = SmallSpecimen.spring(0.0, 1.0)
-    loop = LinearLoop(one, -0.4 * one, w0**2 * one, one, one, (dashpot,), prediction(0), (late(0.0),), dt=1e-3)
+    loop = ContinuousLoop(one, -0.4 * one, w0**2 * one, one, one, (dashpot,), prediction(0), (late(0.0),), dt=1e-3)
     found = judge_loop(loop)
     assert found.stable
     assert found.least_gain is not None
@@ -412,7 +418,7 @@ def test_a_motion_that_grows_without_oscillating() -> None:
     """A column beyond its buckling load: one real root."""
     one = np.eye(1)
     column = SmallSpecimen.spring(5.0)
-    loop = LinearLoop(one, 0.1 * one, -9.0 * one, one, one, (column,), prediction(0), (late(0.0),), dt=1e-3)
+    loop = ContinuousLoop(one, 0.1 * one, -9.0 * one, one, one, (column,), prediction(0), (late(0.0),), dt=1e-3)
     found = judge_loop(loop)
     assert (found.stable, found.growing) == (False, 1)
     root = -0.05 + math.sqrt(0.05**2 + 4.0)
@@ -548,18 +554,18 @@ def test_a_compensator_may_couple_the_axes() -> None:
 @pytest.mark.parametrize("name", files.shipped())
 def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     test = files.load(name)
-    if test.structure is None or test.rig is not None:
-        with pytest.raises(ConfigError, match=r"structure|rig"):
+    if test.structure is None:
+        with pytest.raises(ConfigError, match="structure"):
             judge(test)
         return
     found = judge(test)
     assert isinstance(found, Judgement)
     assert found.stable, found.verdict()
     assert json.loads(json.dumps(found.data()))["stable"] is True
-    loop, places = linear_loop(test), [HZ * mode.frequency for mode in found.modes]
+    loop, places = sampled_loop(test), [HZ * mode.frequency for mode in found.modes]
     assert growing_motions(loop, places) == 0
     limits = {"delay": found.further_delay, "ratio": found.frequency_factor, "gain": found.gain}
     for parameter, limit in limits.items():
         if limit:
-            beside = [{parameter: limit.value * factor} for factor in (1.0 - 1e-3, 1.0 + 1e-3)]
-            assert [growing_motions(loop, places, **state) for state in beside] == [0, 2], parameter
+            beside = [{parameter: limit.value * factor} for factor in (1.0 - 2e-4, 1.0 + 2e-4)]
+            assert [growing_motions(loop, places, **state) for state in beside] == [0, limit.roots], parameter

@@ -98,3 +98,31 @@ def test_a_run_that_is_stopped_leaves_the_others_their_figures(
     assert [row["host"] for row in rows] == ["composed", "composed"]
     assert [(row["host"], row["reason"]) for row in stopped] == [("processes", "tripped: too slow")]
     assert "tripped: too slow" in capsys.readouterr().out
+
+
+def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import strangers
+
+    from rths_nodes.core.wire.run_mark import RunMark, frame_of
+
+    codec, ours = strangers.foreign_codec(), RunMark(frame_of("ours"))
+    for topic in strangers.TOPICS:
+        unreadable, foreign = strangers.messages(topic, codec)
+        assert not ours.has_sent(unreadable)
+        assert not ours.has_sent(foreign)
+        assert codec.run.has_sent(foreign)
+    timing = {"loop": {"median_s": 1e-4, "p99_s": 5e-4}, "bridged": 3, "missed": 2}
+    found = {"timing": timing, "sent": 990.0, "outcome": "finished", "samples": 5120, "reason": "", "notes": []}
+    assert strangers.line("composed", 1000.0, found).split() == [
+        "composed",
+        "1000",
+        "990",
+        "finished",
+        "5120",
+        "3",
+        "2",
+        "100",
+        "500",
+    ]
+    sys.modules.pop("strangers", None)

@@ -45,7 +45,7 @@ def test_an_unstable_test_is_told_what_would_help(capsys: pytest.CaptureFixture[
     """It is information: the exit code stays 0."""
     text = said(capsys, TEST, *UNSTABLE)
     first = text.splitlines()[0]
-    assert first.startswith(f"{TEST}: UNSTABLE: a motion of 5.73 Hz grows by ")
+    assert first.startswith(f"{TEST}: UNSTABLE: a motion of 5.731 Hz grows by ")
     assert "the delay would have to fall from 10 ms to " in first
     assert text.count("UNSTABLE") == 4  # the verdict and three of the modes
 

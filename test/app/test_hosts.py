@@ -60,7 +60,7 @@ def same(a: rths_nodes.recording.run.Run, b: rths_nodes.recording.run.Run) -> li
     ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["hard", "sine", "coupled", pytest.param("coupler", marks=pytest.mark.soak)])
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
@@ -155,7 +155,7 @@ BREACHES = (
         *itertools.product(("embedded", "composed"), BREACHES),
         ("processes", BREACHES[0]),
         pytest.param("processes", BREACHES[1], marks=pytest.mark.soak),
-        ("processes", BREACHES[2]),
+        pytest.param("processes", BREACHES[2], marks=pytest.mark.soak),
     ],
 )
 def test_a_trip_comes_at_the_same_sample_on_all_hosts(host, override, tmp_path):
@@ -328,26 +328,6 @@ def test_deactivating_the_actuator_node_holds_the_rig(tmp_path):
         assert "deactivated" in rig.rig.machine.reason
         for node in nodes:
             node.destroy_node()
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_run_that_is_told_to_stop_is_held(host, number, tmp_path):
-    command = [sys.executable, "-m", "rths_nodes.app.cli", "run", "chen_ricles_2010", "--host", host]
-    run = subprocess.Popen(
-        [*command, "--set=duration=2000", "--record", str(tmp_path / "run")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    journal = tmp_path / "run" / "run_0.mcap"
-    while run.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
-        time.sleep(0.05)
-    run.send_signal(number)
-    _, errors = run.communicate(timeout=60)
-    assert (run.returncode, errors) == (130, "")
-    assert rths_nodes.read(tmp_path / "run").outcome == "held"
 
 
 def test_a_run_ends_in_order_where_its_terminal_is_closed(tmp_path):

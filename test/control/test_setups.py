@@ -12,7 +12,7 @@ import pytest
 from rths_nodes.analysis.energy import energies, experimental_force
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference.unsplit import unsplit
-from rths_nodes.analysis.stability.linear_loop import linear_loop
+from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
@@ -381,7 +381,7 @@ def test_a_recording_knows_the_force_in_every_pose() -> None:
 def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
     """A unit of displacement would lie beyond the reach."""
     responses = [
-        linear_loop(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics}))
+        sampled_loop(scene(setup={"type": "rigid_coupler", **TWO, "kinematics": kinematics}))
         for kinematics in ("exact", "linear")
     ]
     np.testing.assert_allclose(responses[0].axes_of, responses[1].axes_of, atol=1e-15)

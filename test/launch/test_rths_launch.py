@@ -91,6 +91,12 @@ class Launch:
         """Names of the processes that ended with 0."""
         return set(re.findall(r"\[(\w+)-\d+\]: process has finished cleanly", self.output))
 
+    def errors(self) -> set[tuple[str, str]]:
+        """Processes that launch says to have died, each with its exit code."""
+        return set(
+            re.findall(r"\[ERROR\] \[(\w+)-\d+\]: process has died \[pid \d+, exit code (-?\d+)", self.output)
+        )
+
     def wait_for(self, condition, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
@@ -235,11 +241,11 @@ def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
     run.wait_for_samples()
     (os.killpg if whole_group else os.kill)(run.popen.pid, signal.SIGINT)
     assert run.end() == 1, run.output
-    assert run.clean() == set(NODES)
-    *before, last = run.output.splitlines()
+    assert run.clean() == set(NODES) - {"actuator"}
+    assert run.errors() == {("actuator", "130")}, "the process that leads the test says that it was held"
+    *_, last = run.output.splitlines()
     assert "rths: the test was held after" in last
     assert f"interrupted (exit code 130); recording: {tmp_path / 'run'}" in last
-    assert "ERROR" not in "".join(before)
     assert "Traceback" not in run.output
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("held", "0")
@@ -252,7 +258,8 @@ def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
     os.kill(run.pids()[role], signal.SIGKILL)
     assert run.end(30.0) == 1, run.output
     assert f"rths: the {role} node died (SIGKILL)" in run.output
-    assert run.clean() == set(NODES) - {role}
+    # the actuator node brings the rig to rest and says so by its code
+    assert run.clean() == set(NODES) - {role, "actuator"}
     if role != RECORDER:
         assert information(tmp_path)["gaps"] == "0"
 
@@ -394,9 +401,9 @@ def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
         change(role)
     os.kill(run.popen.pid, signal.SIGINT)
     assert run.end(20.0) == 1, run.output
-    *before, last = run.output.splitlines()
+    *_, last = run.output.splitlines()
     assert "rths: the test was held after 0 samples (exit code 130); no recording" in last
-    assert "ERROR" not in "".join(before)
+    assert run.errors() == {("actuator", "130")}
 
 
 COMPOSED = ("composed:=true", "pace:=realtime", "directory:=run")

@@ -88,10 +88,10 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("role", "pace"),
     [
-        ("compensator", "realtime"),
         ("actuator", "realtime"),
-        ("monitor", "realtime"),
         ("compensator", "lockstep"),
+        pytest.param("compensator", "realtime", marks=pytest.mark.soak),
+        pytest.param("monitor", "realtime", marks=pytest.mark.soak),
         pytest.param("integrator", "realtime", marks=pytest.mark.soak),
         pytest.param("recorder", "realtime", marks=pytest.mark.soak),
         pytest.param("monitor", "lockstep", marks=pytest.mark.soak),
@@ -132,8 +132,7 @@ def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path, patient):
     os.kill(rig.nodes()["recorder"], signal.SIGKILL)
     killed_ns = time.time_ns()
     rig.end()
-    with pytest.raises(rths_nodes.core.errors.ConfigError, match="rths recover"):
-        rths_nodes.read(tmp_path / "run")
+    assert "was not finished by its recorder" in rths_nodes.read(tmp_path / "run").notes[0]
     bag.recover(tmp_path / "run")
     recording = bag.read(tmp_path / "run")
     stamps = [stamp for topic, _, stamp in recording.messages() if topic == "/rths/measurement"]

@@ -16,7 +16,16 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.faults.embedded import FaultyLoop
-from rths_nodes.loop.faults.kinds import KINDS, NEED_NODES, Delay, Slow, kind_of, parse
+from rths_nodes.loop.faults.kinds import (
+    KINDS,
+    NEED_NODES,
+    STREAMS,
+    Delay,
+    Slow,
+    kind_of,
+    parse,
+    stream_of,
+)
 from rths_nodes.loop.faults.streams import FaultyStream, flip_bit
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -78,7 +87,8 @@ def test_a_fault_is_parsed(words: str, kind: str, values: dict[str, Any]) -> Non
         ("dely@1:target,1", "unknown kind 'dely' (did you mean 'delay'?); known: corrupt"),
         ("delay@x:target,1", "time = 'x': must be a number in s"),
         ("delay@-1:target,1", "time = -1 s: must be >= 0 s"),
-        ("delay@nan:target,1", "time = nan: must be finite, a number in s"),
+        ("delay@nan:target,1", "time = 'nan': must be a number in s"),
+        ("delay@010:target,1", "010: a whole number must not begin with 0"),
         ("delay@1:targt,1", "stream: unknown value 'targt' (did you mean 'target'?); known: command, measurement"),
         ("delay@1:target", "samples: missing (by which they are late [samples])"),
         ("delay@1:target,0", "samples = 0 samples: must be >= 1"),
@@ -161,6 +171,30 @@ def through(faulty: FaultyStream[Any], messages: Sequence[Any]) -> list[list[Any
         faulty.put(sample, message)
         arrived.append(faulty.take(sample))
     return arrived
+
+
+OF_STREAMS = ["drop", "delay", "late", "duplicate", "reorder", "corrupt", "nan"]
+ONE_OF_EACH = [
+    *(f"{kind}@0.1:{{0}}{',2' * (kind == 'delay')}{',0.5' * (kind == 'late')}" for kind in OF_STREAMS),
+    *("slow@0.1:integrator,0.1", "kill@0.1:integrator", "freeze@0.1:integrator,0.1"),
+    *("sensor_stuck@0.1:a,force", "sensor_spike@0.1:a,force,1"),
+    *("disk_full@0.1", "monitor_dead@0.1", "recorder_dead@0.1"),
+]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_any_faults_go_together(name: str) -> None:
+    """What happens to nodes and sensors is nothing to a stream, also of the node that it comes from."""
+    faults = [parse(words.format(name)) for words in ONE_OF_EACH]
+    assert {type(fault) for fault in faults} == set(KINDS.values())
+    of_streams = [fault for fault in faults if stream_of(fault) == name]
+    assert len(of_streams) == (8 if name == "target" else 7)
+    faulty: FaultyStream[bytes] = FaultyStream(
+        name, faults, 100.0, 1, flip_bit, lambda message, value, field: message
+    )
+    arrived = through(faulty, [bytes([sample]) for sample in range(30)])
+    assert arrived[:10] == [[bytes([sample])] for sample in range(10)]
+    assert sum(map(len, arrived)) > 20
 
 
 @pytest.mark.parametrize(

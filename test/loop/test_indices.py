@@ -17,7 +17,9 @@ from rths_nodes.loop.supervision.indices import (
     ControlError,
     Delay,
     EnergyMonitor,
+    Tracking,
     TrackingIndicator,
+    delay_notes,
     delay_samples,
     frequency_evaluation,
 )
@@ -100,6 +102,20 @@ def test_delay_finds_a_known_lag_of_either_sign(lag: float) -> None:
         part = time[start : start + BLOCK, None]
         delay.update(wave(part), wave(part - lag))
     assert delay.samples()[0] == pytest.approx(lag, abs=0.02)
+
+
+@pytest.mark.parametrize("lag", [150.0, -150.0, 101.0])
+def test_a_delay_beyond_the_longest_lag_is_not_known(lag: float) -> None:
+    """At 1000 Hz 150 ms was reported as 100 ms: the end of the lags is no peak."""
+    time = np.arange(8000.0)[:, None]
+    target, measured = wave(time), wave(time - lag)
+    assert math.isnan(delay_samples(target, measured, 100)[0])
+    assert delay_samples(target, measured, 200)[0] == pytest.approx(lag, abs=0.02)
+    tracking = Tracking(1, 100)
+    tracking.update(target, measured)
+    (note,) = delay_notes(tracking.indices(["story"], DT), 100 * DT)
+    assert note.startswith("story: no delay within ")
+    assert "monitor.longest_delay" in note
 
 
 def test_an_offset_or_another_scale_does_not_pull_the_delay() -> None:

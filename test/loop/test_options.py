@@ -59,6 +59,7 @@ def test_the_command_line_has_the_words_of_the_table() -> None:
         ({"separate": ["recorder"], "record": "a"}, "only of the host composed, not of embedded"),
         ({"separate": ["recorder"], "host": "composed"}, "there is none without a recording"),
         ({"namespace": "two words"}, "namespace = 'two words': must be"),
+        ({"namespace": "a" * 300}, "300 characters: must be <= 100"),
         ({"faults": "drop@2:command"}, "faults = 'drop@2:command': must be a list of texts"),
         ({"peer_timeout": -1.0}, "peer_timeout = -1 s: must be > 0"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,13 @@ from rths_nodes.loop.supervision.states import State
 def test_the_codes_are_those_that_scripts_know() -> None:
     known = {"finished": 0, "failed": 1, "refused": 2, "tripped": 3, "held": 130}
     assert {code.outcome: int(code) for code in ExitCode} == known
+
+
+def test_the_readme_has_the_table() -> None:
+    lines = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
+    start = lines.index("| exit code | outcome | when |") + 2
+    rows = [f"| {code:d} | `{code.outcome}` | {code.meaning} |" for code in ExitCode]
+    assert [*lines[start : start + len(rows)], ""] == [*rows, lines[start + len(rows)]]
 
 
 def test_a_test_that_came_to_no_end_has_failed() -> None:
@@ -33,6 +41,9 @@ def test_a_test_that_came_to_no_end_has_failed() -> None:
         ((3, 2), State.TRIPPED, False, ExitCode.TRIPPED),
         ((3, 1), State.TRIPPED, False, ExitCode.FAILED),
         ((0, -9), State.TRIPPED, False, ExitCode.FAILED),
+        ((0, 130), State.FINISHED, False, ExitCode.HELD),
+        ((130, 2), State.HELD, False, ExitCode.REFUSED),
+        ((), State.RUNNING, False, ExitCode.FAILED),
     ],
 )
 def test_the_worst_of_the_nodes_counts(

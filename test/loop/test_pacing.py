@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from rths_nodes.loop import realtime
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.pacing import DEBT_NS, Pacer
 from rths_nodes.loop.realtime import IDLE_LATENCY, Starving
 
@@ -82,6 +83,13 @@ def test_a_loop_that_hangs_is_broken_off() -> None:
         pytest.skip("real-time scheduling is not granted here")
     with pytest.raises(Starving, match="no rest for 1 s"):
         hang()
+
+
+def test_a_limit_of_processor_time_is_no_hang() -> None:
+    """The same signal, of the operator or of RLIMIT_CPU, asks for an orderly stop."""
+    with orderly_stop() as asked, realtime.real_time(True):
+        os.kill(os.getpid(), signal.SIGXCPU)
+        assert asked()
 
 
 def test_a_process_that_hangs_beyond_help_is_ended() -> None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.scenario import files
+from rths_nodes.loop.embedded import Loop, checked_loop
+from rths_nodes.loop.scenario import files, memory
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.overrides import override, replace, with_case
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Collector
 
 PAPER = load("chen_ricles_2010")
 SINE = load("predefined_sine")
@@ -45,7 +51,7 @@ def refused(call: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("7.6e6", 7.6e6), ("1e3", 1000.0), ("-.5E-3", -0.0005), ("1_000.5e0", 1000.5), ("3", 3), ("2.50", 2.5)],
+    [("7.6e6", 7.6e6), ("1e3", 1000.0), ("-.5E-3", -0.0005), ("0o10", 8), ("0x1F", 31), ("3", 3), ("2.50", 2.5)],
 )
 def test_numbers_are_numbers(text: str, value: float) -> None:
     found = parse(text, "x")
@@ -53,7 +59,24 @@ def test_numbers_are_numbers(text: str, value: float) -> None:
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize("text", ["e3", "1e", "7.6e6 N", "v1e3", "1.2.3"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e3",
+        "1e",
+        "7.6e6 N",
+        "v1e3",
+        "1.2.3",
+        "1:30",
+        "12:30:45",
+        "1_000",
+        "yes",
+        "on",
+        "2024-01-01",
+        "0b11",
+        "１２",
+    ],
+)
 def test_other_text_stays_text(text: str) -> None:
     assert parse(text, "x") == text
 
@@ -69,10 +92,20 @@ def test_other_text_stays_text(text: str) -> None:
         ("a: *b", "not YAML: found undefined alias"),
         ("!!python/object:os.system x", "not YAML: could not determine a constructor"),
         ("!!bool maybe", "not YAML: "),
-        ("2024-13-45", "not YAML: "),
-        ("9" * 5000, "not YAML: "),
+        ("!!int x", "not YAML: 'x' is no int"),
+        ("!!map x", "not YAML: a tag says that this is a section"),
+        ("!!set {a}", "not YAML: could not determine a constructor"),
+        ("010", "line 1: 010: a whole number must not begin with 0 (YAML 1.1 reads 8); write 10, or quotes"),
+        ("a: -08", "line 1: -08: a whole number must not begin with 0; write -8, or quotes around text"),
+        ("1e-400", "line 1: '1e-400': too small for a number, would be read as 0"),
+        ("-1e400", "line 1: '-1e400': too large for a number, would be read as infinite"),
+        ("9" * 5000, "line 1: not YAML: a whole number of 5000 digits"),
+        ("0x" + "f" * 5000, "line 1: not YAML: a whole number of 5002 digits"),
+        ("&a [*a]", "line 1: an alias inside of what it stands for"),
+        ("a: &a\n  b: {c: *a}", "line 2: an alias inside of what it stands for"),
         ("a\0b", "not YAML: "),
-        ("[" * 5000, "not YAML: "),
+        ("[" * 5000, "line 1: nested deeper than 50 levels"),
+        ("- " * 5000 + "x", "line 1: nested deeper than 50 levels"),
     ],
     ids=lambda words: words[:20],
 )
@@ -81,6 +114,71 @@ def test_bad_yaml_is_one_line_with_file_and_line(text: str, message: str) -> Non
         parse(text, "file")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in itertools.pairwise("abcdefghi")
+)
+LADDER = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [[[[[[*a{n - 1}]]]]]]\n" for n in range(1, 400))
+LONG = f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 1000)}]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "file: line 6: with its aliases written out more than 200000 values, lists and sections"),
+        (LADDER, "with its aliases written out deeper than 50 levels"),
+        (LONG, "file: line 2: with its aliases written out longer than 4 MiB"),
+        ("x" * (5 << 20), "file: 5242880 characters: must be <= 4 MiB"),
+    ],
+    ids=["bomb", "ladder", "long", "large"],
+)
+def test_what_is_small_but_stands_for_much_is_refused_and_costs_nothing(text: str, message: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError) as caught:
+            parse(text, "file")
+        assert message in str(caught.value)
+        assert len(str(caught.value)) < 200
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_alias_bomb_is_refused_in_set() -> None:
+    flow = "{" + ", ".join(BOMB.strip().splitlines()) + "}"
+    assert "--set axes: line 1: with its aliases written out more than" in refusal(f"axes={flow}")
+
+
+def test_more_values_than_a_scenario_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_text, "MOST_NODES", 2_000)  # of 200 000, which take seconds to read
+    assert "more than 2000 values" in refused(lambda: parse("[" + "1," * 2_100 + "]", "file"))
+
+
+def test_an_alias_is_what_it_stands_for() -> None:
+    text = "a: &a {x: 1, y: [2, 3]}\nb: *a\nc: {<<: *a, x: 4}"
+    assert parse(text, "file") == {
+        "a": {"x": 1, "y": [2, 3]},
+        "b": {"x": 1, "y": [2, 3]},
+        "c": {"x": 4, "y": [2, 3]},
+    }
+
+
+@given(
+    st.recursive(
+        st.text(max_size=12) | st.sampled_from(["010", "08", "1e3", "0o7", "yes", "1:30", "~", "<<"]),
+        lambda inner: st.lists(inner, max_size=3),
+        max_leaves=5,
+    )
+)
+def test_text_comes_back_as_text(data: Any) -> None:
+    assert parse(dump({"a": data}), "file") == {"a": data}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**30), 10**30))
+def test_numbers_come_back_to_the_bit(number: float, whole: int) -> None:
+    found = parse(dump([number, whole]), "file")
+    assert [repr(entry) for entry in found] == [repr(number), repr(whole)]
 
 
 @given(st.text(max_size=40))
@@ -215,6 +313,16 @@ def test_more_samples_than_a_message_can_number_are_refused() -> None:
     assert message.startswith("duration * servo_rate = 8640000000 samples: must be <= 4294967295")
 
 
+def test_more_memory_than_a_machine_has_is_refused_when_it_is_built() -> None:
+    planned = override(PAPER, ["servo_rate=40000", "duration=86400", "substeps=1"])
+    with pytest.raises(ConfigError, match=r"^duration \* servo_rate = 3456000000 samples, .* must be <= 4 GiB$"):
+        Loop(Assembly(planned))
+    day = override(PAPER, ["duration=86400"])
+    memory.check(day, 1)
+    with pytest.raises(ConfigError, match=r"histories take .* GiB of memory, must be <= 4 GiB"):
+        Collector(day, Assembly(PAPER).names)
+
+
 def leaves(data: Any, path: str = "") -> list[str]:
     if not isinstance(data, dict):
         return [path]
@@ -323,3 +431,48 @@ def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
     monkeypatch.setattr(cls, "cautions", lambda self, test: [f"too wild for {test.axes[0]}"], raising=False)
     assert files.load("predefined_sine").cautions() == ["compensator: too wild for axis_1"]
+
+
+NARROW = {
+    "ground_motion": "ground_motion",
+    "structure.restoring_force": "structure",
+    "integrator": "integrator",
+    "ramp": "ramp",
+    "setup": "setup",
+    "compensator": "compensator",
+    "port": "port",
+    "axes.story_1.actuator": "axes",
+    "axes.story_1.specimen": "axes",
+}
+"""Place of a component -> section with which it is built."""
+
+
+@pytest.mark.parametrize("place", NARROW)
+def test_every_component_may_refuse_its_test(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    part: Any = PAPER
+    for key in place.split("."):
+        part = part[key] if isinstance(part, dict) else getattr(part, key)
+
+    def fits(self: Any, test: TestContext) -> None:
+        raise ConfigError(f"width = 3 m: must be <= {test.velocity_limit or 0:g} m", "depth = 1 m: must be 2 m")
+
+    monkeypatch.setattr(type(part), "fits", fits, raising=False)
+    with pytest.raises(ConfigError) as caught:
+        checked_loop(PAPER)
+    limit = PAPER.axes["story_1"].limits.velocity if place.startswith("axes") else 0
+    assert caught.value.problems == (
+        f"{place}.width = 3 m: must be <= {limit:g} m",
+        f"{place}.depth = 1 m: must be 2 m",
+    )
+
+
+def test_a_part_of_a_chain_may_refuse_its_test(tmp_path: Path) -> None:
+    model = tmp_path / "model.yaml"
+    save(LoadingModel(("other",), np.eye(4, 1)[:, :, None], None, 1024.0), model)
+    inner = f"{{type: chain, first: {{type: none}}, second: {{type: model_based, model: {model}}}}}"
+    change = f"compensator={{type: chain, first: {{type: none}}, second: {inner}}}"
+    with pytest.raises(ConfigError) as caught:
+        checked_loop(override(PAPER, [change]))
+    assert str(caught.value) == (
+        f"compensator.second.second.model '{model}': axes = other: must be those of the rig: story_1"
+    )

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_TRIPPED,
+    INTERLOCK_NOT_TOLD,
+    INTERLOCK_OPEN,
+    Command,
+    Measurement,
+    Target,
+)
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -280,8 +288,9 @@ def test_an_interlock_counts_before_a_limit_and_a_partial_stop_after_it(
     monkeypatch.setattr(rig.port, "read", lambda: measurement(1, 0.26))
     monkeypatch.setattr(rig.port, "interlock", interlock)
     monkeypatch.setattr(rig.port, "partial_stop", partial_stop)
-    rig.tick(command(1))
+    measured = rig.tick(command(1))
     assert reason in rig.machine.reason
+    assert measured.interlock == (INTERLOCK_OPEN if interlock else INTERLOCK_NOT_TOLD)
 
 
 def test_a_partial_stop_trips(rig: RigStage, monkeypatch: pytest.MonkeyPatch) -> None:

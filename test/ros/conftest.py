@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +164,47 @@ class StillClock(Clock):
 
     def monotonic_ns(self) -> int:
         return self.now
+
+
+class PatientClock(Clock):
+    """The time of a test, of which a machine that stands still takes nothing: only sleeps and looks count.
+
+    It really sleeps, too, because the middleware and the recorder's disk need their time.
+    """
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+        super().sleep(seconds)
+
+
+@pytest.fixture
+def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
+    """Runs a test in the host composed by a :class:`PatientClock`, recorded into ``tmp_path / "run"``.
+
+    What comes out is its ``result`` and ``run``, and what the rig counted: ``missed`` periods, ``late`` Commands.
+    """
+
+    def run(scenario: str, overrides: Sequence[str], *faults: str, pace: str = "realtime") -> SimpleNamespace:
+        import rths_nodes
+        from rths_nodes.app import hosts
+        from rths_nodes.loop.options import run_options
+        from rths_nodes.ros.hosting import composed, descriptions
+
+        chosen = {"scenario": scenario, "overrides": overrides, "host": "composed", "pace": pace}
+        nodes = descriptions.describe(run_options(chosen | {"record": tmp_path / "run", "faults": faults}))
+        with composed.ros_context() as context:
+            test = composed.ComposedTest(clock=PatientClock())
+            for each in nodes:
+                test.add(each.role, hosts.open_writer, context, each.parameters).start()
+            result, rig = test.run(context), test.rig
+            result.judge([node.phase.exit_code for node in test.nodes])
+            missed, late = rig.pacer.missed if rig.pacer else 0, rig.rig.late_commands
+            for node in test.nodes:
+                node.destroy_node()
+        recorded = rths_nodes.read(tmp_path / "run")
+        return SimpleNamespace(result=result, run=recorded, missed=missed, late=late)
+
+    return run
 
 
 @pytest.fixture

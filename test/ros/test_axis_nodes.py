@@ -65,6 +65,7 @@ def test_a_real_time_run_gives_the_same_bits():
     assert same(reference, run) == []
 
 
+@pytest.mark.soak
 def test_a_real_time_run_in_processes_gives_the_same_bits_until_one_is_late(patience):
     overrides = [*SHORT, *patience]
     reference = rths_nodes.run(NAME, overrides)
@@ -220,7 +221,7 @@ class Rig:
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 
 
-@pytest.mark.parametrize("peer", ["story_2/axis", "actuator"])
+@pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
     rig = Rig(tmp_path / "run", "--set", "soft_start=null")
     rig.wait_until_running()

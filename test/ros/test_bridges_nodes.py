@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +14,10 @@ from rths_nodes.app import hosts
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLIPPED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults import kinds
-from rths_nodes.loop.options import HOSTS, run_options
+from rths_nodes.loop.options import HOSTS
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting import composed
-from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import end_of_test
 from rths_nodes.ros.nodes.phase import Phase
 
@@ -265,30 +262,7 @@ def test_the_first_command_is_waited_for(by_hand, clock):
         assert rig.turn() == [FLAG_SLIPPED]
 
 
-# All nodes in one process, with faults on the wire: which sample is late does not depend on the clock
-
-
-def composed_with(words: str, directory, *overrides: str):
-    """A run in real time with a fault; the actuator node as it ended, its final numbers and the recording."""
-    descriptions = launching.describe(
-        run_options(
-            {"scenario": NAME, "overrides": overrides, "host": "composed", "pace": "realtime"}
-            | {"record": directory, "faults": [words]}
-        )
-    )
-    with composed.ros_context() as context:
-        nodes = {
-            d.role: composed.make_node(d.role, hosts.open_writer, context, d.parameters) for d in descriptions
-        }
-        for node in nodes.values():
-            node.start()
-        rig = nodes["actuator"]
-        result = composed.ComposedTest(list(nodes.values())).run(context)
-        missed, late = rig.pacer.missed, rig.rig.late_commands
-        result.judge([node.phase.exit_code for node in nodes.values()])
-        for node in nodes.values():
-            node.destroy_node()
-    return SimpleNamespace(result=result, missed=missed, late=late, run=rths_nodes.read(directory))
+# All nodes in one process, with faults on the wire: which sample is late does not depend on the machine
 
 
 def different(a, b) -> list[str]:
@@ -299,16 +273,16 @@ def different(a, b) -> list[str]:
 
 
 @pytest.mark.parametrize("stream", ["target", "command"])
-def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, tmp_path):
+def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, run_patiently):
     words = f"late@0.1:{stream},0.05"
     overrides = ["duration=3"] if stream == "target" else [SHORT]
     reference = hosts.run(NAME, overrides, faults=[words])
     plain = hosts.run(NAME, overrides)
-    found = composed_with(words, tmp_path / "run", *overrides)
+    found = run_patiently(NAME, overrides, words)
     assert (found.result.outcome, found.result.exit_code) == ("finished", 0), found.result.reason
     bridged = found.result.section("timing")["bridged"]
     assert bridged == reference.timing["bridged"] == np.count_nonzero(found.run.flags & FLAG_BRIDGED) > 5
-    assert found.late == (bridged if stream == "command" else 0)
+    assert (found.missed, found.late) == (0, bridged if stream == "command" else 0)
     assert different(reference.read(), found.run) == []
     errors = [r.metrics["axes"]["story_1"]["error_norm_percent"] for r in (reference, plain)]
     assert errors[0] == pytest.approx(errors[1], rel=0.06 if stream == "target" else 0.6)
@@ -316,10 +290,10 @@ def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, tmp_path)
 
 
 @pytest.mark.parametrize(("stream", "missing"), [("target", "Target"), ("command", "Command")])
-def test_fifty_milliseconds_trip_and_the_reason_is_told(stream, missing, tmp_path):
+def test_fifty_milliseconds_trip_and_the_reason_is_told(stream, missing, run_patiently):
     words = f"delay@0.5:{stream},52"
     reference = hosts.run(NAME, [SHORT], faults=[words])
-    found = composed_with(words, tmp_path / "run", SHORT)
+    found = run_patiently(NAME, [SHORT], words)
     assert (found.result.outcome, found.result.exit_code) == ("tripped", 3)
     assert f"bridge.max_bridge: no {missing} for 10.7 ms: must be <= 10 ms" in found.result.reason
     assert found.result.reason == reference.reason == found.run.information["reason"]

@@ -162,11 +162,3 @@ def test_every_endpoint_waits_for_as_many_partners_as_there_are(record):
             assert len(names.partners(topic, node, nodes, publishing=True)) <= len(listeners)
         for node in listeners:
             assert len(names.partners(topic, node, nodes, publishing=False)) <= len(publishers)
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [(-9, "the monitor node died (SIGKILL)"), (2, "the monitor node died (exit code 2)")],
-)
-def test_a_death_is_told_in_words(code, words):
-    assert descriptions.death("monitor", code) == words

@@ -50,6 +50,7 @@ class Bench:
         self.times.begin()
         self.progress: list[dict[str, Any]] = []
         self.trips: list[str] = []
+        self.done: set[str] = set()
         self.truth_complete = True
         parts: Any = self
         observers = ["monitor", "recorder"]
@@ -111,6 +112,12 @@ def test_a_monitor_that_is_gone_is_not_waited_for_long(bench: Bench) -> None:
     assert bench.work(wait=1) == (True, False)
     assert bench.work(wait=LINGER_NS - JUDGED_NS) == (True, False)
     assert bench.work(wait=1) == (True, True)
+
+
+def test_a_recorder_that_gave_up_while_the_rig_moved_is_not_waited_for(still_clock: Any) -> None:
+    bench = Bench(still_clock, State.TRIPPED)
+    bench.done = {"recorder"}
+    assert bench.work("monitor") == (True, True)
 
 
 def test_true_states_under_way_are_waited_for_a_little(still_clock: Any) -> None:

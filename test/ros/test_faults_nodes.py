@@ -37,13 +37,6 @@ def judged(run) -> np.ndarray:
     return sent
 
 
-def composed(tmp_path, *faults: str, pace: str = "realtime", overrides=SHORT):
-    """Report and recording of a run in the host composed."""
-    options = {"host": "composed", "pace": pace, "record": tmp_path / "run"}
-    report = hosts.run(NAME, overrides, faults=faults, **options)
-    return report, rths_nodes.read(tmp_path / "run")
-
-
 def different(a, b) -> list[str]:
     """Names of the histories that differ in any bit, but for ticks that slipped."""
     a.flags, b.flags = (run.flags & ~np.uint32(FLAG_SLIPPED) for run in (a, b))
@@ -65,15 +58,17 @@ def different(a, b) -> list[str]:
     ],
     ids=lambda faults: faults[0].partition("@")[0] + " " + faults[0].partition(":")[2],
 )
-def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, tmp_path):
+def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, run_patiently):
     reference = hosts.run(NAME, SHORT, faults=faults)
-    report, found = composed(tmp_path, *faults)
+    test = run_patiently(NAME, SHORT, *faults)
+    result, found = test.result, test.run
     judged(found)
-    assert (report.outcome, report.exit_code) == (reference.outcome, reference.exit_code)
-    assert report.reason == reference.reason == found.information["reason"]
-    assert report.timing["bridged"] == reference.timing["bridged"] == np.count_nonzero(found.flags & FLAG_BRIDGED)
-    assert found.information["faults"] == " ".join(faults) == " ".join(report.faults)
-    if report.outcome == "finished":
+    assert (result.outcome, result.exit_code) == (reference.outcome, reference.exit_code)
+    assert result.reason == reference.reason == found.information["reason"]
+    bridged = result.section("timing")["bridged"]
+    assert bridged == reference.timing["bridged"] == np.count_nonzero(found.flags & FLAG_BRIDGED)
+    assert found.information["faults"] == " ".join(faults)
+    if result.outcome == "finished":
         assert different(reference.read(), found) == []
 
 
@@ -88,10 +83,11 @@ def test_messages_and_sensors_fail_as_in_the_embedded_loop(faults, tmp_path):
         ("drop@0.5:measurement", 3, "Measurement 513 came where 512 was expected"),
     ],
 )
-def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
-    report, found = composed(tmp_path, fault)
-    assert report.exit_code == code, report.reason
-    assert re.search(reason, report.reason)
+def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, run_patiently):
+    test = run_patiently(NAME, SHORT, fault)
+    result, found = test.result, test.run
+    assert result.exit_code == code, result.reason
+    assert re.search(reason, result.reason)
     assert re.search(reason, found.information["reason"])
     sent = judged(found)
     first = int(np.flatnonzero(found.flags & (FLAG_BRIDGED | FLAG_TRIPPED))[0])
@@ -117,10 +113,11 @@ def test_the_rig_is_safe_in_time_and_says_why(fault, code, reason, tmp_path):
         ("recorder_dead@0.5", 1, FAULT),
     ],
 )
-def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, tmp_path):
+def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, run_patiently):
     """Nor does a loop that stands still as a whole, in one process."""
-    report, found = composed(tmp_path, fault)
-    assert report.exit_code == code, report.reason
+    test = run_patiently(NAME, SHORT, fault)
+    result, found = test.result, test.run
+    assert result.exit_code == code, result.reason
     judged(found)
     plain = hosts.run(NAME, SHORT).read()
     end = samples or len(plain.flags)
@@ -129,10 +126,26 @@ def test_who_is_not_in_the_loop_changes_no_number(fault, code, samples, tmp_path
     assert np.array_equal(found.command[:end], plain.command[:end])
 
 
+@pytest.mark.parametrize(
+    ("faults", "code"),
+    [
+        (("kill@0.5:integrator", "drop@0.3:target"), {1, 3}),
+        (("freeze@0.5:actuator,0.1", "corrupt@0.3:measurement"), {0, 3}),
+    ],
+    ids=["kill and drop", "freeze and corrupt"],
+)
+def test_faults_of_a_node_go_with_those_of_its_stream(faults, code, run_patiently):
+    test = run_patiently(NAME, SHORT, *faults)
+    result, found = test.result, test.run
+    assert result.exit_code in code, result.reason
+    judged(found)
+
+
 @pytest.mark.parametrize("fault", ["kill@0.573:actuator", "kill@0.56:actuator"])
-def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, tmp_path):
-    report, found = composed(tmp_path, fault, pace="lockstep")
-    assert (report.exit_code, len(found.flags)) == (1, report.samples)
+def test_what_was_sent_before_the_actuator_node_died_is_recorded(fault, run_patiently):
+    test = run_patiently(NAME, SHORT, fault, pace="lockstep")
+    result, found = test.result, test.run
+    assert (result.exit_code, len(found.flags)) == (1, result.sample)
 
 
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
@@ -147,12 +160,13 @@ def test_a_full_disk_ends_the_test_and_loses_next_to_nothing_before(host, tmp_pa
 @pytest.mark.parametrize(
     ("faults", "codes", "reason"),
     [
-        (
+        pytest.param(
             ("duplicate@0.1:command,3", "duplicate@0.2:target,3", "sensor_stuck@0.3:story_1,force,0.003"),
             (0, 3),
             "",
+            marks=pytest.mark.soak,
         ),
-        (("delay@0.5:command,60",), (3,), "bridge.max_bridge: no "),
+        pytest.param(("delay@0.5:command,60",), (3,), "bridge.max_bridge: no ", marks=pytest.mark.soak),
         (("freeze@0.5:compensator,0.04",), (3,), "bridge.max_bridge: no "),
         pytest.param(("kill@0.5:integrator",), (1,), "the integrator node died (SIGKILL)", marks=pytest.mark.soak),
     ],
@@ -173,21 +187,23 @@ def test_processes_are_as_safe(faults, codes, reason, tmp_path):
         assert np.count_nonzero(found.flags & FLAG_TRIPPED) <= SAFE - LONGEST
 
 
-def test_a_dead_monitor_is_told(tmp_path):
-    report, found = composed(tmp_path, "monitor_dead@0.5")
-    assert report.exit_code == 1
-    assert "the monitor node died" in report.reason
+def test_a_dead_monitor_is_told(run_patiently):
+    test = run_patiently(NAME, SHORT, "monitor_dead@0.5")
+    result, found = test.result, test.run
+    assert result.exit_code == 1
+    assert "the monitor node died" in result.reason
     judged(found)
 
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("drop@0.3:command", "no Command 309 for 0.2 s"), ("monitor_dead@0.3", "no Progress of the monitor node")],
+    [("drop@0.3:command", "no Command 309 for 0."), ("monitor_dead@0.3", "no Progress of the monitor node")],
 )
-def test_in_lockstep_what_never_comes_trips(fault, reason, tmp_path):
-    report, found = composed(tmp_path, fault, pace="lockstep", overrides=["duration=2", "port.longest_wait=0.2"])
-    assert report.exit_code == (1 if "dead" in fault else 3)
-    assert reason in report.reason
+def test_in_lockstep_what_never_comes_trips(fault, reason, run_patiently):
+    test = run_patiently(NAME, ["duration=2", "port.longest_wait=0.2"], fault, pace="lockstep")
+    result, found = test.result, test.run
+    assert result.exit_code == (1 if "dead" in fault else 3)
+    assert reason in result.reason
     assert reason in found.information["reason"]
     judged(found)
 

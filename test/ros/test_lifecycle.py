@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, single
+from rths_nodes.ros.hosting import composed, node_processes, single
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import compensator as compensator_node
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -94,6 +94,29 @@ def test_a_rig_that_moves_is_not_cleaned_up(tmp_path):
 
     machine, _ = run_with(action, tmp_path)
     assert machine.state.name == "HELD"
+
+
+def test_transitions_that_make_no_sense_under_way_are_refused(tmp_path):
+    """Until the end of the test, also while the actuator node waits for the others."""
+    refused = []
+
+    def action(nodes):
+        rig, others = nodes["actuator"], [node for role, node in nodes.items() if role != "actuator"]
+        refused.extend(node.trigger_deactivate() for node in others)
+        assert rig.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+        announce = rig.phase.follow
+
+        def follow(test):
+            announce(test)
+            refused.append(rig.trigger_cleanup())
+
+        rig.phase.follow = follow
+        return TransitionCallbackReturn.SUCCESS
+
+    machine, run = run_with(action, tmp_path)
+    assert len(refused) >= 5, "four nodes, and the rig at its end"
+    assert set(refused) == {TransitionCallbackReturn.FAILURE}
+    assert (machine.state.name, run.outcome, run.information["gaps"]) == ("HELD", "held", "0")
 
 
 def test_peers_are_waited_for_from_the_activation_on(clock):
@@ -225,12 +248,17 @@ def test_a_node_says_what_nobody_else_says(code, told_by_runner, words, monkeypa
     phase = SimpleNamespace(exit_code=code, problem="story_1: too far", note="")
     node = SimpleNamespace(identity="actuator", phase=phase, shutdown=SimpleNamespace(summary={}))
 
+    read, write = os.pipe()
+    os.set_blocking(read, False)
     if told_by_runner:
-        monkeypatch.setenv(launching.TELLS, "1")
+        monkeypatch.setenv(node_processes.TELLS, str(write))
     else:
-        monkeypatch.delenv(launching.TELLS, raising=False)
+        monkeypatch.delenv(node_processes.TELLS, raising=False)
     single.tell(node)
+    os.close(write)
     assert ("rths: actuator: story_1: too far" in capsys.readouterr().err) == words
+    assert os.read(read, 100) == (b"story_1: too far" if told_by_runner and code != 3 else b"")
+    os.close(read)
 
 
 def test_what_was_kept_for_the_recorder_does_not_outlive_the_test():

@@ -46,7 +46,11 @@ def test_both_versions_are_told_the_same() -> None:
         wide, local = (ElementTree.parse(resource("config", "middleware", name)).getroot() for name in names)
         for profile in ("participant", "data_writer"):
             assert [found.get("is_default_profile") for found in wide.iter(NAMESPACE + profile)] == ["true"]
-        for parent, name in (("transport_descriptor", "interfaceWhiteList"), ("rtps", "builtin")):
+        for parent, name in (
+            ("transport_descriptor", "interfaceWhiteList"),
+            ("builtin", "metatrafficUnicastLocatorList"),
+            ("builtin", "initialPeersList"),
+        ):
             (around,) = local.iter(NAMESPACE + parent)
             (inside,) = around.findall(NAMESPACE + name)
             around.remove(inside)

@@ -14,7 +14,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 from rths_nodes.core.samples import EMPTY, Measurement
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.descriptions import LEAVING_S
+from rths_nodes.ros.hosting.node_processes import LEAVING_S
 from rths_nodes.ros.nodes.end_of_test import LINGER_NS
 from rths_nodes.ros.nodes.handshake import COMPLAINT_NS, DUPLICATE_NS, Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine, StateOfTest
@@ -297,6 +297,18 @@ def test_a_test_that_is_refused_ends_the_node(handshake: Any, topics: Any, phase
     ]
     handshake.look()
     assert (phase.gone, phase.exit_code) == (True, 2)
+
+
+def test_the_state_of_another_run_is_not_followed(handshake: Any, topics: Any, phase: PhaseMachine) -> None:
+    """Before the test another node may be there under the name of the actuator, and leave."""
+    topics.run.become(RUN)
+    why = "interrupted before the test began"
+    topics.states = [
+        state(now, frame_of("another"), reason=why, scenario_hash="another") for now in (State.ARMED, State.HELD)
+    ]
+    handshake.look()
+    assert (phase.now, phase.test.state, topics.guarded) == (Phase.READY, State.IDLE, False)
+    assert (topics.run.frame_id, topics.heard_of_another_run) == (RUN, 2)
 
 
 # -- shutdown ---------------------------------------------------------------------------------------------

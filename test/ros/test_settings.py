@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,17 @@ def test_sections_are_parameters_as_soon_as_a_node_is_made() -> None:
         assert node.get_parameter("compensator.alpha_es").value == 15.0
         assert "must be >= 1" in str(node.describe_parameter("compensator.alpha_es").description) or (
             node.describe_parameter("compensator.alpha_es").floating_point_range[0].from_value == 1.0
+        )
+
+
+def test_a_bound_that_is_not_there_is_infinite() -> None:
+    """Tools show it so; the largest number of its type would look like a limit of the rig."""
+    with made("actuator") as node:
+        described = node.describe_parameter("axes.story_1.actuator.alpha").floating_point_range[0]
+        assert (described.from_value, described.to_value) == (1.0, math.inf)
+        assert refusal(node, axes__story_1__actuator__alpha=1e9) == ""
+        assert "must be >= 1" in refusal(node, axes__story_1__actuator__alpha=0.5) or (
+            "range" in refusal(node, axes__story_1__actuator__alpha=0.5)
         )
 
 

@@ -91,7 +91,9 @@ class Bench:
         self.gate.take_command()
 
     def seen(self, **samples: int) -> None:
-        self.messages["progress"] += [{"node": node, "sample": sample} for node, sample in samples.items()]
+        self.messages["progress"] += [
+            {"node": node, "sample": sample, "done": False} for node, sample in samples.items()
+        ]
 
 
 @pytest.fixture
@@ -177,8 +179,9 @@ def test_requests_to_stop_are_looked_at_a_few_times_in_a_bridge(lockstep: Bench)
     assert lockstep.looks == 2
 
 
-def tripped(source: str, sample: int) -> dict[str, Any]:
-    return {"source": source, "reason": "broken", "effective_sample": sample}
+def tripped(source: str, sample: int, breach: int = 0) -> dict[str, Any]:
+    """A Trip; one that tells of a ``breach`` has its sample."""
+    return {"source": source, "reason": "broken", "effective_sample": sample, "sample": breach}
 
 
 def test_in_lockstep_a_trip_takes_effect_at_its_sample_within_the_window(lockstep: Bench) -> None:
@@ -195,11 +198,11 @@ def test_in_real_time_a_trip_takes_effect_at_once(realtime: Bench) -> None:
     assert realtime.rig.trips == [("monitor: broken", 0)]
 
 
-def test_after_the_end_only_the_monitor_may_still_trip(lockstep: Bench) -> None:
+def test_after_the_end_only_the_monitor_and_a_breach_may_still_trip(lockstep: Bench) -> None:
     lockstep.rig.ended = True
-    lockstep.messages["trip"] = [tripped("recorder", 0), tripped("monitor", 0)]
+    lockstep.messages["trip"] = [tripped("recorder", 0), tripped("monitor", 0), tripped("compensator", 0, 700)]
     lockstep.gate.hear_trips()
-    assert [reason for reason, _ in lockstep.rig.trips] == ["monitor: broken"]
+    assert [reason for reason, _ in lockstep.rig.trips] == ["monitor: broken", "broken"]
 
 
 def test_in_lockstep_the_rig_waits_for_the_slowest_observer(lockstep: Bench) -> None:

@@ -143,7 +143,7 @@ def response(view: View) -> Drawing | None:
     if len(ground) < 2:
         return None
     dofs = styled(run.dof_names)
-    figure, panels = time_sheet(view, [1.0, 1.35, 1.35], dofs if len(dofs) > 1 else [])
+    figure, panels = time_sheet(view, [0.85, 1.2, 1.2], dofs if len(dofs) > 1 else [])
     total = energy.absolute_acceleration(view.of)
     plot(panels[0], run.step_time[: len(ground)], ground, color=INK, lw=0.7)
     plots(panels[1], run.step_time, run.dof_displacement * MM, dofs, 1.0)

@@ -101,7 +101,7 @@ def _over_delay(panel: Any, judgement: Judgement) -> None:
 def _over_frequency(panel: Any, judgement: Judgement) -> None:
     """Damping of the motions when all natural frequencies are scaled alike."""
     limit = judgement.frequency_factor
-    end = ROOM * max(1.0, limit.value if limit else 1.0)
+    end = judgement.loop.reach(ROOM * max(1.0, limit.value if limit else 1.0))
     _curves(panel, judgement, "ratio", np.linspace(end / STEPS, end, STEPS), 1.0, limit, (0.0, 1.0))
     _marks(panel, 1.0, limit.value if limit else None, "times")
     panel.set_xlim(0.0, end)

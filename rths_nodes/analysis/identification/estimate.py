@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.identification import single_axis
+from rths_nodes.analysis.units import MS
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameter_table import table
@@ -35,7 +36,10 @@ SPACING = 5
 
 @dataclass(frozen=True)
 class Relation:
-    """How a displacement follows another: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1)."""
+    """How a displacement follows another: J1 (s), the frequency evaluation index, and the fit of a sine (s, 1).
+
+    J1 is nan where it is longer than ``monitor.longest_delay``.
+    """
 
     delay: float
     fei_amplitude: float
@@ -107,7 +111,7 @@ def _axis(run: Run, samples: Indices, axis: int) -> Estimate:
         raise ConfigError(f"{run.axes[axis]}: nothing moves between these times")
     sine = sine_frequency(command, dt)
     loading = _relation(command, measured, dt, longest, sine)
-    suggested, notes = _suggested(loading, command, measured, dt, sine)
+    suggested, notes = _suggested(loading, command, measured, dt, sine, longest * dt)
     tracking = _relation(target, measured, dt, longest, sine)
     start, end = (float(run.time[samples[n]]) for n in (0, -1))
     return Estimate(start, end, len(samples), sine, tracking, loading, suggested, notes)
@@ -141,13 +145,18 @@ def sine_frequency(history: Array, dt: float) -> float | None:
 
 
 def _suggested(
-    loading: Relation, command: Array, measured: Array, dt: float, sine: float | None
+    loading: Relation, command: Array, measured: Array, dt: float, sine: float | None, longest: float
 ) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
     """Parameters of the compensators that begin with an estimate of the loading system."""
     found: dict[str, dict[str, Any]] = {}
     notes: list[str] = []
     delay = loading.best_delay
-    if delay >= 0.0:
+    if math.isnan(delay):
+        notes.append(
+            f"command -> measured: no delay within {MS * longest:g} ms (monitor.longest_delay) makes them most "
+            "alike: it is longer"
+        )
+    elif delay >= 0.0:
         alpha = single_axis.first_order_alpha(delay, dt)
         found["polynomial"] = {"delay": delay}
         found["inverse"] = {"alpha": alpha}

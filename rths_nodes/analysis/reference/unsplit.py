@@ -90,7 +90,9 @@ class _Whole:
         self._dt = scenario.step
         self._external = assembly.external_force
         self._setup = assembly.setup
-        self._specimens = [registry.build("specimen", axis.specimen) for axis in scenario.axes.values()]
+        self._specimens = [
+            registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
+        ]
         self._inverse = np.linalg.inv(structure.mass + structure.experimental_mass)
 
     def run(self, substeps: int) -> tuple[Array, Array, Array, Array]:

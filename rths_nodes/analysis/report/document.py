@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import tables
+from rths_nodes.analysis.report import parameters, tables
 from rths_nodes.analysis.units import MM, MS, US, grouped, number, quantity, rounded
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.strict import as_data
@@ -56,6 +56,8 @@ def render(run: Run, reference: bool = False) -> str:
         "stopped": STOPS.get(run.outcome, ""),
         "summary": _summary(run),
         "facts": _facts(of),
+        "running": _running(run),
+        "parameters": parameters.sections(run.scenario),
         "tables": {
             "indices": tables.indices(of),
             "response": tables.response(of) if reference else None,
@@ -66,7 +68,10 @@ def render(run: Run, reference: bool = False) -> str:
         "figures": figures.drawn(of),
         "histograms": figures.histograms(of),
         "yaml": dump(run.scenario.data()),
-        "information": {key: value for key, value in sorted(run.information.items()) if key != "scenario"},
+        "notes": run.notes,
+        "information": {
+            key: value for key, value in sorted(run.information.items()) if value and key != "scenario"
+        },
         "no_safety": NO_SAFETY,
         "version": __version__,
     }
@@ -79,7 +84,28 @@ def _template() -> Template:
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["css"] = css_text
     return environment.get_template("report.html.j2")
+
+
+def css_text(text: str) -> str:
+    """``text`` as a string of CSS: whatever could end the string or the style sheet is escaped."""
+    return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda found: f"\\{ord(found[0]):x} ", text) + '"'
+
+
+def _running(run: Run) -> dict[str, str]:
+    """What stands at the edge of every printed page."""
+    known = run.information
+    return {
+        "name": f"{run.scenario.name}: {run.outcome}",
+        "started": _moment(known.get("started", "")),
+        "run": known.get("run_id", ""),
+    }
+
+
+def _moment(stamp: str) -> str:
+    """``2030-01-02T03:04:05+00:00`` as people write it."""
+    return re.sub(r"^(\S+)T(\S+?)\+00:00$", r"\1 \2 UTC", stamp)
 
 
 def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
@@ -95,7 +121,7 @@ def _facts(of: Evaluation) -> dict[str, str]:
     run, scenario, known = of.run, of.scenario, of.run.information
     transport = getattr(scenario.port, "transport_samples", None)
     facts = {
-        "Started": re.sub(r"^(\S+)T(\S+?)\+00:00$", r"\1 \2 UTC", known.get("started", "–")),
+        "Started": _moment(known.get("started", "–")),
         "Run": known.get("run_id", "–"),
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),
@@ -156,7 +182,7 @@ def _summary(run: Run) -> list[str]:
     elif run.outcome in STOPS:
         sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
-    if not errors:
+    if not errors or len(run.time) < 2:
         return [*sentences, "No indices were recorded."]
     worst = max(errors, key=errors.__getitem__)
     index = axes[worst]

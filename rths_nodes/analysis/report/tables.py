@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import HOPS, MM, MM2, MS, US, clocks, number, rounded
+from rths_nodes.analysis.units import DASH, HOPS, MM, MM2, MS, US, clocks, number, rounded
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_SOFT_START, FLAG_TRIPPED
 from rths_nodes.recording.run import Run
 
@@ -58,7 +58,7 @@ _AXIS_INDICES = (
         MS,
         "ms",
         "shift at which target and measurement are most alike (peak of the cross-correlation; J1 of Wang et "
-        "al.); positive: late",
+        "al.); positive: late; none where it would be longer than monitor.longest_delay",
     ),
     (
         "Tracking indicator at the end",
@@ -119,8 +119,13 @@ _FLAGGED = (
 )
 
 
-def indices(of: Evaluation) -> Table:
-    """One column per axis, two where sensors hide the true state; what belongs to the whole test stands across."""
+def indices(of: Evaluation) -> Table | None:
+    """One column per axis, two where sensors hide the true state; what belongs to the whole test stands across.
+
+    None where nothing is known, as of a test that never began: of its axes there is nothing but the initial state.
+    """
+    if len(of.run.time) < 2:
+        return None
     columns = _columns(of)
     rows = [
         Row(title, [rounded(column.get(key), factor) for column in columns.values()], unit, meaning)
@@ -130,6 +135,8 @@ def indices(of: Evaluation) -> Table:
         Row(title, [rounded(of.run.metrics.get(key), factor)], unit, meaning)
         for title, key, factor, unit, meaning in _TEST_INDICES
     ]
+    if all(value == DASH for row in rows for value in row.values):
+        return None
     return Table("Index", list(columns), rows)
 
 

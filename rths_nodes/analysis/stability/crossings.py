@@ -1,7 +1,7 @@
 """Motions of a linear loop, how many of them grow, and the values of a parameter at which one begins to.
 
-Three parameters, those of :meth:`LinearLoop.characteristic`: a gain on the tested forces, a further delay of every
-axis, and a ratio of the rig's times, which is a factor on all natural frequencies of the structure.
+Three parameters, those of ``characteristic`` of the loops: a gain on the tested forces, a further delay of every
+axis, and a ratio, which is a factor on all natural frequencies of the structure.
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from rths_nodes.analysis.stability.linear_loop import LinearLoop
+from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
+from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
+Loop = ContinuousLoop | SampledLoop
+
 HZ = 2.0 * math.pi
-MARGINAL = 1e-7
-"""Growth over frequency below which a motion counts as neither growing nor decaying."""
 PER_DECADE = 400
 """Frequencies at which the loop is looked at; more where it turns fast."""
 LOWEST = 1e-3
 """Of the lowest natural frequency: where a sweep begins."""
+LEAST_GAIN = 1e-4
+"""Factor on the tested forces below which they are none: the poles of an undamped structure lie there."""
 TURN = 0.5
 """Largest turn between neighbours on the border, rad."""
+BESIDE = 1e-6
+"""Relative distance from a pole at which a loop is looked at."""
 ROUNDS = 60
 """Halvings of an interval: to the last digit."""
+ROUGH = 1e-6
+"""Relative move of a root from which on Newton's iteration squares it, unless rounding does not let it."""
 NEAR = 0.2
 """Share of its magnitude by which a root may move in one iteration."""
 
@@ -37,25 +44,27 @@ NEAR = 0.2
 class Crossing:
     """At this value of a parameter a motion of ``frequency`` (Hz) neither grows nor decays.
 
-    ``growing``: it grows when the value grows.
+    ``growing``: it grows when the value grows; ``roots``: two for a pair of conjugate ones.
     """
 
     value: float
     frequency: float
     growing: bool
+    roots: int = 2
 
 
-def follow(loop: LinearLoop, motion: complex, parameter: str, values: Array) -> Complex:
+def follow(loop: Loop, motion: complex, parameter: str, values: Array, **state: float) -> Complex:
     """A root (rad/s) of the loop while ``parameter`` (gain, delay, ratio) takes ``values``, one after another."""
     found = []
     for value in values.tolist():
-        motion = settle(loop, motion, **{parameter: value})
+        motion = settle(loop, motion, **{parameter: value}, **state)
         found.append(motion)
     return np.array(found)
 
 
-def settle(loop: LinearLoop, motion: complex, **state: float) -> complex:
-    """The root of the loop near ``motion`` (rad/s), by Newton's iteration."""
+def settle(loop: Loop, motion: complex, **state: float) -> complex:
+    """The root of the loop near ``motion`` (rad/s), by Newton's iteration, until only rounding moves it."""
+    before = math.inf
     for _ in range(ROUNDS):
         h = 1e-6 * abs(motion)
         here, above, below = loop.characteristic(np.array([motion, motion + h, motion - h]), **state)
@@ -64,19 +73,31 @@ def settle(loop: LinearLoop, motion: complex, **state: float) -> complex:
             break
         move = complex(here / slope)
         motion -= move * min(1.0, NEAR * abs(motion) / (abs(move) or 1.0))
-        if abs(move) < 1e-13 * abs(motion):
+        size = abs(move) / (abs(motion) or 1.0)
+        if size < loop.finest or (size < ROUGH and size > 0.5 * before):
             break
+        before = size
     return motion
 
 
-def growing_motions(loop: LinearLoop, known: Iterable[float] = (), **state: float) -> int:
-    """Number of roots with positive real part, up to the frequency at which the servo's samples end.
+def folded(loop: Loop, motion: complex) -> complex:
+    """The motion (rad/s) as the steps of a loop in discrete time show it."""
+    if not loop.sampled:
+        return motion
+    turn = 2.0 * loop.highest
+    return complex(motion.real, (motion.imag + loop.highest) % turn - loop.highest)
+
+
+def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> int:
+    """Number of roots with positive real part: in continuous time up to the frequency at which the samples end.
 
     Argument principle; a pair of conjugate roots counts twice. ``known``: angular frequencies (rad/s) to look at
     closely; ``state``: gain, delay, ratio.
     """
-    low, top = MARGINAL * loop.scale, loop.highest
-    axis = low + 1j * np.concatenate([[0.0], sweep(loop, known)])
+    low, top = MARGINAL * loop.scale, loop.highest / (state.get("ratio", 1.0) if loop.sampled else 1.0)
+    axis = low + 1j * np.concatenate([[0.0], sweep(loop, known, top)])
+    if loop.sampled:  # half of the unit circle; there is nothing beyond it
+        return round(-_turn(lambda s: loop.characteristic(s, **state), axis) / math.pi)
     over = np.geomspace(low, top, PER_DECADE) + 1j * top
     down = top + 1j * np.concatenate([np.geomspace(top, LOWEST * loop.scale, 4 * PER_DECADE), [0.0]])
     turns = [_turn(lambda s: loop.characteristic(s, **state), path) for path in (axis, over, down)]
@@ -97,17 +118,21 @@ def _turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> floa
     return float(np.angle(values[1:] / values[:-1]).sum())
 
 
-def sweep(loop: LinearLoop, known: Iterable[float] = ()) -> Array:
-    """Angular frequencies (rad/s) of a sweep: even on a logarithmic scale, those of motions put in."""
-    numerical = np.linalg.eigvals(np.linalg.solve(loop.mass, loop.stiffness))
-    top, places = loop.highest, [*known, *np.sqrt(np.abs(numerical)).tolist()]
+def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0) -> Array:
+    """Angular frequencies (rad/s) of a sweep up to ``top``: even on a logarithmic scale, those of motions put in.
+
+    Motions of the numerical substructure stand between two of them: without damping they are poles.
+    """
+    top = top or loop.highest
+    numerical = np.sqrt(np.abs(np.linalg.eigvals(np.linalg.solve(loop.whole.mass, loop.whole.stiffness))))
+    places = [*known, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
     inside = [omega for omega in places if LOWEST * loop.scale < omega < top]
     lowest = LOWEST * min(inside, default=loop.scale)
     even = np.geomspace(lowest, top, max(2, math.ceil(PER_DECADE * math.log10(top / lowest))))
     return np.unique(np.concatenate([even, inside]))
 
 
-def delays(loop: LinearLoop, grid: Array, shorter: float) -> list[Crossing]:
+def delays(loop: Loop, grid: Array, shorter: float) -> list[Crossing]:
     """Further delays (s), from ``-shorter`` on, at which an eigenvalue of the open loop comes to -1."""
     crossings = []
     for omega, value, slope in _zeros(_open(loop), _excess, grid):
@@ -120,26 +145,26 @@ def delays(loop: LinearLoop, grid: Array, shorter: float) -> list[Crossing]:
     return crossings
 
 
-def _open(loop: LinearLoop) -> Callable[[Array], Complex]:
+def _open(loop: Loop) -> Callable[[Array], Complex]:
     """Eigenvalues of the open loop over the angular frequency."""
-    return lambda omega: np.asarray(np.linalg.eigvals(loop.open_loop(1j * omega)), complex)
+    return lambda omega: np.asarray(np.linalg.eigvals(loop.open_loop(loop.border + 1j * omega)), complex)
 
 
 def _excess(values: Complex) -> Array:
     return np.abs(values) - 1.0
 
 
-def gains(loop: LinearLoop, grid: Array) -> list[Crossing]:
+def gains(loop: Loop, grid: Array) -> list[Crossing]:
     """Factors on the tested forces at which an eigenvalue of the open loop comes to -1."""
     found = _zeros(_open(loop), lambda values: values.imag, grid)
     return [
         Crossing(-1.0 / value.real, omega / HZ, (-1j * value / slope).real > 0.0)
         for omega, value, slope in found
-        if value.real < 0.0
+        if -1.0 / LEAST_GAIN < value.real < 0.0
     ]
 
 
-def ratios(loop: LinearLoop, grid: Array) -> list[Crossing]:
+def ratios(loop: ContinuousLoop, grid: Array) -> list[Crossing]:
     """Factors on all natural frequencies at which a motion behind the rig's response has no damping."""
     least = MARGINAL * loop.scale
 

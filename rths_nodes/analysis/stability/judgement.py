@@ -9,15 +9,16 @@ The damping turns negative at phi = pi/3 (n = 2) and pi/2 (n = 3). That is the f
 spring looks stiffer there, so with the whole spring under test the critical *natural* frequencies are
 w0 delay = 0.7405 and 0.7025. Without compensation it is w0 delay = 2 zeta, to first order.
 
-A whole rig (``linear_loop.py``) is judged by three means, all of them exact for the linear loop with its delays:
+A whole test is judged as it is stepped (``sampled_loop.py``), a loop of the literature in continuous time
+(``continuous_loop.py``), by three means, all of them exact for the linear loop with its delays:
 
-- the number of growing motions is the number of turns of det Z around zero along the border of the right
-  half-plane, up to the frequency at which the servo's samples end (argument principle): conditionally stable loops
-  are judged right;
-- its limits are those values of a parameter at which a motion neither grows nor decays, found along the imaginary
-  axis (D-subdivision): further delay where an eigenvalue of the open loop has the magnitude one, gain where it is
-  real, frequency where a motion of the structure behind the rig's response has no damping. The direction in which
-  a motion crosses says what lies beyond;
+- the number of growing motions is the number of turns of the loop's determinant around zero along the border of
+  those that decay (argument principle): conditionally stable loops are judged right. In continuous time it ends at
+  the frequency at which the servo's samples end;
+- its limits are those values of a parameter at which a motion neither grows nor decays, found along that border
+  (D-subdivision): further delay where an eigenvalue of the open loop has the magnitude one, gain where it is real,
+  frequency where a motion of the structure behind the rig's response has no damping. The direction in which a
+  motion crosses says what lies beyond. What of it holds in discrete time stands in ``sampled_limits.py``;
 - the motions themselves are followed from those of a perfect rig.
 """
 
@@ -25,36 +26,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.analysis.stability import sampled_limits
 from rths_nodes.analysis.stability.crossings import (
     HZ,
-    LOWEST,
-    MARGINAL,
     Crossing,
+    Loop,
     delays,
-    follow,
     gains,
     growing_motions,
     ratios,
-    settle,
     sweep,
 )
-from rths_nodes.analysis.stability.linear_loop import LinearLoop, linear_loop
+from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
+from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
+from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.control.compensators.polynomial import weights
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.schema import Scenario
-
-STAGES = 32
-"""Parts in which a motion is followed from one value of a parameter to another."""
-SEARCH = 64
-"""Frequencies from which growing motions are looked for that no limit has led to."""
-SAME = 1e-6
-"""Relative distance of two roots that are one."""
 
 
 def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
@@ -62,35 +57,6 @@ def apparent_spring(order: int, phase: Array) -> tuple[Array, Array]:
     ages = 1.0 + np.arange(order + 1)
     rig = np.exp(-1j * np.multiply.outer(phase, ages)) @ weights(order, 1.0)
     return rig.real, rig.imag
-
-
-@dataclass(frozen=True, eq=False)
-class Mode:
-    """A mode of the structure as it is meant to be, and what becomes of it in the loop.
-
-    ``apparent_stiffness`` k*/k and ``apparent_damping`` c* w/k ``(n_axes,)``: of a spring on each axis at its
-    ``frequency`` (Hz), that is the rig's response; ``motion``: its root in the loop, rad/s.
-    """
-
-    frequency: float
-    damping_ratio: float
-    apparent_stiffness: Array
-    apparent_damping: Array
-    motion: complex
-
-    @property
-    def loop_frequency(self) -> float:
-        """Hz."""
-        return abs(self.motion.imag) / HZ
-
-    @property
-    def loop_damping_ratio(self) -> float:
-        """Negative: grows."""
-        return -self.motion.real / abs(self.motion)
-
-    @property
-    def stable(self) -> bool:
-        return self.loop_damping_ratio >= -MARGINAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +71,7 @@ class Judgement:
     (conditional stability).
     """
 
-    loop: LinearLoop
+    loop: Loop
     axes: tuple[str, ...]
     modes: tuple[Mode, ...]
     growing: int
@@ -115,6 +81,9 @@ class Judgement:
     frequency_factor: Crossing | None
     gain: Crossing | None
     least_gain: Crossing | None
+    assumptions: tuple[str, ...] = ()
+    continuous_delay: float | None = None
+    """Critical delay with integrator and ramp exact, s; None where it is not known, or there is none."""
 
     @property
     def stable(self) -> bool:
@@ -170,6 +139,9 @@ class Judgement:
             words.append(
                 f"critical delay {MS * delay:.4g} ms{times}{alike} (motion of {further.frequency:.4g} Hz)"
             )
+        if self.continuous_delay is not None:
+            exact = f"{MS * self.continuous_delay:.4g} ms"
+            words.append(f"critical delay in continuous time, integrator and ramp exact: {exact}")
         if factor and self.critical_frequency is not None:
             words.append(
                 f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
@@ -191,13 +163,14 @@ class Judgement:
             "delay_s": self.delay,
             "critical_delay_s": self.critical_delay,
             "critical_delay_motion_hz": further.frequency if further else None,
+            "critical_delay_continuous_time_s": self.continuous_delay,
             "critical_frequency_hz": self.critical_frequency,
             "critical_frequency_factor": factor.value if factor else None,
             "critical_frequency_motion_hz": factor.frequency if factor else None,
             "gain_margin": self.gain.value if self.gain else None,
             "least_gain": self.least_gain.value if self.least_gain else None,
             "modes": [self._row(mode) for mode in self.modes],
-            "assumptions": list(self.loop.assumptions),
+            "assumptions": list(self.assumptions),
         }
 
     def _row(self, mode: Mode) -> dict[str, Any]:
@@ -213,49 +186,48 @@ class Judgement:
 
 
 def judge(scenario: Scenario) -> Judgement:
-    """Stability of ``scenario``. Raises ConfigError for what cannot be judged."""
-    return judge_loop(linear_loop(scenario), tuple(scenario.axes))
+    """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
+    loop = sampled_loop(scenario)
+    found = judge_loop(loop, tuple(scenario.axes))
+    return replace(found, assumptions=loop.assumptions, continuous_delay=_continuous_delay(scenario))
 
 
-def judge_loop(loop: LinearLoop, axes: Sequence[str] = ()) -> Judgement:
+def _continuous_delay(scenario: Scenario) -> float | None:
+    """Critical delay in continuous time; None where there is none, or a part states no response for it."""
+    try:
+        loop = continuous_loop(scenario)
+    except ConfigError:
+        return None
+    return judge_loop(loop).critical_delay
+
+
+def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     """Stability of any linear loop; ``axes``: their names."""
-    modes, delay = _modes(loop), _delay(loop)
+    modes, delay = modes_of(loop), loop.delay
     places = [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
     growing, grid = growing_motions(loop, places), sweep(loop, places)
-    factors, forces = ratios(loop, grid), gains(loop, grid)
+    if isinstance(loop, SampledLoop):
+        factors = sampled_limits.ratios(loop, places, growing)
+        forces, late = sampled_limits.gains(loop, grid), sampled_limits.delays(loop, grid, delay)
+    else:
+        factors, forces, late = ratios(loop, grid), gains(loop, grid), delays(loop, grid, delay)
     lower = [crossing for crossing in forces if crossing.value < 1.0 and not crossing.growing]
+    further, gain = _limit(late, 0.0, growing), _limit(forces, 1.0, growing)
+    if isinstance(loop, SampledLoop) and not growing:
+        further = sampled_limits.verified(loop, "delay", further, 0.0)
+        gain = sampled_limits.verified(loop, "gain", gain, 1.0)
     return Judgement(
         loop,
-        tuple(axes) or tuple(f"axis_{index + 1}" for index in range(len(loop.specimens))),
+        tuple(axes) or tuple(f"axis_{index + 1}" for index in range(loop.n_axes)),
         modes,
         growing,
-        _growing(loop, growing, [mode.motion for mode in modes], factors),
+        growing_ones(loop, growing, [mode.motion for mode in modes], factors),
         delay,
-        _limit(delays(loop, grid, delay), 0.0, growing),
+        further,
         _limit(factors, 1.0, growing),
-        _limit(forces, 1.0, growing),
+        gain,
         None if growing else max(lower, key=lambda crossing: crossing.value, default=None),
     )
-
-
-def _modes(loop: LinearLoop) -> tuple[Mode, ...]:
-    """The oscillations of the structure with a perfect rig, the lowest first."""
-    free = loop.states(np.eye(len(loop.specimens))[None])[0]
-    slow = loop.states(loop.rig(np.zeros(1)))[0]
-    found = []
-    for root in sorted(free[free.imag > MARGINAL * loop.scale], key=abs):
-        omega, start = float(abs(root)), complex(slow[np.argmin(abs(slow - root))])
-        rig = loop.rig(np.array([omega / loop.time_ratio]))[0].diagonal()
-        motion = follow(loop, start, "ratio", np.linspace(0.0, 1.0, STAGES))[-1]
-        found.append(Mode(omega / HZ, float(-root.real / omega), rig.real, rig.imag, complex(motion)))
-    return tuple(found)
-
-
-def _delay(loop: LinearLoop) -> float:
-    """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
-    omega = LOWEST * loop.scale / loop.time_ratio
-    lags = [-np.angle(response(np.array([omega]))[0]) / omega for response in loop.actuators]
-    return float(max(lags)) + loop.transport
 
 
 def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing | None:
@@ -263,34 +235,8 @@ def _limit(crossings: Iterable[Crossing], now: float, growing: int) -> Crossing 
     ordered = sorted(crossings, key=lambda crossing: crossing.value)
     if growing == 0:
         return next((crossing for crossing in ordered if crossing.value > now and crossing.growing), None)
-    pairs, odd = divmod(growing, 2)
     for crossing in reversed([one for one in ordered if one.value < now]):
-        pairs -= 1 if crossing.growing else -1
-        if pairs <= 0 and not odd:
+        growing -= crossing.roots if crossing.growing else -crossing.roots
+        if growing <= 0:
             return crossing
     return None
-
-
-def _growing(
-    loop: LinearLoop, count: int, known: Iterable[complex], limits: Iterable[Crossing]
-) -> tuple[complex, ...]:
-    """The growing motions, without conjugates, the fastest first: ``known`` ones, and those beyond ``limits``."""
-    found: list[complex] = []
-
-    def add(motion: complex) -> None:
-        apart = all(abs(motion - other) > SAME * abs(other) for other in found)
-        if motion.real > MARGINAL * loop.scale and motion.imag >= -SAME * abs(motion) and apart:
-            found.append(motion)
-
-    for motion in known:
-        add(motion)
-    for one in limits:
-        if count and one.value < 1.0 and one.growing:
-            values = np.linspace(one.value, 1.0, STAGES)
-            add(complex(follow(loop, 1j * HZ * one.frequency, "ratio", values)[-1]))
-    for omega in np.geomspace(LOWEST * loop.scale, loop.highest, SEARCH).tolist():
-        if sum(2 if motion.imag > SAME * abs(motion) else 1 for motion in found) >= count:
-            break
-        add(settle(loop, (0.1 + 1j) * omega))
-        add(settle(loop, complex(omega)))
-    return tuple(sorted(found, key=lambda motion: -motion.real))

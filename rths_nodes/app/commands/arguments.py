@@ -5,12 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from rths_nodes.app.commands import completion
 from rths_nodes.loop.options import COMMAND, PYTHON, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = ("scenario", "--set", "--case")
 """What says which scenario is meant, on the command line."""
+COMPLETERS = {
+    "scenario": completion.scenarios,
+    "--set": completion.assignments,
+    "--case": completion.cases,
+    "--fault": completion.faults,
+}
+"""What a shell offers for an option."""
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +40,9 @@ def add_option(parser: Any, option: Option) -> None:
     elif not option.required:
         given["default"] = option.default
     words = "; may be repeated" if several else "; default: %(default)s" if given.get("default") else ""
-    parser.add_argument(option.name, help=option.doc + words, **given)
+    argument = parser.add_argument(option.name, help=option.doc + words, **given)
+    if option.name in COMPLETERS:
+        completion.offer(argument, COMPLETERS[option.name])
 
 
 def chosen(given: argparse.Namespace) -> dict[str, Any]:

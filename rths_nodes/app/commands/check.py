@@ -16,12 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together."""
-    from rths_nodes.loop.embedded import Loop
-    from rths_nodes.loop.scenario.assembly import Assembly
+    from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
-    assembly = Assembly(loaded)
-    Loop(assembly)
+    assembly = checked_loop(loaded).assembly
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
     slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rths_nodes.analysis.units import plain
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -19,18 +19,18 @@ _COMPARED = (("J1 (ms)", "J1"), ("J2 (%)", "J2"), ("J3 (%)", "J3"), ("max (mm)",
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
-    parser.add_argument(
+    scenario = parser.add_argument("scenario", help="name of a shipped scenario or path of a YAML file")
+    variant = parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="'KEY=VALUE ...'",
         help="one variant: what it changes, several values with spaces or commas between them; repeat for more",
     )
-    parser.add_argument(
+    cases = parser.add_argument(
         "--cases", action="append", default=[], metavar="NAME,...", help="cases of the scenario; by default all"
     )
-    parser.add_argument(
+    common = parser.add_argument(
         "--with",
         action="append",
         default=[],
@@ -38,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION.KEY=VALUE",
         help="change a value in all variants; may be repeated",
     )
+    completers = (completion.scenarios, completion.assignments, completion.cases, completion.assignments)
+    for argument, completer in zip((scenario, variant, cases, common), completers, strict=True):
+        completion.offer(argument, completer)
     parser.add_argument(
         "--response",
         action="store_true",
@@ -49,12 +52,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the variants and print one table; exit code 3 when one of them did not finish."""
-    from rths_nodes.app.studies import comparison
+    from rths_nodes.app.studies import comparison, expectation
 
     figure = terminal.figure_path(options.figure)
     loaded = files.load(options.scenario)
     cases = [name.strip() for part in options.cases for name in part.split(",")]
     chosen = comparison.variants(loaded, options.set, cases, options.common)
+    at_once = comparison.at_once(chosen)
+    terminal.announce(
+        f"{len(chosen)} variants, {at_once} at a time, take",
+        lambda: expectation.seconds([variant.scenario for variant in chosen], at_once=at_once),
+    )
     with terminal.progress(loaded.name) as progress:
         response = options.response or comparison.has_response(chosen)
         results = comparison.compare(chosen, keep=figure is not None, response=response, progress=progress)

@@ -25,7 +25,9 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.analysis.identification.estimate import estimate
     from rths_nodes.recording.reading import read_run
 
-    found = estimate(read_run(options.recording), options.axis, options.start, options.end)
+    recording = read_run(options.recording)
+    terminal.tell(recording.notes)
+    found = estimate(recording, options.axis, options.start, options.end)
     if options.json:
         print(json.dumps(terminal.finite({name: asdict(entry) for name, entry in found.items()}), indent=2))
     else:

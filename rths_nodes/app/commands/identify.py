@@ -24,7 +24,7 @@ from rths_nodes.analysis.identification.frequency_responses import (
 )
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import identification
+from rths_nodes.app.studies import expectation, identification
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
@@ -112,6 +112,7 @@ def run(options: argparse.Namespace) -> int:
             },
         )
         names = f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
+        terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
         try:
             experiments = identification.run(scenario, noise, options.record, terminal.progress)
         except identification.Stopped as stop:

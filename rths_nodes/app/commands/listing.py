@@ -1,25 +1,66 @@
-"""``rths list``: scenarios and components."""
+"""``rths list``: scenarios and components, each with what it is."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
+import textwrap
+from pathlib import Path
 
-from rths_nodes.core import registry
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
+
+SCENARIO = "scenario"
+FAMILIES = (SCENARIO, *registry.FAMILIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("family", nargs="?", choices=["scenario", *registry.FAMILIES], metavar="FAMILY")
+    parser.add_argument(
+        "family",
+        nargs="?",
+        choices=FAMILIES,
+        metavar="FAMILY",
+        help=f"one of {', '.join(FAMILIES)}; all if left out",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the names of one family, or of all."""
-    families = [options.family] if options.family else ["scenario", *registry.FAMILIES]
-    for family in families:
-        names = list(files.shipped()) if family == "scenario" else registry.names(family)
-        if options.family:
-            print(*names, sep="\n")
-        else:
-            print(f"{family}: {', '.join(names)}")
+    """List the names of one family, or of all, with a line about each."""
+    families = {family: described(family) for family in ([options.family] if options.family else FAMILIES)}
+    widest = max(len(name) for rows in families.values() for name, _ in rows)
+    for family, rows in families.items():
+        indent = "" if options.family else "  "
+        if not options.family:
+            print(family)
+        for name, words in rows:
+            print("\n".join(_wrapped(f"{indent}{name:{widest}}  ", words)))
     return 0
+
+
+def _wrapped(head: str, words: str) -> list[str]:
+    """One line in a pipe; on a terminal as many as it needs, those after the first below its words."""
+    if not sys.stdout.isatty():
+        return [f"{head}{words}".rstrip()]
+    width = max(len(head) + 20, shutil.get_terminal_size().columns)
+    return textwrap.wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head)) or [head.rstrip()]
+
+
+def described(family: str) -> list[tuple[str, str]]:
+    """Names of a family, or of the shipped scenarios, each with a line about it."""
+    if family == SCENARIO:
+        return [(name, _of_scenario(path)) for name, path in files.shipped().items()]
+    return [(name, _description(family, name)) for name in registry.names(family)]
+
+
+def _of_scenario(path: Path) -> str:
+    return str(yaml_text.parse(path.read_text(), str(path)).get("description", ""))
+
+
+def _description(family: str, name: str) -> str:
+    try:
+        return registry.description(family, name)
+    except ConfigError as error:  # of another package, which is broken: it does not hide the others
+        return f"({error})"

@@ -1,79 +1,168 @@
-"""``rths params``: the parameters of components and sections."""
+"""``rths params``: the parameters of components, sections and keys."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from rths_nodes.app.commands import terminal
+from rths_nodes.app.commands import completion, terminal
+from rths_nodes.app.commands.listing import described
 from rths_nodes.core import registry
 from rths_nodes.core.errors import unknown
-from rths_nodes.core.parameter_table import table
+from rths_nodes.core.parameter_table import ANY, Row, sections, table
+from rths_nodes.core.parameters import declared
+from rths_nodes.loop.scenario.schema import Scenario
+
+SCENARIO = "scenario"
+"""What the top level of a scenario file is called."""
+
+
+class Found(NamedTuple):
+    """What is shown of a component, a section or a key: its parameters, or the types that it may have."""
+
+    title: str
+    words: str
+    rows: Sequence[Row] = ()
+    types: Sequence[tuple[str, str]] = ()
+    family: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("component", nargs="?")
+    name = parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a component (first_order), a section (axes, port, monitor) or a key (axes.story_1.limits.force); "
+        "left out: all parameters, as Markdown",
+    )
+    completion.offer(name, lambda prefix, given: _known())
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show the parameters of one component, or all of them as Markdown."""
-    if options.component is None:
+    """Show the parameters of one component, section or key, or all of them as Markdown."""
+    if options.name is None:
         print(page())
         return 0
+    found = [*_components(options.name), *_sections(options.name)]
+    if not found:
+        raise unknown(options.name, "component, section or key", options.name, _known())
+    for each in found:
+        _print(each)
+    return 0
+
+
+def _known() -> list[str]:
+    names = {name for family in registry.FAMILIES for name in registry.names(family)}
+    return sorted({*names, *registry.FAMILIES, *_classes(), *declared(Scenario)})
+
+
+def _print(found: Found) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    found = [
-        (family, name)
-        for family in registry.FAMILIES
-        for name in registry.names(family)
-        if name == options.component
-    ]
-    if not found:
-        known = {name for family in registry.FAMILIES for name in registry.names(family)}
-        raise unknown("component", "component", options.component, known)
     console = terminal.console()
-    for family, name in found:
-        component = registry.load(family, name)
-        summary = (component.__doc__ or "").strip().splitlines()[0]
-        console.print(f"[bold]{name}[/] ({family.replace('_', ' ')}): {summary}")
+    console.print(Text.assemble((found.title, "bold"), f": {found.words}"), soft_wrap=True)
+    if found.types:
+        grid = Table("type", "what it is", box=box.SIMPLE)
+        for name, words in found.types:
+            grid.add_row(Text(name), Text(words))
+        console.print(grid)
+    if found.rows:
         grid = Table("parameter", "unit", "bound", "default", "meaning", box=box.SIMPLE)
-        for row in table(component.Params):
-            grid.add_row(row.name, row.unit, row.bound, row.default, row.doc)
-        console.print(grid if grid.row_count else "  no parameters\n")
-    return 0
+        for row in found.rows:
+            grid.add_row(*map(Text, (row.name, row.unit, row.bound, row.default, row.doc)))
+        console.print(grid)
+    if not found.types and not found.rows:
+        console.print("  no parameters\n")
+
+
+def _components(name: str) -> Iterator[Found]:
+    for family in registry.FAMILIES:
+        if name in registry.names(family):
+            component = registry.load(family, name)
+            words, equation = registry.description(family, name), registry.first_line(component)
+            both = words if words == equation else f"{words} {equation}"
+            yield Found(f"{name} ({family.replace('_', ' ')})", both, table(component.Params))
+
+
+def _classes() -> dict[str, type]:
+    """The sections without a type, by path; the top level of a scenario first."""
+    return {SCENARIO: Scenario, **dict(sections(Scenario))}
+
+
+def _sections(path: str) -> Iterator[Found]:
+    """The section at ``path`` of a scenario and those inside it, or the key there, or a family of that name."""
+    known = _classes()
+    places = [place for place in known if _fits(path, place)]
+    for place in places:
+        for inner, cls in known.items():
+            if inner == place or inner.startswith(f"{place}."):
+                yield Found(inner, registry.first_line(cls), table(cls))
+    if not places:
+        keys = [*_keys(path), *_keys_of_types(path)]
+        yield from keys
+        if not keys and path in registry.FAMILIES:
+            yield _family(path, path, "a part of another section")
+
+
+def _fits(path: str, place: str) -> bool:
+    """Whether ``path`` means the section at ``place``: whole, without the name in the end, or its last word."""
+    words, pattern = path.split("."), place.split(".")
+    same = len(words) == len(pattern) and all(b in (a, ANY) for a, b in zip(words, pattern, strict=True))
+    return same or f"{path}.{ANY}" == place or path == pattern[-1]
+
+
+def _keys(path: str) -> Iterator[Found]:
+    """The key at ``path`` of a section without a type."""
+    head, _, key = path.rpartition(".")
+    for place, cls in _classes().items():
+        if _fits(head, place) if head else place == SCENARIO:
+            yield from _key(cls, key, path)
+
+
+def _keys_of_types(path: str) -> Iterator[Found]:
+    """The key at ``path`` of a section with a type, for each type that has it."""
+    head, _, key = path.rpartition(".")
+    for outer in [*_keys(head), *_keys_of_types(head)] if head else ():
+        for name, _ in outer.types:
+            cls = registry.load(outer.family, name).Params
+            yield from _key(cls, key, f"{path} ({name})")
+
+
+def _key(cls: type, key: str, title: str) -> Iterator[Found]:
+    for row in table(cls):
+        if row.name == key:
+            family = declared(cls)[key].family
+            yield _family(title, family, row.doc, row.default) if family else Found(title, row.doc, [row])
+
+
+def _family(path: str, family: str, words: str, default: str = "") -> Found:
+    """The types that a section may have, and the parameters where there is but one."""
+    types = described(family)
+    usual = f"; {default} by default" if default in dict(types) else ""
+    rows = table(registry.load(family, types[0][0]).Params) if len(types) == 1 else ()
+    more = "" if rows else "; rths params TYPE shows the parameters of a type"
+    return Found(path, f"{words}{usual}{more}", rows, types, family)
 
 
 def page() -> str:
     """All parameters of all components and sections, as Markdown: doc/parameters.md."""
-    from rths_nodes.laboratory.sensors import Sensors
-    from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
-    from rths_nodes.loop.supervision.bridges import BridgeParams
-    from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
-    from rths_nodes.loop.supervision.limits import Limits
-    from rths_nodes.loop.supervision.monitor import MonitorParams
-
     lines = [
         "# Parameters",
         "",
         "Made by `rths params > doc/parameters.md`. SI units unless the name says otherwise.",
     ]
-    sections: list[tuple[str, str, type]] = [
-        ("A scenario", "The top level of a scenario file.", Scenario),
-        ("axes.NAME", "One actuator axis.", Axis),
-        ("axes.NAME.limits", "Limits of one axis.", Limits),
-        ("axes.NAME.sensors", "Sensors of one axis.", Sensors),
-        ("bridge", "What is bridged where a rig cannot wait.", BridgeParams),
-        ("heartbeat", "How long the rig goes on without its monitor or its recorder.", HeartbeatParams),
-        ("monitor", "Limits on the indices of the whole rig.", MonitorParams),
-        ("recording", "What goes into the recording beside the messages.", Recording),
-    ]
+    chapters: list[tuple[str, str, type]] = [("A scenario", "The top level of a scenario file.", Scenario)]
+    chapters += [(place, registry.first_line(cls), cls) for place, cls in sections(Scenario)]
     for family in registry.FAMILIES:
         for name in registry.names(family):
             component = registry.load(family, name)
             title = f"{family.replace('_', ' ')}: {name}"
-            sections.append((title, (component.__doc__ or "").strip().splitlines()[0], component.Params))
-    for title, words, cls in sections:
+            chapters.append((title, registry.first_line(component), component.Params))
+    for title, words, cls in chapters:
         lines += ["", f"## {title}", "", words]
         rows = table(cls)
         if rows:

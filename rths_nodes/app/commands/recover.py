@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import argparse
 
-from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     arguments.add_recording(parser)
+    words = (
+        "make the whole recording in this directory, and leave the other as it is: for a full or read-only disk"
+    )
+    parser.add_argument("--out", metavar="DIR", help=words)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the recording, and tell what was found."""
+    """Complete the recording, and tell what was found; FAILED where what is whole of it is no test."""
     from rths_nodes.recording.bag import recover
+    from rths_nodes.recording.reading import read_run
 
-    found = recover(options.recording)
+    found = recover(options.recording, options.out)
     if found.was_complete:
         print(f"{options.recording}: is complete, nothing to recover ({found.messages} messages)")
     else:
-        print(f"{options.recording}: recovered {found.messages} messages, {found.lost_bytes} bytes lost")
-    return 0
+        where = f" in {options.out}" if options.out else ""
+        print(f"{options.recording}: recovered {found.messages} messages{where}, {found.lost_bytes} bytes lost")
+    terminal.tell(f"{options.recording}: {words}" for words in found.notes)
+    try:
+        terminal.tell(read_run(found.path).notes)
+    except ConfigError as error:
+        terminal.tell(f"cannot be read as a test: {problem}" for problem in error.problems)
+        return ExitCode.FAILED
+    return ExitCode.FINISHED

@@ -9,6 +9,7 @@ from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.wire import layout
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 
 
@@ -26,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     _check_versions(options.recording, recording)
     from rths_nodes.ros.hosting.replay import replay
 
-    with terminal.interruptible() as interrupted:
+    terminal.tell(recording.notes)
+    with orderly_stop() as interrupted:
         count = replay(
             {name: topic.type for name, topic in recording.topics.items()},
             {name: topic.qos for name, topic in recording.topics.items()},

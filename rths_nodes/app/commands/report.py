@@ -23,6 +23,7 @@ def run(options: argparse.Namespace) -> int:
     out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
     terminal.check_writable(out)
     found = read_run(options.recording)
+    terminal.tell(found.notes)
     with terminal.writing(out):
         write(found, out, options.reference)
     print(out)

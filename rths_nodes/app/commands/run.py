@@ -8,13 +8,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.analysis.units import MM, MM2, MS, duration, shown
+from rths_nodes.analysis.units import MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.options import COMMAND, EMBEDDED
+from rths_nodes.loop.interrupts import orderly_stop
+from rths_nodes.loop.options import COMMAND, EMBEDDED, REALTIME
 from rths_nodes.loop.options import options as run_options
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.indices import delay_notes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +42,12 @@ def run(options: argparse.Namespace) -> int:
         chosen["run_id"] = loaded.run_id()
         chosen["record"] = Path("runs") / chosen["run_id"]
     keep = bool(options.report) and not chosen["record"]
-    with terminal.interruptible() as interrupted, terminal.progress(loaded.name) as progress:
-        done = hosts.run(loaded, keep=keep, progress=progress, interrupted=interrupted, **chosen)
+    at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
+    terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))
+    with orderly_stop() as interrupted, terminal.progress(loaded.name) as progress:
+        done = hosts.run(
+            loaded, keep=keep, progress=progress, starting=progress.starting, interrupted=interrupted, **chosen
+        )
     if options.json:
         print(json.dumps(terminal.finite(_json(done)), indent=2))
     else:
@@ -50,6 +57,13 @@ def run(options: argparse.Namespace) -> int:
         with terminal.writing(page, "" if options.json else "report"):
             report.write(histories, page, options.reference)
     return done.exit_code
+
+
+def _expected(loaded: Scenario, pace: str) -> float | None:
+    """How long the run takes, s; nodes in lockstep take longer than the host embedded, on which it is tried."""
+    from rths_nodes.app.studies import expectation
+
+    return expectation.seconds([loaded], pace)
 
 
 def _json(done: hosts.RunResult) -> dict[str, Any]:
@@ -86,8 +100,6 @@ def _trimmed(timing: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(done: hosts.RunResult) -> None:
-    from rich.table import Table
-
     console = terminal.console()
     colour = "green" if done.outcome == "finished" else "red"
     seconds = done.samples * done.scenario.dt
@@ -101,38 +113,49 @@ def _print(done: hosts.RunResult) -> None:
         bridged = done.timing.get("bridged", 0)
         console.print(f"faults: {' '.join(done.faults)}; {bridged:.0f} samples bridged", markup=False)
     if done.metrics:
-        grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")
-        for name, row in done.metrics["axes"].items():
-            grid.add_row(
-                name,
-                shown(row["max_error_m"], MM, "mm"),
-                shown(row["max_error_percent"], 1.0, "%"),
-                shown(row["error_norm_percent"], 1.0, "%"),
-                shown(row["delay_s"], MS, "ms"),
-                shown(row["tracking_indicator_m2"], MM2, "mm²"),
-            )
-        console.print(grid)
-        metrics = done.metrics
-        console.print(
-            f"displacement {shown(metrics['min_displacement_m'], MM, 'mm')} to "
-            f"{shown(metrics['max_displacement_m'], MM, 'mm')}, at the end "
-            f"{shown(metrics['end_displacement_m'], MM, 'mm')}; energy error (HSEM) "
-            f"{shown(metrics['hsem_percent'], 1.0, '%')}"
-        )
+        _print_indices(console, done.metrics, done.samples)
     loop = done.timing.get("loop")
-    if loop:
+    if loop and done.samples:
         median, rare = (duration(loop[key]) for key in ("median_s", "p999_s"))
         text = f"loop {median} median, {rare} p99.9"
         if done.pace == "realtime":
             text += f"; {done.timing['missed']:.0f} ticks missed, {done.timing['bridged']:.0f} bridged"
         console.print(text)
-    if hops := done.timing.get("hops"):
+    if (hops := done.timing.get("hops")) and done.samples:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
-    for note in done.notes:
+    late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
+    for note in (*done.notes, *late):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
+
+
+def _print_indices(console: Any, metrics: dict[str, Any], samples: int) -> None:
+    """The indices of the axes as a table, those of the whole test below; nothing of a test that never began."""
+    from rich.table import Table
+
+    known = (number(value) is not None for row in metrics["axes"].values() for value in row.values())
+    if samples < 1 or not any(known):
+        console.print("there are no indices: no sample of the test counts")
+        return
+    grid = Table("axis", "max error", "of max target", "error norm", "delay", "tracking indicator")
+    for name, row in metrics["axes"].items():
+        grid.add_row(
+            name,
+            shown(row["max_error_m"], MM, "mm"),
+            shown(row["max_error_percent"], 1.0, "%"),
+            shown(row["error_norm_percent"], 1.0, "%"),
+            shown(row["delay_s"], MS, "ms"),
+            shown(row["tracking_indicator_m2"], MM2, "mm²"),
+        )
+    console.print(grid)
+    console.print(
+        f"displacement {shown(metrics['min_displacement_m'], MM, 'mm')} to "
+        f"{shown(metrics['max_displacement_m'], MM, 'mm')}, at the end "
+        f"{shown(metrics['end_displacement_m'], MM, 'mm')}; energy error (HSEM) "
+        f"{shown(metrics['hsem_percent'], 1.0, '%')}"
+    )
 
 
 def _short(path: Path) -> str:

@@ -63,5 +63,5 @@ def _print_stability(name: str, judgement: Any) -> None:
         whole = (shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%"))
         grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
     console.print(grid)
-    for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.loop.assumptions)):
+    for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.assumptions)):
         console.print(f"  {words}", markup=False, soft_wrap=True)

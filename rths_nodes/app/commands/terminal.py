@@ -1,25 +1,35 @@
-"""What the sub-commands share: interrupts, progress, tables, places to write to."""
+"""What the sub-commands share: progress, tables, places to write to."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from rths_nodes.analysis.units import span
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.interrupts import stop_signals_handled
+
+LONG_S = 10.0
+"""A command that takes longer is announced with its time."""
+TOLD_S = 30.0
+"""Time between two lines about what is done, where they do not go to a terminal."""
 
 
 def check_writable(path: Path) -> None:
     """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError."""
-    parent = path.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK):
+    try:
+        parent = path.absolute().parent
+        while not parent.exists():
+            parent = parent.parent
+        cannot = path.is_dir() or not parent.is_dir() or not os.access(parent, os.W_OK)
+    except OSError as error:  # e.g. a name that is too long
+        raise ConfigError(f"{path}: cannot be written there ({error.strerror})") from error
+    if cannot:
         raise ConfigError(f"{path}: cannot be written there")
 
 
@@ -35,6 +45,12 @@ def figure_path(given: str | None) -> Path | None:
     return path
 
 
+def tell(notes: Iterable[str]) -> None:
+    """Say what a user should know beside what was asked for; on stderr, where it is in the way of no program."""
+    for words in notes:
+        print(f"note: {words}", file=sys.stderr)
+
+
 @contextmanager
 def writing(path: Path, word: str = "") -> Iterator[None]:
     """``path`` is written meanwhile, and then told as ``word``, if given. Raises OSError with the path."""
@@ -46,33 +62,82 @@ def writing(path: Path, word: str = "") -> Iterator[None]:
         print(f"{word}: {path}")
 
 
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C, SIGTERM or closed terminal asks for an orderly stop, the second ends at once."""
-    asked: list[bool] = []
+class Progress(Protocol):
+    """What shows how far a command is."""
 
-    def ask() -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(True)
+    def __call__(self, done: float, of: float) -> None:
+        """So much is done."""
 
-    with stop_signals_handled(ask):
-        yield lambda: bool(asked)
+    def starting(self, words: str) -> None:
+        """Nothing is done yet; ``words`` say what is waited for."""
 
 
 @contextmanager
-def progress(name: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, nothing in a pipe."""
+def progress(name: str) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere a plain line now and then, of what takes long."""
     if not sys.stderr.isatty():
-        yield None
+        yield _Lines(name)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda sample, samples: bar.update(task, completed=sample, total=samples)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    clocks = (TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns, *clocks, console=Console(stderr=True), transient=True) as bars:
+        yield _Bar(bars, name)
+
+
+class _Bar:
+    """Moves to and fro while a test starts, then from left to right."""
+
+    def __init__(self, bars: Any, name: str) -> None:
+        self._bars, self._name, self._started = bars, name, False
+        self._task = bars.add_task(name, total=None)
+
+    def __call__(self, done: float, of: float) -> None:
+        if done > 0 and not self._started:
+            self._started = True
+            self._bars.reset(self._task, description=self._name, total=of)  # the start is not of its speed
+        if self._started:
+            self._bars.update(self._task, completed=done)
+
+    def starting(self, words: str) -> None:
+        if not self._started:
+            self._bars.update(self._task, description=f"{self._name}: {words}")
+
+
+class _Lines:
+    """A line each ``TOLD_S``: how much is done, and how long the rest takes at the speed so far."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._begun, self._first = name, 0.0, 0.0
+        self._next = time.monotonic() + TOLD_S
+
+    def __call__(self, done: float, of: float) -> None:
+        now = time.monotonic()
+        if done > 0 and not self._begun:
+            self._begun, self._first = now, done
+        if now >= self._next and done > self._first > 0.0:
+            left = (now - self._begun) * (of - done) / (done - self._first)
+            self._tell(now, f"{done / of:.0%} done, about {span(left)} left")
+
+    def starting(self, words: str) -> None:
+        if (now := time.monotonic()) >= self._next:
+            self._tell(now, words)
+
+    def _tell(self, now: float, words: str) -> None:
+        self._next = now + TOLD_S
+        print(f"{self._name}: {words}", file=sys.stderr, flush=True)
+
+
+def announce(words: str, seconds: Callable[[], float | None]) -> None:
+    """Tells on a terminal how long a command takes, where that is long.
+
+    ``seconds()`` finds that out, or None where nobody knows; it is not asked where nobody looks on.
+    """
+    if sys.stderr.isatty() and (found := seconds()) is not None and found >= LONG_S:
+        print(f"{words} about {span(found)}", file=sys.stderr, flush=True)
 
 
 def finite(entry: Any) -> Any:

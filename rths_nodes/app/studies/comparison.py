@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,8 @@ from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.indices import PUBLISHED
@@ -157,9 +157,7 @@ def _label(assignments: Sequence[str]) -> str:
 def _check(variant: Variant) -> None:
     """Builds every component; refuses published values that nothing here is called."""
     try:
-        assembly = Assembly(variant.scenario)
-        assembly.codec()
-        Loop(assembly)
+        assembly = checked_loop(variant.scenario).assembly
     except ConfigError as error:
         raise error.within(variant.name) from None
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}
@@ -185,46 +183,57 @@ def compare(
     keep: bool = False,
     response: bool = False,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[float, float], None] | None = None,
 ) -> list[Result]:
     """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
 
     The results come in the order of ``chosen``. ``keep`` keeps the histories; ``response`` adds the errors against
-    the whole structure; ``progress`` gets the number of finished variants and of all.
+    the whole structure; ``progress`` gets how many samples are done, and how many there are in all variants.
     """
-    few = sum(variant.scenario.samples for variant in chosen) < FEW
-    at_once = min(len(chosen), workers or (1 if few else os.cpu_count() or 1))
-    finished = (
-        _one_after_the_other(chosen, keep, response)
-        if at_once <= 1
-        else _side_by_side(chosen, keep, response, at_once)
-    )
-    found: dict[int, Result] = {}
-    for number, result in finished:
-        found[number] = result
+    samples = [variant.scenario.samples for variant in chosen]
+    shares = [0.0] * len(chosen)
+
+    def told(now: Sequence[float]) -> None:
         if progress:
-            progress(len(found), len(chosen))
+            progress(sum(share * each for share, each in zip(now, samples, strict=True)), sum(samples))
+
+    def tell(number: int, share: float) -> None:
+        shares[number] = share
+        told(shares)
+
+    processes = at_once(chosen, workers)
+    finished = (
+        ((number, _result(each, keep, response, partial(tell, number))) for number, each in enumerate(chosen))
+        if processes <= 1
+        else _side_by_side(chosen, keep, response, processes, told)
+    )
+    found = dict(finished)
     return [found[number] for number in range(len(chosen))]
 
 
-def _one_after_the_other(chosen: Sequence[Variant], keep: bool, response: bool) -> Iterator[tuple[int, Result]]:
-    for number, variant in enumerate(chosen):
-        yield number, _result(variant, keep, response)
+def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
+    """How many of the variants run at a time."""
+    few = sum(variant.scenario.samples for variant in chosen) < FEW
+    return min(len(chosen), workers or (1 if few else os.cpu_count() or 1))
 
 
 def _side_by_side(
-    chosen: Sequence[Variant], keep: bool, response: bool, at_once: int
+    chosen: Sequence[Variant],
+    keep: bool,
+    response: bool,
+    processes: int,
+    told: Callable[[Sequence[float]], None],
 ) -> Iterator[tuple[int, Result]]:
     """Results in the order in which they are ready, with the numbers of their variants."""
     # text travels, not objects: classes of components are looked up again on the other side
     jobs = [(yaml_text.dump(variant.scenario.data()), keep, response) for variant in chosen]
-    for number, plain in engine.side_by_side(_remote, jobs, at_once):
+    for number, plain in engine.side_by_side(_remote, jobs, processes, told):
         yield number, _bound(plain, chosen[number])
 
 
-def _remote(text: str, keep: bool, response: bool) -> dict[str, Any]:
+def _remote(text: str, keep: bool, response: bool, tell: engine.Tell) -> dict[str, Any]:
     """A run in another process: what of its Result can travel."""
-    result = _result(Variant("", files.from_text(text, "variant")), keep, response)
+    result = _result(Variant("", files.from_text(text, "variant")), keep, response, tell)
     plain = {name: value for name, value in vars(result).items() if name not in ("variant", "run")}
     if result.run is not None:
         plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
@@ -237,8 +246,8 @@ def _bound(plain: dict[str, Any], variant: Variant) -> Result:
     return Result(variant=variant, run=kept, **plain)
 
 
-def _result(variant: Variant, keep: bool, response: bool) -> Result:
-    report = hosts.run(variant.scenario)
+def _result(variant: Variant, keep: bool, response: bool, tell: engine.Tell) -> Result:
+    report = hosts.run(variant.scenario, progress=lambda sample, samples: tell(min(1.0, sample / samples)))
     run = report.read()
     evaluation = Evaluation(run)
     return Result(

@@ -37,7 +37,7 @@ DECLARED, MEASURED = "declared", "measured"
 FINEST, LINES = 0.1, 6
 """Resolution that is taken by itself: Hz, or spectral lines of the recording."""
 
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None] | None]]
+Progress = Callable[[str], AbstractContextManager[Callable[[float, float], None]]]
 """Name of a test -> what shows how far it is."""
 
 
@@ -58,14 +58,18 @@ class Identified(NamedTuple):
     model: LoadingModel
 
 
+def tests(scenario: Scenario, noise: Noise) -> list[Scenario]:
+    """The test of each axis, which is driven with ``noise``, as scenarios."""
+    return [driven(scenario, index, noise) for index in range(len(scenario.axes))]
+
+
 def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress) -> list[Experiment]:
     """A test for each axis, which is driven with ``noise``; recorded into ``record``/<axis> if that is given.
 
     Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
     """
-    tests = {name: driven(scenario, index, noise) for index, name in enumerate(scenario.axes)}
     found = []
-    for name, test in tests.items():
+    for name, test in zip(scenario.axes, tests(scenario, noise), strict=True):
         with progress(test.name) as told:
             result = hosts.run(test, record=Path(record) / name if record else None, progress=told)
         if result.outcome != "finished":
@@ -83,6 +87,8 @@ def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:
 
 def _read(recording: str, scenario: Scenario) -> Experiment:
     found = read_run(recording)
+    if found.notes:  # a model of a rig is not made of half a recording
+        raise ConfigError(*found.notes)
     if found.axes != tuple(scenario.axes):
         names, known = ", ".join(found.axes), ", ".join(scenario.axes)
         raise ConfigError(f"{recording}: is of the axes {names}; the scenario has {known}")

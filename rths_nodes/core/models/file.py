@@ -21,6 +21,7 @@ from rths_nodes.core.models.inverse import DERIVATIVES, UNITS, StateSpace
 from rths_nodes.core.parameters import integer, matrix, number, params, section, text
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import dump, parse
 
 Rows = tuple[tuple[float, ...], ...]
@@ -119,8 +120,8 @@ def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> Loa
     """
     origin = f"model {str(path)!r}"
     try:
-        source = Path(path).expanduser().read_text()
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+        source = read_text(Path(path).expanduser())
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{origin}: cannot be read ({error})") from None
     data = parse(source, origin)
     if not isinstance(data, Mapping):

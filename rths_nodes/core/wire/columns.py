@@ -1,13 +1,14 @@
 """Many messages of one stream -> arrays, one row a message: for what reads a recording, not for the loop.
 
 The layout is not that of ``msg/`` but that of the definition in the recording, and the lengths of the arrays are
-those of the messages themselves.
+those of the messages themselves: of most of them, where some are damaged.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ import numpy as np
 from rths_nodes.core.wire.layout import CODES, ENCAPSULATION, HEADER, TIME, TRAILING, fields_of
 
 Columns = dict[str, np.ndarray[Any, Any]]
+
+_LENGTHS, _TRIED = 4, 8
+"""Lengths of messages that are tried for a layout, and messages of each: one of them is whole, or none."""
 
 
 class _Places:
@@ -41,37 +45,81 @@ class _Places:
         return np.dtype(layout)  # type: ignore[call-overload, no-any-return]
 
 
-def columns(text: str, messages: Sequence[bytes]) -> Columns:
-    """The fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``; an empty array is left out.
+class StreamLayout:
+    """The layout of a stream in a recording: that of the definition ``text``, with the lengths of ``message``.
 
-    ``text`` defines the message. Raises ValueError when a message has another layout than the first, and for
-    fields that are neither numbers nor arrays of numbers.
+    Raises ValueError where the message has not that layout, and for fields that are neither numbers nor arrays of
+    numbers.
     """
-    first, places, counts = messages[0], _Places(), {}
-    try:
-        for name, kind, is_array in fields_of(text):
-            if kind in (HEADER, TIME):
-                places.add("sec", "uint32")
-                places.add("nanosec", "uint32")
-                if kind == HEADER:
-                    places.add(length := "frame_id.length", "uint32")
-                    (counts[length],) = struct.unpack_from("<I", first, places.size - 4)
-                    places.add_text(counts[length])
-            elif is_array:
-                places.add(length := f"{name}.length", "uint32")
-                (counts[length],) = struct.unpack_from("<I", first, places.size - 4)
-                if counts[length]:
-                    places.add(name, kind, counts[length])
-            else:
-                places.add(name, kind)
-    except (struct.error, KeyError) as error:
-        raise ValueError(f"another layout than its definition ({error})") from error
-    size = places.size
-    if not all(size <= len(data) <= size + TRAILING for data in messages):
-        raise ValueError(f"a message of another length than {size} bytes")
-    rows = np.frombuffer(b"".join([data[:size] for data in messages]), places.dtype())
-    if any((rows[length] != count).any() for length, count in counts.items()):
-        raise ValueError("arrays of other lengths than in the first message")
-    if (rows["encapsulation"] != np.void(ENCAPSULATION)).any():
-        raise ValueError("another byte order or encapsulation")
-    return {name: np.ascontiguousarray(rows[name]) for name in places.names[1:] if name not in counts}
+
+    def __init__(self, text: str, message: bytes) -> None:
+        places = _Places()
+        self._counts: dict[str, int] = {}
+        try:
+            for name, kind, is_array in fields_of(text):
+                if kind in (HEADER, TIME):
+                    places.add("sec", "uint32")
+                    places.add("nanosec", "uint32")
+                    if kind == HEADER:
+                        places.add_text(self._count(places, "frame_id.length", message))
+                elif is_array:
+                    if count := self._count(places, f"{name}.length", message):
+                        places.add(name, kind, count)
+                else:
+                    places.add(name, kind)
+            self._dtype = places.dtype()
+        except (struct.error, KeyError, ValueError) as error:
+            raise ValueError(f"another layout than its definition ({error})") from error
+        self._size = places.size
+        self._names = [name for name in places.names[1:] if name not in self._counts]
+        if not self._fits(message):
+            raise ValueError(f"a message of another length than {self._size} bytes")
+
+    def _count(self, places: _Places, length: str, message: bytes) -> int:
+        """How many characters or numbers follow, by the field ``length`` of ``message``."""
+        places.add(length, "uint32")
+        (count,) = struct.unpack_from("<I", message, places.size - 4)
+        if places.size + count > len(message):
+            raise ValueError(f"{length} = {count}: longer than the message")
+        self._counts[length] = count
+        return int(count)
+
+    def _fits(self, message: bytes) -> bool:
+        return self._size <= len(message) <= self._size + TRAILING
+
+    def columns(self, messages: Sequence[bytes]) -> Columns:
+        """The fields of ``messages`` by name: scalars ``(n,)``, arrays ``(n, length)``, but for empty ones.
+
+        Messages of another layout are left out.
+        """
+        fitting = [message[: self._size] for message in messages if self._fits(message)]
+        rows = np.frombuffer(b"".join(fitting), self._dtype)
+        good = rows["encapsulation"] == np.void(ENCAPSULATION)
+        for length, count in self._counts.items():
+            good &= rows[length] == count
+        rows = rows if good.all() else rows[good]
+        return {name: np.ascontiguousarray(rows[name]) for name in self._names}
+
+
+def layout_of(text: str, messages: Sequence[bytes]) -> StreamLayout:
+    """The layout that more than half of the ``messages`` have. Raises ValueError where there is none."""
+    problem = ValueError("messages of many layouts")
+    for found in _layouts(text, messages):
+        if isinstance(found, ValueError):
+            problem = found
+        elif 2 * len(next(iter(found.columns(messages).values()))) > len(messages):
+            return found
+    raise problem
+
+
+def _layouts(text: str, messages: Sequence[bytes]) -> Iterator[StreamLayout | ValueError]:
+    """The layouts of the messages, each length of a message tried a few times, the most frequent first."""
+    tried: Counter[int] = Counter()
+    for length, _ in Counter(map(len, messages)).most_common(_LENGTHS):
+        for message in messages:
+            if len(message) == length and tried[length] < _TRIED:
+                tried[length] += 1
+                try:
+                    yield StreamLayout(text, message)
+                except ValueError as error:
+                    yield error

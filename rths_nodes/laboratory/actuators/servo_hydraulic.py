@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.protocols import Specimen
@@ -26,7 +28,7 @@ class ServoHydraulic:
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
 
     where F is the specimen's force, which depends on v itself, or zero where the actuator does not feel it. RK4
-    with ``substeps`` within a sample.
+    with ``substeps`` within a sample, which are halved while the specimen's inner states forget too fast for them.
     """
 
     @params
@@ -48,13 +50,28 @@ class ServoHydraulic:
         self._p = params
         self._specimen = specimen
         self._load = specimen.force if getattr(specimen, "felt", True) else _no_force
+        self._decay = decay_of(specimen)
+        self._check_increments(dt)
         self._dt = dt
         self._step = dt / params.substeps
+        halvings = max(0, math.ceil(math.log2(HARD_LIMIT / params.substeps)))
+        self._fastest = [self._decay.fastest(self._step / 2**count) for count in range(halvings + 1)]
+        """m/s: velocities up to which a step is short enough that was halved 0, 1, 2, ... times."""
         self._roll_off = 2.0 * math.pi * params.roll_off_frequency
         valve = 2.0 * math.pi * params.valve_frequency
         self._valve_stiffness = valve**2
         self._valve_damping = 2.0 * params.valve_damping_ratio * valve
         self.reset()
+
+    def _check_increments(self, dt: float) -> None:
+        """Refuses a specimen whose states the piston, at its largest velocity, changes too fast for real time."""
+        largest = self._p.max_velocity
+        needed = self._decay.times(largest, dt) / LONGEST
+        if needed > max(MOST, self._p.substeps):
+            raise ConfigError(
+                f"actuator.max_velocity = {largest:g} m/s: there the specimen's states need {needed:.4g} "
+                f"integration steps within a sample, must be <= {MOST}: raise servo_rate or actuator.substeps"
+            )
 
     def reset(self) -> None:
         """At rest at zero."""
@@ -79,7 +96,7 @@ class ServoHydraulic:
         slope = (command - self._command) / substeps if self._p.hold == "ramp" else 0.0
         start = self._command if self._p.hold == "ramp" else command
         for index in range(substeps):
-            self._runge_kutta(start + index * slope, slope)
+            self._advance(start + index * slope, slope, self._step, 0)
         self._command = command
         self.velocity = self._velocity(self._spool, self.displacement, self._state)
         self.force = self._specimen.force(self._state, self.displacement, self.velocity)
@@ -94,8 +111,24 @@ class ServoHydraulic:
             velocity = free * math.sqrt(load) if load > 0.0 else 0.0
         return velocity
 
-    def _runge_kutta(self, command: float, slope: float) -> None:
-        h = self._step
+    def _advance(self, command: float, slope: float, h: float, halvings: int) -> None:
+        """Go on by ``h`` (s), in halves where that is too long for the specimen at a velocity on the way.
+
+        The command runs by ``slope`` (m) meanwhile. Where the smallest parts are too long, the states become nan.
+        """
+        before, fastest = self.velocity, self._fastest[halvings]
+        if abs(before) <= fastest and self._runge_kutta(command, slope, h, fastest):
+            return
+        self.velocity = before
+        if halvings + 1 < len(self._fastest):
+            for half in (0.0, 0.5):
+                self._advance(command + half * slope, 0.5 * slope, 0.5 * h, halvings + 1)
+        else:
+            self._state = [math.nan] * len(self._state)
+            self._runge_kutta(command, slope, h, math.inf)
+
+    def _runge_kutta(self, command: float, slope: float, h: float, fastest: float) -> bool:
+        """One step; false, and nothing is done, where the piston is faster than ``fastest`` (m/s) on the way."""
         f0, y0, w0, x0, s0 = self._filtered, self._spool, self._spool_rate, self.displacement, self._state
         f, y, w, x, s = f0, y0, w0, x0, s0
         sum_f = sum_y = sum_w = sum_x = 0.0
@@ -112,6 +145,8 @@ class ServoHydraulic:
             dw = stiffness * (f - y) - damping * w
             dy = w
             dx = self.velocity = self._velocity(y, x, s)
+            if abs(dx) > fastest:
+                return False
             if s0:
                 ds = rate(s, x, dx)
                 sum_s = [a + weight * b for a, b in zip(sum_s, ds, strict=True)]
@@ -126,6 +161,7 @@ class ServoHydraulic:
         self.displacement = x0 + h * sum_x
         if s0:
             self._state = [a + h * b for a, b in zip(s0, sum_s, strict=True)]
+        return True
 
 
 def _no_force(state: Sequence[float], displacement: float, velocity: float) -> float:

@@ -24,8 +24,9 @@ from rths_nodes.core.samples import (
 )
 
 NOTHING = np.full(1, np.nan)
-NO_MODE = bytes([MODE_NOT_TOLD])
 """The measurement of a lost axis."""
+NO_MODE = bytes([MODE_NOT_TOLD])
+"""The control mode of an axis that does not tell it."""
 
 
 class Links(Protocol):

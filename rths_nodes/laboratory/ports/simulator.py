@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ class Simulator:
 
     @params
     class Params:
+        builds_axes: ClassVar[bool] = True
         transport_samples: int = integer(
             "samples after which a command acts; 0 is the papers' idealisation, a real rig has at least 1",
             default=0,
@@ -61,7 +62,7 @@ class Simulator:
             """Raises ConfigError for a watchdog that would not wait for two commands."""
             if self.watchdog is not None and self.watchdog < 2.0 * test.dt:
                 raise ConfigError(
-                    f"port.watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
+                    f"watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
                 )
 
     external = False
@@ -74,7 +75,7 @@ class Simulator:
         self.transport_samples = params.transport_samples
         self._limit = params.watchdog
         self._watchdog: Watchdog | None = None
-        self._rig = _SeparateAxes(axes, dt) if rig is None else rig
+        self._rig = SeparateAxes(axes, dt) if rig is None else rig
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
@@ -154,7 +155,7 @@ class Simulator:
         self.disarm_watchdog()
 
 
-class _SeparateAxes:
+class SeparateAxes:
     """A rig whose axes have nothing to do with each other; in plain floats, which is faster for a few axes."""
 
     auxiliary_names: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.models.coupled_rig import CoupledModel, RigConstants, force_input, state_space
 from rths_nodes.core.parameters import component, number, params, text, vector
@@ -53,30 +54,19 @@ class CoupledServoHydraulic:
                 shown = show(self.damper_location)
                 raise ConfigError(f"{path}.damper_location = {shown}: must be {n} numbers, one for each axis")
 
-        def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a held command, and of sub-steps that are too long for the damper."""
-            return self._ripple() + self._divergence(test)
+        def fits(self, test: TestContext) -> None:
+            """Refuses a damper that moves too fast for the servo rate."""
+            if self.damper is not None and len(test.axes) == len(self.mass):
+                largest = float(np.abs(self.location()) @ test.velocity_limits)
+                check_at(stated(self.damper), f"damper ({type(self.damper).type_name})", largest, test.dt)
 
-        def _ripple(self) -> list[str]:
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a held command."""
             if self.hold == "ramp":
                 return []
             return [
                 "hold = staircase: the force read at each tick carries the ripple of the steps, which acts as "
                 "damping that is not there: the response may be tens of per cent wrong and tracking look perfect"
-            ]
-
-        def _divergence(self, test: TestContext) -> list[str]:
-            """At the velocities that the limits admit."""
-            if not hasattr(self.damper, "fastest"):
-                return []
-            step = test.dt / substeps_of(test.dt, self.longest_substep)
-            fastest: float = self.damper.fastest(step)
-            largest = float(np.abs(self.location()) @ test.velocity_limits)
-            if largest <= fastest:
-                return []
-            return [
-                f"longest_substep = {self.longest_substep:g} s: the damper diverges beyond {fastest:.2g} m/s, "
-                f"and the limits admit {largest:.2g} m/s"
             ]
 
         def location(self) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rths_nodes.core.decay import HARD_LIMIT, Decay, decay_of
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.rounding import ROUNDING
@@ -22,6 +23,7 @@ class NoSpecimen:
     """In the place of a specimen where there is none."""
 
     initial_state: tuple[float, ...] = ()
+    decay = Decay()
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
         return 0.0
@@ -36,7 +38,8 @@ class LinearWithSpecimen:
     A ``(n, n)``, B ``(n, m)``, e ``(n,)``, and the rows ``(n,)`` that give displacement and velocity. In each of
     the ``substeps`` of a sample the linear part is exact for inputs that run straight, as the force does from its
     value before to the one that the specimen has after a first pass with the force held; the specimen's states go
-    on by RK4 along the velocity of that pass. The error is of second order in the sub-step.
+    on by RK4 along the velocity of that pass, in more than one increment where they forget fast. The error is of
+    second order in the sub-step.
     """
 
     def __init__(
@@ -50,6 +53,9 @@ class LinearWithSpecimen:
     ) -> None:
         system, inputs = linear
         self.specimen = specimen
+        self._decay = decay_of(specimen)
+        self._fastest = self._decay.fastest(dt / substeps)
+        self._most = HARD_LIMIT / substeps
         self._n, self._substeps, self._h = len(system), substeps, dt / substeps
         phi, before, now = transition(system, np.column_stack([inputs, specimen_column]), self._h)
         with_specimen = np.vstack([np.eye(self._n), *specimen_rows])  # the state, then displacement and velocity
@@ -110,10 +116,35 @@ class LinearWithSpecimen:
 
     def _move(self, x1: float, v1: float) -> None:
         """The specimen's states along a velocity that runs straight from the present one to ``v1`` (m/s)."""
-        state, rate, h = self._specimen_state, self.specimen.rate, self._h
         (x0, v0), self._place = self._place, (x1, v1)
-        if not state:
+        if not self._specimen_state:
             return
+        fastest = max(abs(v0), abs(v1))
+        if fastest <= self._fastest:
+            self._increment(self._h, x0, v0, x1, v1)
+        else:
+            self._increments(self._decay.increments(fastest, self._h), x0, v0, x1, v1)
+
+    def _increments(self, needed: float, x0: float, v0: float, x1: float, v1: float) -> None:
+        """The way in equal times; between its ends the displacement is cubic, by both velocities.
+
+        Where they would be too many, the states become nan.
+        """
+        if not needed <= self._most:
+            self._specimen_state = [math.nan] * len(self._specimen_state)
+            return
+        number, h, x, v = int(needed), self._h, x0, v0
+        for index in range(1, number + 1):
+            s = index / number
+            rest = 1.0 - s
+            ahead = rest * rest * (x0 + s * (2.0 * x0 + h * v0)) + s * s * (x1 + rest * (2.0 * x1 - h * v1))
+            faster = v0 + s * (v1 - v0)
+            self._increment(h / number, x, v, ahead, faster)
+            x, v = ahead, faster
+
+    def _increment(self, h: float, x0: float, v0: float, x1: float, v1: float) -> None:
+        """One RK4 step of ``h`` (s)."""
+        state, rate = self._specimen_state, self.specimen.rate
         v = 0.5 * (v0 + v1)
         x = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1)
         half = 0.5 * h

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.core.decay import Decay
 from rths_nodes.core.parameters import number, params
 
 
@@ -27,6 +28,7 @@ class ComputedSpring:
 
     felt = False
     initial_state: tuple[float, ...] = ()
+    decay = Decay()
 
     def __init__(self, params: Params) -> None:
         self._stiffness = params.stiffness

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.core.decay import Decay
 from rths_nodes.core.parameters import number, params
 
 CATCH_UP = 0.01
@@ -33,8 +34,13 @@ class DegradingColumn:
         )
         damping: float = number("damping c", "N s/m", 0.0, at_least=0.0)
 
+        def decay(self) -> Decay:
+            """Of the memory, which catches up."""
+            return Decay(at_rest=1.0 / CATCH_UP)
+
     def __init__(self, params: Params) -> None:
         self._p = params
+        self.decay = params.decay()
         self.initial_state: tuple[float, ...] = (params.damage_displacement,)
         """Largest excursion m, m; at first the level, below which nothing is remembered."""
 

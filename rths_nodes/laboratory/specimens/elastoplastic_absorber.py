@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
 
 STEEL = 0.5
@@ -30,7 +32,16 @@ class ElastoplasticAbsorber:
         post_yield_ratio: float = number(
             "post- to pre-yield stiffness eta", default=0.05, at_least=0.0, at_most=1.0
         )
-        exponent: float = number("sharpness q of yielding", default=2.0, at_least=1.0, at_most=100.0)
+        exponent: float = number("sharpness q of yielding", default=2.0, at_least=1.0, at_most=SHARPEST)
+
+        def decay(self) -> Decay:
+            """Of the hysteretic part."""
+            return bouc_wen_decay(STEEL, STEEL, self.exponent, self.yield_force / self.stiffness)
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a yield displacement that the velocity limit passes too fast for the servo rate."""
+            words = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
+            check_increments(self.decay(), words, test)
 
     initial_state: tuple[float, ...] = (0.0,)
 
@@ -39,6 +50,7 @@ class ElastoplasticAbsorber:
         self._hysteretic = (1.0 - params.post_yield_ratio) * params.yield_force
         self._yield_displacement = params.yield_force / params.stiffness
         self._exponent = params.exponent
+        self.decay = params.decay()
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
         return self._elastic * displacement + self._hysteretic * state[0]

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_slope, check_shape
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.rounding import ROUNDING
-
-LONGEST_STEP = 1.0 / 8000.0
-"""s: Runge-Kutta steps of the states, stable up to 0.24 m/s; at 1/2000 s they diverge beyond 0.06 m/s."""
-RUNGE_KUTTA_LIMIT = 2.785
-"""Largest decay rate times step of a stable explicit RK4."""
-STEPS_IN_A_SAMPLE = 4
-"""Steps in which an actuator of one axis moves its specimen."""
 
 
 class MagnetorheologicalDamper:
@@ -56,33 +49,41 @@ class MagnetorheologicalDamper:
         slope: float = number("A, slope of z before it yields", "1", 301.0, more_than=0.0)
         beta: float = number("Bouc-Wen beta", "1/m^2", 363.0e4, at_least=0.0)
         gamma: float = number("Bouc-Wen gamma", "1/m^2", 363.0e4, at_least=0.0)
-        exponent: float = number("Bouc-Wen n; beta and gamma are in 1/m^n", default=2.0, at_least=1.0)
+        exponent: float = number(
+            "Bouc-Wen n; beta and gamma are in 1/m^n", default=2.0, at_least=1.0, at_most=SHARPEST
+        )
 
         def validate(self, path: str) -> None:
             """Refuses a damper that never yields, and a voltage that its driver cannot give."""
-            if self.beta + self.gamma <= 0.0:
-                raise ConfigError(
-                    f"{path}.beta + gamma = {self.beta + self.gamma:g} 1/m^2: must be > 0, or it never yields"
-                )
+            check_shape(self.beta, self.gamma, path, "1/m^2")
             if self.voltage > self.max_voltage:
                 raise ConfigError(
                     f"{path}.voltage = {self.voltage:g} V: must be <= max_voltage = {self.max_voltage:g} V"
                 )
 
-        def fastest(self, step: float) -> float:
-            """Slip velocity v (m/s) up to which RK4 steps (s) are stable: z decays with n A v / z_max."""
-            largest: float = (self.slope / (self.beta + self.gamma)) ** (1.0 / self.exponent)
-            return RUNGE_KUTTA_LIMIT * largest / (self.exponent * self.slope * step)
+        def decay(self) -> Decay:
+            """Of z, n A v / z_max while it is loaded, and of what its force does to the velocity behind it."""
+            shape = self.beta + self.gamma
+            largest = (self.slope / shape) ** (1.0 / self.exponent)
+            voltages = (0.0, self.max_voltage)  # between them the ratios below change in one direction
+            dampings = [
+                self.damping + self.series_damping + u * (self.damping_per_volt + self.series_damping_per_volt)
+                for u in voltages
+            ]
+            alphas = [self.hysteretic_stiffness + u * self.hysteretic_stiffness_per_volt for u in voltages]
+            pull = self.slope * max(alpha / damping for alpha, damping in zip(alphas, dampings, strict=True))
+            # after a reversal z still pulls the other way: the slip is faster than the damper, and z unloads
+            unloading = max(1.0, 2.0 * self.gamma / shape) + self.exponent * abs(self.beta - self.gamma) / shape
+            behind = self.stiffness / min(dampings) + pull * unloading
+            return Decay(max(self.filter_rate, behind), self.exponent * self.slope / largest)
 
-        def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a low servo rate where it is the specimen of an axis; a rig has steps of its own."""
-            lowest = 1.0 / (STEPS_IN_A_SAMPLE * LONGEST_STEP)
-            if not test.on_axis or test.dt * lowest <= 1.0 + ROUNDING:
-                return []
-            return [f"a magnetorheological damper is inexact or unstable below {lowest:g} Hz: raise servo_rate"]
+        def fits(self, test: TestContext) -> None:
+            """Refuses a damper that moves too fast for the servo rate."""
+            check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
     def __init__(self, params: Params) -> None:
         self._p = params
+        self.decay = params.decay()
         self._beta, self._gamma = params.beta / params.slope, params.gamma / params.slope
         self._voltage = params.voltage
         self.initial_state: tuple[float, ...] = (0.0, 0.0, params.voltage)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
 
 class MaxwellDamper:
@@ -20,16 +19,16 @@ class MaxwellDamper:
         series_stiffness: float = number("spring k_s in series", "N/m", 20e6, more_than=0.0)
         parallel_stiffness: float = number("spring k_p in parallel with both", "N/m", 0.0, at_least=0.0)
 
-        def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a relaxation that is too fast for the servo rate."""
-            time = self.damping / self.series_stiffness
-            return relaxation_cautions(time, "damping / series_stiffness", test)
+        def decay(self) -> Decay:
+            """Towards the dashpot's force at a constant velocity."""
+            return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
 
     initial_state: tuple[float, ...] = (0.0,)
     """Force f of spring and dashpot, N."""
 
     def __init__(self, params: Params) -> None:
         self._damping = params.damping
+        self.decay = params.decay()
         self._series, self._parallel = params.series_stiffness, params.parallel_stiffness
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:

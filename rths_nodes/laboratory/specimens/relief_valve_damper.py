@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
 
 class ReliefValveDamper:
@@ -42,18 +42,25 @@ class ReliefValveDamper:
             if self.series_stiffness is not None and self.relief_damping == 0.0:
                 raise ConfigError(f"{path}.relief_damping = 0 N s/m: must be > 0 with a series_stiffness")
 
-        def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a relaxation that is too fast for the servo rate."""
+        def decay(self) -> Decay:
+            """Fast where the valve is open, slowly where it is shut."""
             if self.series_stiffness is None:
-                return []
-            time = self.relief_damping / self.series_stiffness
-            return relaxation_cautions(time, "relief_damping / series_stiffness", test)
+                return Decay()
+            slower = self.damping / self.relief_damping
+            return Decay(self.series_stiffness / self.relief_damping, settling=ROUNDED_OFF * slower)
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a relaxation that is too fast for the servo rate."""
+            if self.series_stiffness is not None:
+                words = f"relief_damping / series_stiffness = {self.relief_damping / self.series_stiffness:g} s"
+                check_increments(self.decay(), words, test)
 
     def __init__(self, params: Params) -> None:
         self._damping, self._relief_damping = params.damping, params.relief_damping
         self._relief_force = params.relief_force
         self._relief_velocity = params.relief_force / params.damping
         self._series = params.series_stiffness
+        self.decay = params.decay()
         self.initial_state: tuple[float, ...] = () if self._series is None else (0.0,)
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:

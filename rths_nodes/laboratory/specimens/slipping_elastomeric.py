@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.core.bouc_wen import SHARPEST
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory.specimens.relaxation import relaxation_cautions
 
 
 class SlippingElastomeric:
@@ -33,17 +34,24 @@ class SlippingElastomeric:
         relaxing_stiffness: float = number("stiffness k_m that relaxes", "N/m", 27.0e6, at_least=0.0)
         relaxation_time: float = number("time tau in which it relaxes", "s", 0.085, more_than=0.0)
         slip_force: float = number("force F_s at which it slips", "N", 108e3, more_than=0.0)
-        exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=100.0)
+        exponent: float = number("sharpness n of slipping", default=2.0, at_least=1.0, at_most=SHARPEST)
 
-        def cautions(self, test: TestContext) -> list[str]:
-            """Warns of a relaxation that is too fast for the servo rate."""
-            return relaxation_cautions(self.relaxation_time, "relaxation_time", test)
+        def decay(self) -> Decay:
+            """Both modes together: the rubber relaxes, and slip takes the force back to F_s."""
+            stiffness = self.stiffness + self.relaxing_stiffness
+            return Decay(1.0 / self.relaxation_time, stiffness * self.exponent / self.slip_force)
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a relaxation or a slip that is too fast for the servo rate."""
+            words = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
+            check_increments(self.decay(), words, test)
 
     initial_state: tuple[float, ...] = (0.0, 0.0)
     """Deformation u of the rubber, m, and relaxing force q, N."""
 
     def __init__(self, params: Params) -> None:
         self._p = params
+        self.decay = params.decay()
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
         return self._p.stiffness * state[0] + state[1]

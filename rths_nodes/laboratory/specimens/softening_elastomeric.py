@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.bouc_wen import bouc_wen_slope
+from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
 
 
@@ -19,12 +21,26 @@ class SofteningElastomeric:
         slip_displacement: float = number("displacement x_f at which it slips", "m", 60e-3 / 5.6, more_than=0.0)
         beta: float = number("Bouc-Wen beta", default=0.5, at_least=0.0)
         gamma: float = number("Bouc-Wen gamma", default=0.5, at_least=0.0)
-        exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0)
+        exponent: float = number("Bouc-Wen q", default=1.0, at_least=1.0, at_most=SHARPEST)
+
+        def validate(self, path: str) -> None:
+            """Refuses shapes without hysteresis; with neither beta nor gamma it never yields."""
+            if self.beta + self.gamma > 0.0:
+                check_shape(self.beta, self.gamma, path)
+
+        def decay(self) -> Decay:
+            """Of the hysteretic part."""
+            return bouc_wen_decay(self.beta, self.gamma, self.exponent, self.slip_displacement)
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a slip displacement that the velocity limit passes too fast for the servo rate."""
+            check_increments(self.decay(), f"slip_displacement = {self.slip_displacement:g} m", test)
 
     initial_state: tuple[float, ...] = (0.0,)
 
     def __init__(self, params: Params) -> None:
         self._p = params
+        self.decay = params.decay()
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
         p = self._p

@@ -18,6 +18,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults.kinds import check
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
 
 
 class FaultyLoop(Loop):
@@ -36,6 +37,9 @@ class FaultyLoop(Loop):
             "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
         )
         self._arrived: deque[Command] = deque()
+        names = assembly.names
+        limits = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
+        self._outgoing = OutgoingCommands(limits)
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 
     def _to_compensator(self, target: Target) -> None:
@@ -47,8 +51,19 @@ class FaultyLoop(Loop):
                 self.commands.target(target)
             except ValueError as lost:  # in a node this ends the node, which ends the test
                 self.rig.trip(f"compensator: {lost}")
+        if measured.sample == 0:
+            self._outgoing.start(measured)
         late = not self.commands.ready(min(measured.sample + 1, self.scenario.samples))
-        return self.commands.bridge(measured) if late else self.commands.next(measured)
+        command = self.commands.bridge(measured) if late else self.commands.next(measured)
+        if command is not None and (reason := self._outgoing.refusal(command)):
+            self.rig.trip(reason)
+            return None
+        return command
+
+    @property
+    def _publishes(self) -> bool:
+        """True: one beyond a limit was not made; what happens on its way to the rig nobody else sees."""
+        return True
 
     def _to_rig(self, command: Command | None) -> Measurement:
         rig, now = self.rig, self.rig.sample

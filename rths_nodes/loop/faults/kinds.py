@@ -13,9 +13,9 @@
     kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
-measurement (actuator to both). ``faulty_streams.py`` puts them on streams and sensors in any host,
-``ros/faulty_nodes.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process, or in the
-host composed a node that has no turn any more.
+measurement (actuator to both). ``streams.py`` puts them on streams and sensors in any host,
+``ros/hosting/fault_injection.py`` into nodes: there a slow node sleeps, and what is killed or frozen is a process,
+or in the host composed a node that has no turn any more.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from rths_nodes.core.parameter_table import table
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import number_in
 
 if TYPE_CHECKING:
     from rths_nodes.loop.scenario.schema import Scenario
@@ -225,6 +226,12 @@ def first_sample(fault: Any, rate: float) -> int:
     return math.ceil(time * rate - ROUNDING)
 
 
+def stream_of(fault: Any) -> str:
+    """The stream on which ``fault`` changes, delays or loses messages; empty where it does something else."""
+    stream: str = NODES[fault.node] if isinstance(fault, Slow) else getattr(fault, "stream", "")
+    return stream
+
+
 def node_of(fault: Any) -> str:
     """The node that is slow, stands still or dies by ``fault``; empty for a fault of messages or sensors."""
     if isinstance(fault, MonitorDead):
@@ -263,8 +270,7 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
 def _check_embedded(kind: str, fault: Any) -> None:
     if isinstance(fault, NEED_NODES):
         raise ConfigError(f"{kind}: needs nodes; the host embedded has none, composed and processes have")
-    stream = getattr(fault, "stream", "") or NODES.get(getattr(fault, "node", ""), "")
-    if stream == "measurement" and not isinstance(fault, NotANumber):
+    if stream_of(fault) == "measurement" and not isinstance(fault, NotANumber):
         raise ConfigError(
             f"{kind}: measurements go nowhere in the host embedded; take target, command or a sensor"
         )
@@ -285,16 +291,8 @@ def parse(words: str) -> Any:
         known = ", ".join(list(fields)[1:]) or "nothing"
         raise ConfigError(f"fault {words!r}: too many arguments; {kind}@TIME takes {known}")
     pairs = zip(fields.items(), given, strict=False)
-    data = {name: word.strip() if kind == "text" else _value(word) for (name, kind), word in pairs}
     try:
+        data = {name: word.strip() if kind == "text" else number_in(word) for (name, kind), word in pairs}
         return build(cls, data)
     except ConfigError as error:
         raise ConfigError(f"fault {words!r}: {error}") from None
-
-
-def _value(word: str) -> Any:
-    """A number, or the word for the check to refuse."""
-    try:
-        return float(word)
-    except ValueError:
-        return word

@@ -33,6 +33,7 @@ from rths_nodes.loop.faults.kinds import (
     SensorStuck,
     Slow,
     first_sample,
+    stream_of,
 )
 
 T = TypeVar("T")
@@ -130,7 +131,7 @@ class FaultyStream(Generic[T]):
         self._corrupt, self._poison = corrupt, poison
         self._passages: list[tuple[int, Any]] = []
         for index, fault in enumerate(faults):
-            if getattr(fault, "stream", "") == name or NODES.get(getattr(fault, "node", "")) == name:
+            if stream_of(fault) == name:
                 random = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode()), index]))
                 self._passages.append((first_sample(fault, rate), self._passage(fault, rate, random)))
         self._queue: deque[tuple[int, T]] = deque()

@@ -10,12 +10,13 @@ import attrs
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import check_fit
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.laboratory.ports.named import NamedPort
+from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -73,6 +74,8 @@ class Assembly:
             raise ConfigError(
                 f"{family}.type = {params.type_name!r}: stands outside of this process, there is only one of it"
             )
+        if self._first is None:
+            self.scenario.check_fit(family)
         return cls(params, *arguments)
 
     # -- numerical substructure ---------------------------------------------------------------------------
@@ -90,6 +93,7 @@ class Assembly:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
         scenario = self.scenario
+        memory.check(scenario, len(self._model))
         times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
         motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
         sampled: Array = motion.sample(times)
@@ -143,7 +147,6 @@ class Assembly:
     def compensator(self) -> Compensator:
         """The compensator for all axes; to a ``lead`` the port's transport is added."""
         scenario, params = self.scenario, self.scenario.compensator
-        check_fit(params, scenario.context())
         if hasattr(params, "lead"):
             params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
@@ -168,13 +171,27 @@ class Assembly:
 
     @cached_property
     def port(self) -> Port:
-        """The port to the rig, with its simulator where it has one."""
+        """The port to the rig, with its simulator where it has one.
+
+        One of another package tells its errors by its name.
+        """
         scenario, rig = self.scenario, None
-        check_fit(scenario.port, scenario.context())
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))
-        built: Port = self._build("port", scenario.port, scenario.axes, scenario.dt, scenario.seed, rig)
-        return built
+        params = scenario.port
+        if getattr(params, "builds_axes", False):
+            scenario.check_fit("axes")
+        name = type(params).type_name
+        own = name in registry.built_in("port")
+        try:
+            built: Port = self._build("port", params, scenario.axes, scenario.dt, scenario.seed, rig)
+        except ConfigError:
+            raise
+        except Exception as error:
+            if own:
+                raise
+            raise ConfigError(f"port.type = {name!r}: cannot be built: {type(error).__name__}: {error}") from error
+        return built if own else NamedPort(built, name)
 
     # -- what the parts hand to each other ----------------------------------------------------------------
 

@@ -11,10 +11,11 @@ from typing import Any
 import attrs
 
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import spec_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
@@ -28,8 +29,12 @@ def shipped() -> dict[str, Path]:
 def locate(scenario: str | os.PathLike[str]) -> Path:
     """The file of a scenario given by path or by the name of a shipped one."""
     path = Path(scenario)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        if not path.is_file():
+    try:
+        is_file = path.is_file()
+    except OSError as error:  # e.g. a name that is too long
+        raise ConfigError(f"scenario {show(str(path))}: no such file ({error.strerror})") from error
+    if path.suffix in (".yaml", ".yml") or is_file:
+        if not is_file:
             raise ConfigError(f"scenario {str(path)!r}: no such file")
         return path
     known = shipped()
@@ -50,8 +55,8 @@ def load(scenario: str | os.PathLike[str] | Scenario, overrides: Iterable[str] =
 
 def _read(path: Path) -> Scenario:
     try:
-        source = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        source = read_text(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
     return from_text(source, str(path), path.parent)
 

@@ -8,12 +8,13 @@ import math
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from rths_nodes.core import registry
-from rths_nodes.core.checks import TestContext, cautions_of, spans_of
-from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
+from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import as_data, walk, walk_declared
@@ -42,15 +43,23 @@ LAST_SAMPLE = 2**32 - 1
 """The messages number samples with 32 bits."""
 
 _NAME = re.compile(r"\w[\w .-]*")
+_LONGEST_NAME = 180
+"""Bytes: files are named by it, with time, process and endings behind it, and their names have 255 at most."""
 
 
 @params
 class Axis:
     """One actuator axis of the rig."""
 
-    actuator: Any = component("actuator", "simulated actuator; left out where a rig has them all", None)
+    actuator: Any = component(
+        "actuator",
+        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
+        None,
+    )
     specimen: Any = component(
-        "specimen", "experimental substructure on this axis; left out where a rig has one for all axes", None
+        "specimen",
+        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
+        None,
     )
     sensors: Sensors = section(Sensors, "noise, resolution and range of the measurement")
     limits: Limits = section(Limits, "limits of this axis")
@@ -120,6 +129,10 @@ class Scenario:
         """Refuses a name that no file may have, too many samples, and a memory longer than the test."""
         if not _NAME.fullmatch(self.name):
             raise ConfigError(f"name = {show(self.name)}: must be letters, digits and ' _ . -', to name files")
+        if (length := len(self.name.encode())) > _LONGEST_NAME:
+            raise ConfigError(
+                f"name = {show(self.name)}: {length} bytes: must be <= {_LONGEST_NAME}, to name files"
+            )
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
@@ -132,26 +145,55 @@ class Scenario:
                     )
 
     def _validate_rig(self) -> None:
-        """Either every axis has an actuator and a specimen, or the rig has them for all."""
+        """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
+        needed = self.rig is None and getattr(self.port, "builds_axes", False)
         for name, axis in self.axes.items():
             for noun in ("actuator", "specimen"):
                 given = getattr(axis, noun) is not None
                 if given and self.rig is not None:
                     raise ConfigError(f"axes.{name}.{noun}: must be left out, the rig has it for all axes")
-                if not given and self.rig is None:
-                    known = ", ".join(registry.names(noun))
-                    raise ConfigError(f"axes.{name}.{noun}: missing (or give rig for all axes); known: {known}")
+                if not given and needed:
+                    raise self._missing(name, noun, "or give rig for all axes")
+        for key in ("transport_samples", "longest_wait"):
+            if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
+                raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+
+    @staticmethod
+    def _missing(axis: str, noun: str, words: str) -> ConfigError:
+        known = ", ".join(registry.names(noun))
+        return ConfigError(f"axes.{axis}.{noun}: missing ({words}); known: {known}")
+
+    def model_of(self, axis: str, noun: str) -> Any:
+        """The parameters of the simulated ``noun`` (actuator, specimen) on ``axis``.
+
+        Raises ConfigError where the scenario, which is that of a real rig, has none.
+        """
+        given = getattr(self.axes[axis], noun)
+        if given is None:
+            raise self._missing(axis, noun, "the port needs none, but what is computed here does")
+        return given
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
-        context, found = self.context(), []
+        return [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
+
+    def check_fit(self, section: str) -> None:
+        """Raises ConfigError where a component of ``section``, or a part of one, refuses this test."""
+        problems = Problems()
+        for place, part, own in self._parts():
+            if place == section or place.startswith(f"{section}."):
+                with problems.gathered():
+                    check_fit(part, own, place)
+        problems.refuse()
+
+    def _parts(self) -> Iterator[tuple[str, Any, TestContext]]:
+        """All parameters below the scenario's own, with their places and what they may know of the test."""
+        context = self.context()
         for place, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
-                on_axis = [spec.kind for spec in declared] == ["sections", "component"]
-                own = replace(context, behind=behind, on_axis=on_axis)
-                found += [f"{place}: {words}" for words in cautions_of(part, own)]
-        return found
+                axis = place.split(".")[1] if place.startswith("axes.") else ""
+                yield place, part, replace(context, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """What components may know of this test when they check their parameters."""

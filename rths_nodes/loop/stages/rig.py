@@ -9,7 +9,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -19,10 +19,16 @@ from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
 
 
+def check_armed(port: Port) -> None:
+    """Raises ConfigError for a ``port`` behind which real actuators could move: nobody has armed it."""
+    if not port.simulated:
+        name = getattr(port, "label", "port")
+        raise ConfigError(f"{name}: is not a simulator: only an operator may arm it, which this version cannot do")
+
+
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
     """Open ``port`` without an operator. Raises ConfigError where real actuators could move."""
-    if not port.simulated:
-        raise ConfigError("port: is not a simulator: only an operator may arm it, which this version cannot do")
+    check_armed(port)
     port.open(pacer)
 
 
@@ -31,8 +37,9 @@ class RigStage:
 
     ``limits`` by axis, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven
     without the Target or the Command that belongs to them, ``late_commands`` the Commands that came too late to
-    be sent. ``stopping`` is true from the first sample that the safe policy drives. ``stop_request`` is the
-    request of an operator, a monitor or a peer to stop; None while there is none.
+    be sent. ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last
+    Command was beyond a limit. ``stop_request`` is the request of an operator, a monitor or a peer to stop; None
+    while there is none.
     """
 
     def __init__(
@@ -48,7 +55,7 @@ class RigStage:
         self.machine = TestMachine()
         self.sample = 0
         self.bridged = self.late_commands = 0
-        self.stopping = False
+        self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
         self._samples = samples
         self._policy = policy
@@ -64,7 +71,8 @@ class RigStage:
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
-        """The stage of the rig of ``scenario`` behind ``port``."""
+        """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
+        check_armed(port)
         limits, dt = scenario.limits, scenario.dt
         return cls(port, limits, scenario.bridge, dt, scenario.samples, SafeStop(limits, dt))
 
@@ -154,13 +162,15 @@ class RigStage:
             self._bridge.start(measured.command)
             return measured
         sample = self.sample = measured.sample
+        port, check = self.port, self._check
+        if opened := port.interlock:
+            measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             if command.flags & FLAG_BRIDGED:
                 # the rig did not follow a Target: nothing is to be learnt from this measurement
                 measured.flags |= FLAG_BRIDGED
                 self.bridged += 1
-            port, check = self.port, self._check
-            if reason := port.interlock or check.measurement(measured, command.target) or port.partial_stop:
+            if reason := opened or check.measurement(measured, command.target) or port.partial_stop:
                 self._begin_stop(reason, sample)
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
@@ -191,13 +201,13 @@ class RigStage:
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         """Why ``command`` must not be sent; empty when it may."""
+        beyond = "no command came" if command is None else self._check.command(command, self._sent)
+        self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
         if self._bridges.in_a_row and (breach := self._bridges.breach):
             return breach
-        if command is None:
-            return "no command came"
-        return self._check.command(command, self._sent)
+        return beyond
 
     def _begin_stop(self, reason: str, sample: int) -> None:
         if self.stop_request is not None and self.port.interlock:

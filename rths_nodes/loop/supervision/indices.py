@@ -7,7 +7,7 @@ does not depend on how the samples arrived, and the memory does not grow with th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ class Delay:
 
     Positive: the measured displacement comes late. Lags up to ``longest`` samples of either sign. Pearson's
     coefficient at each lag over the same samples of the measurement, so that neither drift nor the ends of
-    the record pull the peak.
+    the record pull the peak. A correlation that still rises at the longest lag has no peak: no delay is known.
     """
 
     def __init__(self, n_axes: int, longest: int) -> None:
@@ -125,7 +125,7 @@ class Delay:
         self._targets, self._measured = self._targets[ready:], self._measured[ready:]
 
     def samples(self) -> Array:
-        """The delay ``(n_axes,)`` in samples; nan where nothing moved or the test was too short."""
+        """The delay ``(n_axes,)`` in samples; nan where nothing moved, the test was too short or has no peak."""
         return np.array([self._peak(axis) for axis in range(len(self._sum_m))])
 
     def _peak(self, axis: int) -> float:
@@ -139,11 +139,11 @@ class Delay:
             return math.nan
         correlation = covariance / np.sqrt(variance)
         best = int(np.argmax(correlation))
-        offset = 0.0
-        if 0 < best < len(correlation) - 1:
-            left, top, right = correlation[best - 1 : best + 2]
-            curvature = left - 2.0 * top + right
-            offset = 0.5 * (left - right) / curvature if curvature < 0.0 else 0.0
+        if not 0 < best < len(correlation) - 1:
+            return math.nan
+        left, top, right = correlation[best - 1 : best + 2]
+        curvature = left - 2.0 * top + right
+        offset = 0.5 * (left - right) / curvature if curvature < 0.0 else 0.0
         return self._longest - (best + offset)
 
 
@@ -151,12 +151,22 @@ def delay_samples(target: Array, measured: Array, longest: int, first: int = 0, 
     """J1 over a window: the :class:`Delay` of the samples ``first`` to ``last``, both counted; by default of all.
 
     ``target`` and ``measured`` ``(n, n_axes)`` m; ``(n_axes,)`` samples, positive where the measurement comes
-    late, nan where nothing moved or the window is not longer than twice ``longest``.
+    late, nan where nothing moved, the window is not longer than twice ``longest``, or the delay is.
     """
     window = slice(first, None if last is None else last + 1)
     delay = Delay(target.shape[1], longest)
     delay.update(target[window], measured[window])
     return delay.samples()
+
+
+def delay_notes(axes: Mapping[str, Mapping[str, float]], longest: float) -> list[str]:
+    """Words for every axis that moved and whose delay is not known; ``longest``: ``monitor.longest_delay`` (s)."""
+    return [
+        f"{name}: no delay within {1e3 * longest:g} ms (monitor.longest_delay) makes target and measurement most "
+        "alike: it is longer, or the test shorter than twice that"
+        for name, row in axes.items()
+        if math.isnan(row["delay_s"]) and not math.isnan(row["max_error_percent"])
+    ]
 
 
 class FrequencyEvaluation(NamedTuple):

@@ -36,6 +36,8 @@ COSMOS_RECORDER_STEP = 34
 COSMOS_SERIES_STEP = 62
 """Entry with the sampling interval of the series in this file, ms; processing may have changed it."""
 COMMENT_MARKS = ("#", "%", "!", "//", "|")
+MOST_POINTS, WIDEST_COLUMN = 10_000_000, 1000
+"""Bounds of the numbers in headers: of points, and of characters in a column."""
 UNIFORM = 0.01
 """Largest deviation from a uniform time column, in steps, beyond what rounded printing explains."""
 UNIFORM_ROUNDED = 0.15
@@ -127,6 +129,15 @@ def _positive_step(word: str, line: int) -> float:
     return step
 
 
+def _count(word: str, line: int, what: str, most: int) -> int:
+    """A whole number in a header, of ``what``, from 1 to ``most``."""
+    count = int(word) if len(word) <= len(str(most)) else most + 1
+    if not 1 <= count <= most:
+        shown = word if len(word) < 20 else f"{word[:20]}..."
+        raise FormatError(f"line {line}: {shown} {what}: must be 1 to {most}")
+    return count
+
+
 # PEER AT2
 
 
@@ -143,8 +154,8 @@ def _read_at2(lines: Sequence[str]) -> Series:
     unit = _AT2_UNIT.search(header)
     rows = enumerate(lines[last + 1 :], last + 2)
     values = [_number(word, line) for line, row in rows for word in row.split()]
-    step = _positive_step(match[2], last + 1)
-    return Series(_complete(values, int(match[1])), step, _stated_unit(unit[1]) if unit else None)
+    step, count = _positive_step(match[2], last + 1), _count(match[1], last + 1, "points", MOST_POINTS)
+    return Series(_complete(values, count), step, _stated_unit(unit[1]) if unit else None)
 
 
 # COSMOS and CSMIP V2
@@ -165,15 +176,22 @@ def _read_v2(lines: Sequence[str]) -> Series:
     else:
         count, unit, width = match.groups()
         step = _cosmos_step(lines)
-    values = _fixed_columns(lines, index + 1, int(width), int(count))
-    return Series(_complete(values, int(count)), step, _stated_unit(unit))
+    points, values = _fixed(lines, index, width, count)
+    return Series(_complete(values, points), step, _stated_unit(unit))
+
+
+def _fixed(lines: Sequence[str], index: int, width: str, count: str) -> tuple[int, list[float]]:
+    """How many numbers line ``index`` states, and those that follow it in columns of ``width``."""
+    stated = _count(count, index + 1, "numbers", MOST_POINTS)
+    columns = _count(width, index + 1, "characters in a column", WIDEST_COLUMN)
+    return stated, _fixed_columns(lines, index + 1, columns, stated)
 
 
 def _cosmos_step(lines: Sequence[str]) -> float | None:
     """Step of the series, s; None where the real header leaves it open (-999)."""
     for index, line in enumerate(lines):
         if match := _COSMOS_REAL.match(line):
-            entries = _fixed_columns(lines, index + 1, int(match[2]), int(match[1]))
+            _, entries = _fixed(lines, index, match[2], match[1])
             for entry, unit in ((COSMOS_SERIES_STEP, 1e-3), (COSMOS_RECORDER_STEP, 1.0)):
                 if len(entries) >= entry and entries[entry - 1] > 0.0:
                     return _short(entries[entry - 1] * unit)

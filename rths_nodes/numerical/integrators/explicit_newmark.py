@@ -22,6 +22,8 @@ class ExplicitNewmark(Dynamics):
     the stability limit, 2/w_max for springs.
     """
 
+    memory = (*Dynamics.memory, "_predicted")
+
     @params
     class Params(Equivalent):
         pass

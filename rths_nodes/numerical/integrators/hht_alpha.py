@@ -31,6 +31,8 @@ class HilberHughesTaylor(Dynamics):
     steps and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
     """
 
+    memory = (*Dynamics.memory, "_x", "_x_before", "_x_next", "_x_predicted", "_v_predicted", "_known")
+
     @params
     class Params(Equivalent):
         alpha: float = number(
@@ -53,7 +55,7 @@ class HilberHughesTaylor(Dynamics):
         super().__init__(structure, external_force, dt)
         if self.structure.experimental_mass.any():
             raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
-        self._n = params.iterations
+        self._n = self.period = params.iterations
         self._h = h = params.iterations * dt
         alpha = params.alpha
         self._alpha, self._share = alpha, 1.0 + alpha

@@ -24,6 +24,8 @@ class KolayRicles(Dynamics):
     algorithm, 0 dissipates most. What is under test belongs into alpha1 to alpha3.
     """
 
+    memory = (*Dynamics.memory, "_before", "_weighted")
+
     @params
     class Params(Equivalent):
         rho_infinity: float = number(

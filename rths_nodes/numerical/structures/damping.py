@@ -52,7 +52,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 class Rayleigh:
-    """C = a M + b K with given damping ratios in two modes: zeta = a / (2 w) + b w / 2."""
+    """Rayleigh damping by the ratios in two modes: C = a M + b K, zeta = a / (2 w) + b w / 2."""
 
     @params
     class Params:
@@ -94,7 +94,7 @@ class Rayleigh:
 
 
 class Modal:
-    """C = M (sum over modes of 2 zeta_i w_i phi_i phi_i') M: any damping ratio in each mode."""
+    """Modal damping, any ratio in each mode: C = M (sum of 2 zeta_i w_i phi_i phi_i') M."""
 
     @params
     class Params:
@@ -119,7 +119,7 @@ class Modal:
 
 
 class Matrix:
-    """C as it stands."""
+    """Any damping matrix C, as it stands."""
 
     @params
     class Params:

@@ -12,13 +12,16 @@ import rclpy
 from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
+from rths_nodes.core.durations import SECOND
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
-from rths_nodes.loop.supervision.states import ENDED
-from rths_nodes.ros.hosting.console import Console
-from rths_nodes.ros.hosting.descriptions import INDEXING_S, LEAVING_S, QUIET_S, NodeDescription, Processes
+from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.ros.hosting.console import Console, starting_words
+from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
+from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -27,7 +30,9 @@ from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.compensator import CompensatorNode
 from rths_nodes.ros.nodes.integrator import IntegratorNode
 from rths_nodes.ros.nodes.monitor import MonitorNode
-from rths_nodes.ros.nodes.recorder import OpenWriter, RecorderNode
+from rths_nodes.ros.nodes.phase import Phase
+from rths_nodes.ros.nodes.recorder import RecorderNode
+from rths_nodes.ros.nodes.writers import OpenWriter
 from rths_nodes.ros.transport import middleware
 
 GRACE_S = 0.6
@@ -88,15 +93,17 @@ def run(
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
     separate: Sequence[str] = (),
+    starting: Callable[[str], None] | None = None,
 ) -> Result:
     """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
+    ``starting`` gets what the test waits for, in words, until it begins.
     Raises NodeRefused.
     """
     beside = [each for each in descriptions if each.role in separate]
     with Processes(beside) as processes, ros_context() as context, ExitStack() as leaving:
-        namespace, peers = descriptions[0].namespace, tuple(each.peer for each in descriptions)
-        console = Console(context, namespace, peers) if beside else None
+        first, peers = descriptions[0], tuple(each.peer for each in descriptions)
+        console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
         if console:
             leaving.callback(console.destroy_node)
         test = ComposedTest()
@@ -105,13 +112,18 @@ def run(
             rig = test.rig
             if progress:
                 progress(rig.last_sample)
+            if starting and rig.rig.machine.state is State.IDLE:
+                here = {node.place.peer: node.phase.now >= Phase.READY for node in test.nodes}
+                absent = {peer: "" for peer, ready in here.items() if not ready}
+                others = console.missing if console else {}
+                starting(starting_words(absent | {peer: others[peer] for peer in others if peer not in here}))
             if not test.result.interrupted and interrupted and interrupted():
                 rig.shutdown.interrupt()
                 test.result.interrupted = True
             if console:
                 console.listen()
             for process in processes.dead():
-                rig.trip(process.death)
+                _answer(process, rig)
 
         try:
             for each in descriptions:
@@ -125,16 +137,25 @@ def run(
                 time.sleep(QUIET_S)
         finally:
             destroy(test.nodes)
+        codes = [node.phase.exit_code for node in test.nodes]
         if console:
-            _wait_for(processes, console, result)
-    result.judge(
-        [each.phase.exit_code for each in test.nodes] + [each.popen.returncode for each in processes.running]
-    )
+            codes += _exit_codes(processes, console, result)
+    result.judge(codes)
     return result
 
 
-def _wait_for(processes: Processes, console: Console, result: Result) -> None:
-    """Until the separate nodes have written all, and left; what they said in the end."""
+def _answer(died: Process, rig: ActuatorNode) -> None:
+    """What the rig does where a separate node has ended with an error."""
+    if rig.phase.gone:
+        return
+    if died.popen.returncode == ExitCode.REFUSED and rig.rig.machine.state < State.ARMED:
+        rig.refuse(died.death)
+    else:
+        rig.trip(died.death)
+
+
+def _exit_codes(processes: Processes, console: Console, result: Result) -> list[int]:
+    """Those of the separate nodes, once they have written all, and left; what they said in the end."""
 
     def listen() -> None:
         console.listen()
@@ -142,23 +163,22 @@ def _wait_for(processes: Processes, console: Console, result: Result) -> None:
 
     if result.state not in ENDED:  # who has not found the actuator does not see that it has left
         processes.send(signal.SIGTERM)
-    if not processes.wait(INDEXING_S, idle=listen):
-        killed = ", ".join(process.role for process in processes.kill())
-        processes.wait(LEAVING_S)
-        result.notes.append(f"{killed} did not end by itself: rths recover may help")
+    result.notes += processes.see_out(listen)
     console.listen()
     result.add(console.result.numbers)
+    return [process.popen.returncode for process in processes.counted(console.reported)]
 
 
 class ComposedTest:
-    """The nodes of a test that share a process, run to its end; what it came to is its ``result``."""
+    """The nodes of a test that share a process, run to its end by ``clock``; what it came to is its ``result``."""
 
-    def __init__(self, nodes: Sequence[RthsNode] = ()) -> None:
+    def __init__(self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK) -> None:
         self.nodes = list(nodes)
         self.result = Result()
+        self._clock = clock
         self._leaving = ExitStack()
         self._prepared = False
-        self._ended_at = 0.0
+        self._ended_at = 0
 
     def add(
         self,
@@ -170,7 +190,9 @@ class ComposedTest:
     ) -> RthsNode:
         """Make one more node of the test, with the parameter ``values``."""
         last: dict[str, Any] = {"prepare": self._prepare} if role == ACTUATOR else {}
-        self.nodes.append(make_node(role, open_writer, context, values, cli_args=cli_args, **last))
+        self.nodes.append(
+            make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last)
+        )
         return self.nodes[-1]
 
     @property
@@ -188,7 +210,7 @@ class ComposedTest:
                 self._end_soon()
 
         with self._leaving:
-            LoopExecutor(self.nodes, context, idle).run()
+            LoopExecutor(self.nodes, context, idle, self._clock).run()
         self._gather()
         return self.result
 
@@ -207,8 +229,9 @@ class ComposedTest:
 
     def _end_soon(self) -> None:
         """A node has died: the others do not wait long for its summary."""
-        self._ended_at = self._ended_at or time.monotonic()
-        if time.monotonic() - self._ended_at > GRACE_S:
+        now = self._clock.monotonic_ns()
+        self._ended_at = self._ended_at or now
+        if now - self._ended_at > GRACE_S * SECOND:
             for node in self.nodes:
                 node.shutdown.interrupt()
 
@@ -220,6 +243,6 @@ class ComposedTest:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
             result.add(node.shutdown.summary)
-            if node.phase.cause.silent:
+            if node.phase.cause.silent and node.phase.problem not in result.reason:
                 result.reason = "; ".join(filter(None, (node.phase.problem, result.reason)))
             result.reason = result.reason or node.phase.problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,10 +19,19 @@ from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, ope
 from rths_nodes.ros.transport.joining import Joining
 
 
-class Console(Node):
-    """Listens to the ``peers`` under the namespace of the rig."""
+def starting_words(missing: Mapping[str, str]) -> str:
+    """What a test waits for while its nodes start: the names of those that are ``missing``, and their problems."""
+    words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
+    return f"waits for {', '.join(words)}" if missing else "starts"
 
-    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...]) -> None:
+
+class Console(Node):
+    """Listens to the ``peers`` under the namespace of the rig, and takes in what belongs to the run ``run_id``.
+
+    ``reported`` are the peers whose Summary was heard: what they had to say about the test is said.
+    """
+
+    def __init__(self, context: Any, namespace: str, peers: tuple[str, ...], run_id: str) -> None:
         super().__init__(
             "console",
             context=context,
@@ -47,7 +57,16 @@ class Console(Node):
         self._trip: Any = None
         self.result = Result()
         self.heard_state = False
+        self.reported: set[str] = set()
+        self._run_id = run_id
         self.problems: dict[str, str] = {}
+        self._peers = peers
+        self._ready: set[str] = set()
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The nodes that are not ready for the test, each with what it has said about it."""
+        return {peer: self.problems.get(peer, "") for peer in self._peers if peer not in self._ready}
 
     def listen(self) -> None:
         """Take what has come; a publisher that was there before the graph knew its node is asked for again.
@@ -68,21 +87,28 @@ class Console(Node):
     def _hear(self, name: str, values: dict[str, Any]) -> None:
         result = self.result
         if name == "summary":
+            self.reported.add(values["node"])
             result.add(dict(zip(values["names"], values["values"], strict=True)))
         elif name == TEST_STATE:
-            if not self._joining.counts(values):
-                self._inboxes[name].guard.drop()
+            if values["run_id"] != self._run_id or not self._joining.counts(values):
+                self._inboxes[name].guard.drop()  # before the test another node may have the name of a peer
                 return
-            self.heard_state = True
-            self._settled = self._settled or values["state"] >= State.ARMED
-            result.state, result.reason = State(values["state"]), values["reason"]
-            if result.state == State.ARMED:
-                self._close_guards()
+            self._follow(State(values["state"]), values["reason"])
             result.sample = max(result.sample, values["sample"])
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
+            self._ready |= {values["node"]} if values["ready"] else set()
         else:
             result.sample = max(result.sample, values["sample"])
+
+    def _follow(self, state: State, reason: str) -> None:
+        self.heard_state = True
+        self._settled = self._settled or state >= State.ARMED
+        self.result.state, self.result.reason = state, reason
+        if state == State.ARMED:  # what was told before is not of this test
+            self.result.numbers.clear()
+            self.reported.clear()
+            self._close_guards()
 
     def _join(self, frame_id: str) -> None:
         self._run.become(frame_id)

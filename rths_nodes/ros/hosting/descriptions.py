@@ -1,4 +1,4 @@
-"""Scenario -> plain descriptions of nodes -> processes, here, or launch actions, in ``launch/``.
+"""Scenario -> plain descriptions of nodes, of which the runner makes processes and launch files actions.
 
 The wiring is data: which nodes, under which namespace, with which parameters. Launch files and our own runner
 start the same list, so it is tested without launch.
@@ -6,19 +6,9 @@ start the same list, so it is tested without launch.
 
 from __future__ import annotations
 
-import ctypes
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import yaml
 
 from rths_nodes.loop.options import NODE, ONE_NODE, RunOptions, checked_namespace
 from rths_nodes.loop.options import options as offered_options
@@ -26,22 +16,6 @@ from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
 from rths_nodes.ros.names import RECORDER
-
-INDEXING_S = 600.0
-"""How long a recorder may take to index what it has written."""
-
-LEAVING_S = 10.0
-"""How long the nodes may take to leave after the first of them."""
-
-QUIET_S = 0.05
-"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
-which it acknowledges a message may hang (see ``leaving.py``)."""
-
-PARENT = "RTHS_PARENT"
-"""Environment variable with the process id of the runner: a node ends when its runner dies."""
-
-TELLS = "RTHS_RUNNER_TELLS"
-"""Environment variable that is set when the runner itself says why a test was tripped."""
 
 
 @dataclass(frozen=True)
@@ -102,109 +76,3 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
         return ()
     check_layout(scenario)
     return tuple(scenario.axes)
-
-
-def death(name: str, code: int) -> str:
-    """How a node ended, in words."""
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"the {name} node died ({how})"
-
-
-def die_with_parent() -> None:
-    """In a node started by our runner: be told to stop when the runner dies, however it dies."""
-    parent = os.environ.get(PARENT)
-    if not parent:
-        return
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if os.getppid() != int(parent):
-        sys.exit(1)
-
-
-@dataclass
-class Process:
-    """A node process under way."""
-
-    role: str
-    """Its name among the peers."""
-    popen: subprocess.Popen[bytes]
-
-    @property
-    def death(self) -> str:
-        """How it ended, in words."""
-        return death(self.role, self.popen.returncode)
-
-
-@dataclass
-class Processes:
-    """The processes of a test: started together, ended together."""
-
-    descriptions: Sequence[NodeDescription]
-    running: list[Process] = field(default_factory=list)
-
-    def __enter__(self) -> Processes:
-        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
-        environment = os.environ | {PARENT: str(os.getpid()), TELLS: "1"}
-        root = str(Path(__file__).resolve().parents[3])
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
-        for description in self.descriptions:
-            command = [
-                sys.executable,
-                "-m",
-                "rths_nodes.app.node",
-                description.role,
-                *self._arguments(description),
-            ]
-            # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
-            popen = subprocess.Popen(command, env=environment, start_new_session=True, stdin=subprocess.DEVNULL)
-            self.running.append(Process(description.peer, popen))
-        return self
-
-    def _arguments(self, description: NodeDescription) -> list[str]:
-        file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
-        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
-        remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
-        return [
-            "--ros-args",
-            "--params-file",
-            str(file),
-            "-r",
-            f"__ns:=/{description.namespace}",
-            *remappings,
-        ]
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        for process in self.running:
-            process.popen.wait()
-        self._folder.cleanup()
-
-    def kill(self, but: Sequence[str] = ()) -> list[Process]:
-        """End those that still run, but for some; which they were."""
-        killed = [process for process in self.alive() if process.role not in but]
-        for process in killed:
-            process.popen.kill()
-        return killed
-
-    def alive(self) -> list[Process]:
-        """Those that still run."""
-        return [process for process in self.running if process.popen.poll() is None]
-
-    def dead(self) -> list[Process]:
-        """Those that ended with an error."""
-        return [process for process in self.running if process.popen.poll() not in (None, 0)]
-
-    def send(self, number: signal.Signals, *roles: str) -> None:
-        """A signal to the nodes ``roles``, or to all."""
-        for process in self.alive():
-            if not roles or process.role in roles:
-                process.popen.send_signal(number)
-
-    def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all but some to end; False when the time was over first."""
-        end = time.monotonic() + seconds
-        while any(process.role not in but for process in self.alive()):
-            if time.monotonic() > end:
-                return False
-            idle() if idle else time.sleep(0.005)
-        return True

@@ -109,8 +109,9 @@ class LoopExecutor:
         if not rig.phase.ended:  # it has died: it sends no Summary, but what it sent before is recorded
             self._publish_held()
             self._observe(1_000_000)
+        cause = rig.phase.cause if rig.phase.problem and not rig.phase.ended else None
         for node in self.nodes:
-            node.shutdown.lose_leader()
+            node.shutdown.lose_leader(None if node is rig else cause)
             if not rig.phase.ended or not node.participates:
                 node.phase.to(Phase.GONE)
 

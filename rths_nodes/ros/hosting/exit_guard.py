@@ -1,10 +1,10 @@
-"""The end of a process whose middleware hangs while it takes its leave.
+"""The end of a process whose middleware hangs once the test is over.
 
-Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502). The
-test is over by then and recorded; only the process is still there, and whoever waits for it. The call that hangs
-holds the interpreter's lock, so no Python code can end it: the C library does.
-``faulthandler.dump_traceback_later`` could do so, too, but always with exit code 1: a test that has finished would
-count as failed.
+Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502): from
+the Summary of a node on, when the first peers leave. The test is over by then and recorded; only the process is
+still there, and whoever waits for it. The call that hangs holds the interpreter's lock, so no Python code can end
+it: the C library does. ``faulthandler.dump_traceback_later`` could do so, too, but always with exit code 1: a test
+that has finished would count as failed.
 """
 
 from __future__ import annotations
@@ -30,22 +30,44 @@ class _Event(ctypes.Structure):
     )
 
 
+class ExitGuard:
+    """Ends this process with an exit code unless it is disarmed, or armed anew, in time."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._timer = ctypes.c_void_p()
+        self._code: int | None = None
+        """The exit code of the timer that is there; None while there is none."""
+
+    def arm(self, seconds: float, code: int) -> None:
+        """End the process with the exit ``code`` after ``seconds``, s. Raises OSError where there is no timer."""
+        if code != self._code:
+            self.disarm()
+            function = ctypes.cast(self._library._exit, ctypes.c_void_p).value
+            event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
+            if self._library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._timer)):
+                raise OSError(ctypes.get_errno(), "no timer for the end of the process")
+            self._code = code
+        whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
+        times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: once, and when
+        self._library.timer_settime(self._timer, 0, times, None)
+
+    def disarm(self) -> None:
+        """The process may take its time again."""
+        if self._code is not None:
+            self._library.timer_delete(self._timer)
+            self._code = None
+
+
 @contextmanager
 def exits_within(seconds: float, code: int) -> Iterator[None]:
     """End this process with the exit ``code`` if what is inside takes longer than ``seconds``, s.
 
     Raises OSError where the system has no such timer.
     """
-    library = ctypes.CDLL(None, use_errno=True)
-    function = ctypes.cast(library._exit, ctypes.c_void_p).value
-    event = _Event(value=code, notify=_SIGEV_THREAD, function=function)
-    timer = ctypes.c_void_p()
-    whole, part = divmod(round(seconds * 1e9), 1_000_000_000)
-    times = (ctypes.c_long * 4)(0, 0, whole, part)  # struct itimerspec: once, and when
-    if library.timer_create(_CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)):
-        raise OSError(ctypes.get_errno(), "no timer for the end of the process")
+    guard = ExitGuard()
+    guard.arm(seconds, code)
     try:
-        library.timer_settime(timer, 0, times, None)
         yield
     finally:
-        library.timer_delete(timer)
+        guard.disarm()

@@ -32,12 +32,14 @@ from rths_nodes.loop.faults.kinds import (
     first_sample,
     node_of,
     parse,
+    stream_of,
 )
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_sensors, poison
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER
 from rths_nodes.ros.nodes.interposer import Configured, Interposer
-from rths_nodes.ros.nodes.recorder import OpenWriter, Writer
+from rths_nodes.ros.nodes.writers import OpenWriter, Writer
 from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.topics import Send
 
@@ -110,7 +112,7 @@ class _Faults(Interposer):
         found: Any = inbox
         # their places are part of the seed
         faults = [None if of_sensors(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
-        if self._role in LOOP and topic in STREAMS and any(getattr(f, "stream", "") == topic for f in faults):
+        if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)
             found = FaultyInbox(found, stream, _sent_at(topic, self._substeps), self._known_sample)
@@ -191,7 +193,9 @@ class _Faults(Interposer):
         if self._own_process:
             os.kill(os.getpid(), signal.SIGKILL)
         self._dead = True
-        self._node.phase.end(1, f"the {self._node.place.peer} node died (kill on purpose)", silent=True)
+        self._node.phase.end(
+            ExitCode.FAILED, f"the {self._node.place.peer} node died (kill on purpose)", silent=True
+        )
 
     def _stand_still(self, seconds: float) -> None:
         """In a process with others: no turn for the node. They wait for the actuator node in any case."""

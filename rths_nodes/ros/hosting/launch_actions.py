@@ -23,7 +23,7 @@ from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.options import (
     COMPOSED,
@@ -37,9 +37,8 @@ from rths_nodes.loop.options import (
 )
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import descriptions
+from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch
 from rths_nodes.ros.names import RECORDER
 
@@ -149,7 +148,7 @@ class LaunchedTest:
         self._log_level = configured["log_level"]
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
-        self._environment = {descriptions.PARENT: str(os.getpid())} if direct else {}
+        self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
@@ -215,7 +214,7 @@ class LaunchedTest:
 
     def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""
-        patience = {"sigterm_timeout": str(descriptions.INDEXING_S)} if patient or peer == RECORDER else {}
+        patience = {"sigterm_timeout": str(node_processes.INDEXING_S)} if patient or peer == RECORDER else {}
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
@@ -237,7 +236,7 @@ class LaunchedTest:
 
 def _check(scenario: Any, options: RunOptions, check_free: Callable[[Path], None]) -> None:
     """Refuse, with ConfigError, what must not run."""
-    Loop(Assembly(scenario))  # builds every component
+    checked_loop(scenario)
     faults = [faulty.parse(words) for words in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if options.recorder == ROSBAG2:

@@ -11,14 +11,11 @@ from launch.event_handlers import OnProcessExit, OnProcessIO
 from launch.events import matches_action
 from launch.events.process import SignalProcess
 
-from rths_nodes.loop.outcomes import ExitCode, of_nodes
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, of_nodes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import descriptions
-from rths_nodes.ros.hosting.results import ending, told_result
-
-IN_ORDER = (ExitCode.FINISHED, ExitCode.TRIPPED, ExitCode.HELD)
-"""Exit codes of a process after which the others leave by themselves."""
+from rths_nodes.ros.hosting import node_processes
+from rths_nodes.ros.hosting.results import told_result
 
 
 class EndOfLaunch:
@@ -66,7 +63,7 @@ class EndOfLaunch:
         self._codes.append(event.returncode)
         name = self._peers.get(event.action, event.process_name.rpartition("-")[0])
         if event.returncode:
-            self._problem = self._problem or descriptions.death(name, event.returncode)
+            self._problem = self._problem or node_processes.death(name, event.returncode)
         if not self._running:
             return self._conclude(context)
         if event.returncode not in IN_ORDER and not context.is_shutdown:
@@ -90,7 +87,7 @@ class EndOfLaunch:
             code = told[0] if told else ExitCode.HELD if interrupted else code
         if told and told[0] == code:
             return told
-        return code, f"{ending(code)}: {self._problem}" if self._problem else ending(code)
+        return code, f"{code.ending}: {self._problem}" if self._problem else code.ending
 
 
 def _interrupt(process: ExecuteProcess) -> EmitEvent:

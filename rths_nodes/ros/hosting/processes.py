@@ -6,12 +6,15 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.hosting.composed import ros_context
-from rths_nodes.ros.hosting.console import Console
-from rths_nodes.ros.hosting.descriptions import INDEXING_S, LEAVING_S, NodeDescription, Processes
+from rths_nodes.ros.hosting.console import Console, starting_words
+from rths_nodes.ros.hosting.descriptions import NodeDescription
+from rths_nodes.ros.hosting.node_processes import Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
+from rths_nodes.ros.nodes.phase import UNDER_WAY
 
 GRACE_S = 0.6
 """Between the death of a node and the end of the others."""
@@ -21,66 +24,97 @@ def run(
     descriptions: Sequence[NodeDescription],
     progress: Callable[[int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
+    starting: Callable[[str], None] | None = None,
 ) -> Result:
-    """Start the nodes as processes, watch them to the end of the test, leave no process behind."""
+    """Start the nodes as processes, watch them to the end of the test, leave no process behind.
+
+    ``starting`` gets what the test waits for, in words, until it begins.
+    Raises ConfigError where there is no room for the nodes.
+    """
+    first = descriptions[0]
     with Processes(descriptions) as processes, ros_context() as context:
         peers = tuple(description.peer for description in descriptions)
-        console = Console(context, descriptions[0].namespace, peers)
+        console = Console(context, first.namespace, peers, first.parameters["run_id"])
         try:
-            return _watch(console, processes, progress, interrupted)
+            return _Watch(console, processes, progress, interrupted, starting).result()
         finally:
             console.destroy_node()
 
 
-def _watch(
-    console: Console,
-    processes: Processes,
-    progress: Callable[[int], None] | None,
-    interrupted: Callable[[], bool] | None,
-) -> Result:
-    result, asked = console.result, False
+class _Watch:
+    """Leads the ``processes`` of a test, whose nodes ``console`` hears, from their start to their end."""
 
-    def idle() -> None:
+    def __init__(
+        self,
+        console: Console,
+        processes: Processes,
+        progress: Callable[[int], None] | None,
+        interrupted: Callable[[], bool] | None,
+        starting: Callable[[str], None] | None,
+    ) -> None:
+        self._console, self._processes = console, processes
+        self._progress, self._interrupted, self._starting = progress, interrupted, starting
+        self._asked = False
+
+    def result(self) -> Result:
+        """How the test ended, once no node is there any more."""
+        console, processes, result = self._console, self._processes, self._console.result
+        self._wait_for_the_first()
+        died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
+        if died:
+            self._end_after(died[0])
+        elif result.state not in ENDED:  # who has not found the actuator does not see that it has left
+            processes.send(signal.SIGTERM)
+        result.notes += processes.see_out(self._idle)
         console.listen()
-        if progress:
-            progress(console.result.sample)
+        # where a node has died, what this runner then did to the others says nothing about the test
+        counted = [each for each in processes.counted(console.reported) if not (died and each.ended_by_us)]
+        blamed = died or [each for each in counted if each.popen.returncode not in IN_ORDER]
+        if blamed and (why := self._why(blamed[0])) not in result.reason:
+            result.reason = "; ".join(filter(None, (why, result.reason)))
+        result.judge([process.popen.returncode for process in counted])
+        return result
+
+    def _why(self, ended: Process) -> str:
+        """Why a process ended; where it has only heard of a refusal, in the words of the node that has refused."""
+        alike = (each for each in self._processes.running if each.popen.returncode == ended.popen.returncode)
+        return (ended if ended.words else next((each for each in alike if each.words), ended)).death
+
+    def _idle(self) -> None:
+        self._console.listen()
+        if self._progress:
+            self._progress(self._console.result.sample)
+        if self._starting and self._console.result.state is State.IDLE:
+            self._starting(starting_words(self._console.missing))
         time.sleep(0.01)
 
-    while processes.alive():
-        idle()
-        if processes.dead():
-            break
-        result.interrupted = result.interrupted or bool(interrupted and interrupted())
-        # a node that is still starting knows nothing of signals yet
-        if result.interrupted and console.heard_state and not asked:
-            asked = True
-            processes.send(signal.SIGINT, ACTUATOR)
-    dead = [process for process in processes.dead() if process.popen.returncode not in (2, 3)]
-    if dead:
-        _end_after(dead[0].death, dead[0].role, console, processes, idle)
-    elif not processes.wait(LEAVING_S, (RECORDER,), idle):
-        killed = processes.kill((RECORDER,))
-        result.notes += [f"the {process.role} node did not end by itself" for process in killed]
-    if result.state is State.IDLE:  # a recorder that has not found its peers does not hear that they have left
+    def _wait_for_the_first(self) -> None:
+        """Until a node has ended with an error, or the one that leads the test has ended."""
+        console, processes, result = self._console, self._processes, self._console.result
+        leader = next(process for process in processes.running if process.role == ACTUATOR)
+        while leader.popen.poll() is None and not processes.dead():
+            self._idle()
+            leader.check_alive()  # of the others the rig itself notices that they are silent
+            result.interrupted = result.interrupted or bool(self._interrupted and self._interrupted())
+            # a node that is still starting knows nothing of signals yet
+            if result.interrupted and console.heard_state and not self._asked:
+                self._asked = True
+                processes.send(signal.SIGINT, ACTUATOR)
+
+    def _end_after(self, died: Process) -> None:
+        """A node has died: the rig goes safe, the recorder closes, everybody ends within ``GRACE_S``.
+
+        One that was refused has died before anything moved: the others are told to leave, as soon as they can.
+        """
+        processes = self._processes
+        if died.popen.returncode == ExitCode.REFUSED and self._console.result.state not in UNDER_WAY:
+            processes.send(signal.SIGTERM)
+            return
+        self._console.trip(died.death)
+        if died.role == ACTUATOR:  # no rig is there to trip, but the recorder hears why
+            processes.send(signal.SIGTERM)
+        if not processes.wait(GRACE_S, (RECORDER,), self._idle):
+            processes.send(signal.SIGTERM)
+            processes.wait(0.2, (RECORDER,), self._idle)
+        processes.kill((RECORDER,))
         processes.send(signal.SIGTERM, RECORDER)
-    if not processes.wait(INDEXING_S, idle=idle):
-        result.notes.append("the recorder did not finish: rths recover may help")
-    console.listen()
-    if dead:
-        why = console.problems.get(dead[0].role) or dead[0].death
-        result.reason = why if result.reason in ("", why) else f"{why}; {result.reason}"
-    result.judge([process.popen.returncode for process in processes.running])
-    return result
-
-
-def _end_after(death: str, role: str, console: Console, processes: Processes, idle: Callable[[], None]) -> None:
-    """A node has died: the rig goes safe, the recorder closes, everybody ends within ``GRACE_S``."""
-    if role != ACTUATOR:
-        console.trip(death)
-    else:
-        processes.send(signal.SIGTERM)
-    if not processes.wait(GRACE_S, (RECORDER,), idle):
-        processes.send(signal.SIGTERM)
-        processes.wait(0.2, (RECORDER,), idle)
-    processes.kill((RECORDER,))
-    processes.send(signal.SIGTERM, RECORDER)

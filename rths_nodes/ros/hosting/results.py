@@ -14,25 +14,14 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
 
-_ENDINGS = {
-    "the test has finished": ExitCode.FINISHED,
-    "the test has failed": ExitCode.FAILED,
-    "the test was refused": ExitCode.REFUSED,
-    "the test was tripped": ExitCode.TRIPPED,
-    "the test was held": ExitCode.HELD,
-}
+_ENDINGS = {code.ending: code for code in ExitCode}
 _LINE = re.compile(rf"^rths: ({'|'.join(_ENDINGS)}) after \d+ samples.*$", re.MULTILINE)
-
-
-def ending(code: ExitCode) -> str:
-    """How a test ended, in words."""
-    return next(words for words, known in _ENDINGS.items() if known is code)
 
 
 def result_line(code: ExitCode, samples: int, reason: str) -> str:
     """What the process that leads a test says in the end."""
     words = f": {' '.join(reason.split())}" if reason else ""
-    return f"rths: {ending(code)} after {samples} samples{words}"
+    return f"rths: {code.ending} after {samples} samples{words}"
 
 
 def told_result(text: str) -> tuple[ExitCode, str] | None:
@@ -65,8 +54,10 @@ class Result:
         self.numbers |= numbers
 
     def judge(self, codes: Sequence[int]) -> None:
-        """The exit code of the whole test from those of its nodes."""
+        """The exit code of the whole test from those of its nodes; every test that failed has a reason."""
         self.exit_code = outcomes.of_nodes(codes, self.state, self.interrupted)
+        if self.exit_code is ExitCode.FAILED and not self.reason:
+            self.reason = f"the test came to no end: {self.state.name} at sample {self.sample}"
         found = (doubts(self.section("recording")), unseen(self.numbers), dropped(self.numbers))
         self.notes += filter(None, found)
 

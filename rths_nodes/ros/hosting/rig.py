@@ -20,7 +20,7 @@ from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
 from rths_nodes.ros.hosting.results import result_line
 from rths_nodes.ros.hosting.single import plain_words, refused, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.recorder import OpenWriter
+from rths_nodes.ros.nodes.writers import OpenWriter
 
 
 def run(arguments: Sequence[str], open_writer: OpenWriter) -> int:

@@ -14,22 +14,26 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import destroy, make_node, ros_context
-from rths_nodes.ros.hosting.descriptions import QUIET_S, TELLS, die_with_parent
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.exit_guard import exits_within
+from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
+from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
 from rths_nodes.ros.hosting.results import Result, result_line
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
 from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.nodes.recorder import OpenWriter, RecorderNode
+from rths_nodes.ros.nodes.recorder import RecorderNode
+from rths_nodes.ros.nodes.writers import OpenWriter
 
 LEAVING_S = 5.0
 """A process that has not left by then, hangs."""
+
+FLUSHED_S = 10.0
+"""A node that has not handed over its last messages by then, nor seen its peers leave, hangs."""
 
 
 class Hosted(Protocol):
@@ -56,6 +60,7 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
 def refused(error: ConfigError) -> int:
     """Tell why a process ends at once; its exit code."""
     print(f"rths: {error}", file=sys.stderr)
+    tell_runner(str(error))
     return ExitCode.REFUSED
 
 
@@ -69,10 +74,10 @@ def plain_words(role: str, arguments: Sequence[str]) -> list[str]:
 
 def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> int:
     """Run what is ``hosted`` with ROS ``arguments`` in this process, which ends with it; the exit code."""
-    asked: list[bool] = []
+    asked: list[int] = []
 
-    def interrupt() -> None:
-        asked.append(True)
+    def interrupt(number: int) -> None:
+        asked.append(number)
         for node in hosted.nodes:
             node.shutdown.interrupt()
 
@@ -81,12 +86,12 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> i
     with ExitStack() as leaving, ros_context(arguments) as context:
         hosted.make(open_writer, context)
         if asked:
-            interrupt()
+            interrupt(asked[0])
         code: int = ExitCode.FAILED
         try:
             code = hosted.run(context)
-        except (KeyboardInterrupt, ExternalShutdownException):
-            code = ExitCode.FINISHED
+        except ExternalShutdownException:
+            print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
         finally:
             ignore_stop_signals()
             leaving.enter_context(exits_within(LEAVING_S, code))
@@ -110,21 +115,27 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, prepare=self._prepare))
 
     def run(self, context: Any) -> int:
-        """Until the node is done; its exit code."""
+        """Until the node is done; its exit code, which of the actuator node is that of the test."""
         (node,) = self.nodes
+        guard = ExitGuard()
+
+        def watch() -> None:
+            if node.phase.now is Phase.REPORTED:  # all is said: from here on nothing may take long
+                guard.arm(LEAVING_S, node.phase.exit_code)
+
         with self._leaving:
+            self._leaving.callback(guard.disarm)
             start_if_wanted(node)
-            LoopExecutor([node], context).run()
+            LoopExecutor([node], context, watch).run()
         if isinstance(node, RecorderNode):
             node.safely(node.close)
-        node.flush()
+        code: int = node.phase.exit_code
+        with exits_within(FLUSHED_S, code):
+            node.flush()
         tell(node)
-        if isinstance(node, ActuatorNode) and TELLS not in os.environ:
-            result = Result(interrupted=node.shutdown.interrupted)
-            result.take_state(node)
-            result.judge([node.phase.exit_code])
-            print(result_line(result.exit_code, result.sample, node.phase.problem or result.reason), flush=True)
-        return node.phase.exit_code
+        if isinstance(node, ActuatorNode) and (node.rig is not None or node.shutdown.interrupted):
+            code = _of_test(node)
+        return code
 
     def _prepare(self) -> None:
         """Real-time scheduling of the loop's processes until the end, begun once, however often it is configured.
@@ -143,6 +154,17 @@ class HostedNode:
             node.get_logger().info(words)
 
 
+def _of_test(rig: ActuatorNode) -> ExitCode:
+    """The exit code of the test that ``rig`` has led, which is told in one line unless our runner does so."""
+    # what came to no end although nothing went wrong was given up by the operator
+    result = Result(interrupted=rig.phase.exit_code == ExitCode.FINISHED)
+    result.take_state(rig)
+    result.judge([rig.phase.exit_code])
+    if TELLS not in os.environ:
+        print(result_line(result.exit_code, result.sample, rig.phase.problem or result.reason), flush=True)
+    return result.exit_code
+
+
 def start_if_wanted(node: RthsNode) -> None:
     """Configure and activate a node that starts by itself; one that is refused is gone, and knows why."""
     if node.settings.autostart:
@@ -156,6 +178,8 @@ def tell(node: RthsNode) -> None:
     """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
     told = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
+    if code not in IN_ORDER:
+        tell_runner(problem)
     failed = code in (ExitCode.FAILED, ExitCode.REFUSED)
     if problem and (failed or (code == ExitCode.TRIPPED and not told)):
         print(f"rths: {node.identity}: {problem}", file=sys.stderr)

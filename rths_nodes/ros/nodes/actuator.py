@@ -45,6 +45,7 @@ class ActuatorNode(RthsNode):
     """
 
     role = ACTUATOR
+    stops_rig = True
     rig: Any = None  # until the node is configured
     pacer: Pacer | None = None
     _stops: StopRequests | None = None
@@ -134,14 +135,12 @@ class ActuatorNode(RthsNode):
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: Any) -> Any:
-        """Not while the rig moves: the topics are needed until it is at rest."""
-        if self.armed or self.running:
-            self.get_logger().error("cleanup: refused, the rig is not at rest yet")
-            return TransitionCallbackReturn.FAILURE
-        if self._stops is not None:
+        """From now on requests to stop are heard no more."""
+        done = super().on_cleanup(state)
+        if done == TransitionCallbackReturn.SUCCESS and self._stops is not None:
             self._stops.close()
             self._stops = None
-        return super().on_cleanup(state)
+        return done
 
     def refuse(self, reason: str) -> None:
         """The handshake has found a peer twice: nobody is waited for, they may be peers of the other one."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.axis import AxisStage
@@ -29,6 +30,7 @@ class AxisNode(RthsNode):
     """Hosts one axis of the rig."""
 
     role = AXIS
+    stops_rig = True
     stage: Any = None  # until the node is configured
 
     def build(self, assembly: Assembly) -> None:
@@ -69,8 +71,8 @@ class AxisNode(RthsNode):
             self.go_safe(self.stage.trip)
         self._stamp = stamp
         self.topics.send("measurement", self.topics.codec.pack_measurement(measured, stamp))
-        true = self.stage.port.truth()
-        self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
+        if (true := self.stage.port.truth()) is not None:
+            self.deferred.put("true_state", self.topics.codec.pack_measurement, lambda: (true, stamp))
         if measured.flags & FLAG_TRIPPED or measured.sample == self.scenario.samples:
             self.deferred.send()
 
@@ -87,7 +89,7 @@ class AxisNode(RthsNode):
             return False
         self._stops_alone = True
         self.stage.stop(reason)
-        self.phase.blame(3, f"sample {self.stage.sample}: {reason}")
+        self.phase.blame(ExitCode.TRIPPED, f"sample {self.stage.sample}: {reason}")
         self.trip(reason)
         if self._pacer:
             self._pacer.start()

@@ -17,6 +17,7 @@ from rclpy.parameter import Parameter
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.faults.kinds import STREAMS
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
@@ -63,6 +64,8 @@ class RthsNode(LifecycleNode):
     """True while another node of the loop works on what this one needs to go on in this sample."""
     deadline: int | None = None
     """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
+    stops_rig: bool = False
+    """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -124,7 +127,7 @@ class RthsNode(LifecycleNode):
         try:
             self._configure()
         except ConfigError as error:
-            self.phase.blame(2, str(error))
+            self.phase.blame(ExitCode.REFUSED, str(error))
             if not self.settings.autostart:  # otherwise who started the node tells it
                 self.get_logger().error(self.phase.problem)
             return TransitionCallbackReturn.FAILURE
@@ -175,12 +178,16 @@ class RthsNode(LifecycleNode):
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop taking part; the actuator's rig goes safe."""
+        """Stop taking part; refused while the rig moves and needs this node."""
+        if self.under_way and not self.stops_rig:
+            return _refused(self, "deactivate")
         self.phase.activate(False)
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Close the endpoints; the node can be configured again."""
+        """Close the endpoints; the node can be configured again. Refused until all of a test is done."""
+        if self.under_way or self.participates:
+            return _refused(self, "cleanup")
         self.topics.close()
         self.deferred.clear()
         self.diagnostics = None
@@ -261,7 +268,7 @@ class RthsNode(LifecycleNode):
 
     def surprise(self, error: Exception) -> None:
         """End this node, and the test, because of an error that nobody has provided for."""
-        self.phase.blame(self.phase.exit_code or 1, f"{self.identity}: {type(error).__name__}: {error}")
+        self.phase.fail(f"{self.identity}: {type(error).__name__}: {error}")
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.phase.problem)
         if "summary" in self.topics.outlets and not self.shutdown.reported:
@@ -274,7 +281,7 @@ class RthsNode(LifecycleNode):
 
     def refuse(self, reason: str) -> None:
         """Take no part in a test that must not begin."""
-        self.phase.blame(2, reason)
+        self.phase.blame(ExitCode.REFUSED, reason)
         self.handshake.tell()
         self.phase.to(Phase.GONE)
 
@@ -294,3 +301,9 @@ class RthsNode(LifecycleNode):
     def go_safe(self, reason: str) -> None:
         """Ask the actuator node to trip: this node cannot go on."""
         self.trip(reason)
+
+
+def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:
+    words = f"{transition}: refused, the test is under way; {names.ACTUATOR}/stop ends it"
+    node.get_logger().error(words)
+    return TransitionCallbackReturn.FAILURE

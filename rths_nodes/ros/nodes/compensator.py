@@ -15,6 +15,7 @@ from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import CommandWarmUp
 from rths_nodes.ros.names import COMPENSATOR
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.warm_up import WarmUp
 
 QUIET_NS = 3_000_000_000
@@ -33,6 +34,7 @@ class CompensatorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = CommandStage.of(assembly)
+        self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
         """Measurements that are not answered yet, with their stamps, and when they came, ns."""
@@ -145,8 +147,11 @@ class CompensatorNode(RthsNode):
 
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
         self.deferred.collect()
+        self._answered = measured.sample
+        if not self._guard.measurement(measured):
+            return
         command = self.stage.bridge(measured) if late else self.stage.next(measured)
-        if command is not None:
+        if command is not None and self._guard.command(command):
             data = self.topics.codec.pack_command(command, stamp + self._period)
             self._hop.add(self._now() - began)
             self.topics.send("command", data)
@@ -156,9 +161,9 @@ class CompensatorNode(RthsNode):
                 self.topics.codec.pack_state,
                 lambda: (measured.sample, self.stage.state(), measured.flags, stamp),
             )
-        self._answered = measured.sample
 
     def _finish(self) -> None:
+        self._guard.judge()
         if self.phase.ended and not self.shutdown.reported and self._has_answered():
             self.shutdown.report()
         self.shutdown.leave(self.handshake.hear_state)

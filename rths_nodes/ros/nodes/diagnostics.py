@@ -10,6 +10,7 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine
@@ -64,7 +65,7 @@ class Diagnostics:
         grown = self._count(self._counters())
         for name, durations in self._clocks.items():
             self._time(name, durations)
-        if phase.exit_code or phase.test.state == State.TRIPPED:
+        if phase.exit_code not in (ExitCode.FINISHED, ExitCode.HELD) or phase.test.state == State.TRIPPED:
             level, message = DiagnosticStatus.ERROR, phase.problem or phase.test.reason or "failed"
         elif grown:
             level, message = DiagnosticStatus.WARN, ", ".join(grown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
@@ -60,7 +61,7 @@ class EndOfTest:
             rig.port.disarm_watchdog()
         elapsed = self._now() - self._times.ended_at
         done = (message["node"] for message in self._topics.heard("progress") if message["done"])
-        self._waiting.difference_update(done)
+        self._waiting.difference_update(done, self._gate.done)
         self._settle()
         if not shutdown.reported:
             if self._unjudged(elapsed) or self._truth_missing(elapsed):
@@ -76,9 +77,9 @@ class EndOfTest:
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()
-        machine = self._rig.machine
-        if machine.state == State.TRIPPED:
-            self._phase.blame(self._phase.exit_code or 3, machine.reason)
+        machine, code = self._rig.machine, of_state(self._rig.machine.state)
+        if code is not ExitCode.FINISHED:
+            self._phase.blame(self._phase.exit_code or code, machine.reason)
 
     def _unjudged(self, elapsed: int) -> bool:
         """True while the monitor may still trip the test."""

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 
 def doubts(recording: Mapping[str, Mapping[str, float]]) -> str:
-    """What the user is told of a recording with gaps (by topic) and silent nodes; empty when it is complete."""
+    """What the user is told of a recording with gaps (by topic), silent nodes or an early end; empty: whole."""
     gaps = [f"{count:.0f} in {name}" for name, count in recording.get("gaps", {}).items() if count]
     silent = recording.get("silent", {})
-    words = [f"gaps: {', '.join(gaps)}"] if gaps else []
+    broken_off = recording.get("broken_off", {})
+    words = [f"it broke off at sample {broken_off['sample']:.0f}"] if broken_off else []
+    words += [f"gaps: {', '.join(gaps)}"] if gaps else []
     words += [f"no last words of: {', '.join(silent)}"] if silent else []
     return f"the recording may not be complete: {'; '.join(words)}" if words else ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import TEST_STATE
@@ -109,7 +110,7 @@ class Handshake:
             test = StateOfTest(State(told["state"]), told["sample"], told["reason"])
             self._phase.follow(test)
             if test.state == State.IDLE and test.reason:
-                self._phase.end(2, self._phase.problem)
+                self._phase.end(ExitCode.REFUSED, self._phase.problem)
             if test.state == State.ARMED:
                 self._topics.close_guards()
 

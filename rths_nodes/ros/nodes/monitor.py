@@ -7,11 +7,13 @@ from sensor_msgs.msg import JointState
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Measurement
 from rths_nodes.core.wire.layout import stamp_of
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.driver_guard import DriverGuard
 from rths_nodes.ros.nodes.findings import unseen
 from rths_nodes.ros.nodes.progress import ProgressReports
 
@@ -31,6 +33,7 @@ class MonitorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = MonitorStage.of(assembly)
+        self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
         self._tripped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
@@ -44,6 +47,7 @@ class MonitorNode(RthsNode):
         while limit > 0 and (found := self.measurements.next()) is not None:
             measured, stamp = found
             self.stage.measurement(measured)
+            self._guard.measurement(measured)
             if measured.sample % self._status_every == 0:
                 self._tell_joints(measured, stamp)
             limit -= 1
@@ -92,14 +96,20 @@ class MonitorNode(RthsNode):
     def _tell_joints(self, measured: Measurement, stamp: int) -> None:
         message = JointState()
         message.header.stamp.sec, message.header.stamp.nanosec = stamp_of(stamp)
+        message.header.frame_id = self.place.rig.strip("/")
         message.name = list(self.scenario.axes)
         message.position = measured.displacement.tolist()
         message.effort = measured.force.tolist()
         self.topics.outlets["joint_states"].publisher.publish(message)
 
     def _finish(self) -> None:
+        self._guard.judge()
         if not self.phase.ended:
             self._quiet_from = self._now()
+            if self._guard.overdue():  # nobody else would end the test
+                self.shutdown.report()
+                self.phase.end(ExitCode.FAILED, self._guard.tripped)
+                return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
             self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too

@@ -35,6 +35,8 @@ class LockstepWindow:
         self._rig, self._times = rig, times
         self._topics = topics
         self._patience = patience
+        self.done: set[str] = set()
+        """The observers that have nothing more to do in this test."""
         self._seen = dict.fromkeys(observers, -1)
         self._open_until = LOCKSTEP_WINDOW - 1
 
@@ -57,6 +59,8 @@ class LockstepWindow:
         for message in self._topics.heard("progress"):
             if message["node"] in self._seen:
                 self._seen[message["node"]] = message["sample"]
+            if message["done"]:
+                self.done.add(message["node"])
         self._open_until = min(self._seen.values()) + LOCKSTEP_WINDOW
         within = rig.sample < self._open_until
         if not within and self._times.waited > self._patience:
@@ -84,6 +88,8 @@ class SignsOfLife:
         self._topics = topics
         self._dt = dt
         self._optional = frozenset(optional)
+        self.done: set[str] = set()
+        """As of :class:`LockstepWindow`."""
         self._warn = warn
 
     def begin(self, now: int) -> None:
@@ -95,6 +101,8 @@ class SignsOfLife:
         for message in self._topics.heard("progress"):
             behind = (self._rig.sample - message["sample"]) * self._dt
             self._heartbeat.heard(message["node"], now, round(behind * SECOND))
+            if message["done"]:
+                self.done.add(message["node"])
         for peer, words in self._heartbeat.lost(now):
             if peer in self._optional:
                 self._warn(words)

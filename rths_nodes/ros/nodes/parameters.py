@@ -6,6 +6,7 @@ values, with the meaning and the strict checks of ``--set``. Matrices and lists 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
-_LARGEST = 1.7e308
+UNBOUNDED = 2**63 - 1
+"""An end of a range of integers that has none: the largest number of their type. Of floats it is infinity."""
 FOREIGN = ("qos_overrides.", "use_sim_time", "start_type_description_service")
 """Parameters of rclpy, by the beginnings of their names."""
 
@@ -59,20 +61,23 @@ def declare(node: Node, name: str, value: Any, doc: str, spec: Spec | None = Non
 
 
 def _ranges(spec: Spec) -> dict[str, Any]:
-    """The range of a parameter, by its field in the descriptor; empty where it has none."""
+    """The range of a parameter, by its field in the descriptor; empty where it has none.
+
+    A range has two ends; where there is no bound, one of floats ends at infinity, as tools show it.
+    """
     low = spec.at_least if spec.at_least is not None else spec.more_than
     high = spec.at_most if spec.at_most is not None else spec.less_than
     if low is None and high is None:
         return {}
     if spec.kind == "number":
         span = FloatingPointRange(
-            from_value=-_LARGEST if low is None else float(low),
-            to_value=_LARGEST if high is None else float(high),
+            from_value=-math.inf if low is None else float(low),
+            to_value=math.inf if high is None else float(high),
         )
         return {"floating_point_range": [span]}
     if spec.kind == "integer":
         whole = IntegerRange(
-            from_value=-(2**62) if low is None else int(low), to_value=2**62 if high is None else int(high)
+            from_value=-UNBOUNDED if low is None else int(low), to_value=UNBOUNDED if high is None else int(high)
         )
         return {"integer_range": [whole]}
     return {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision import states
 from rths_nodes.loop.supervision.states import State
 
@@ -129,6 +130,11 @@ class PhaseMachine:
     def blame(self, exit_code: int, problem: str, silent: bool = False) -> None:
         """Why the node will end; it goes on for now."""
         self.cause = Cause(exit_code, problem, silent)
+
+    def fail(self, problem: str) -> None:
+        """Something unforeseen has happened; what had gone wrong before keeps its exit code."""
+        in_order = self.exit_code in (ExitCode.FINISHED, ExitCode.HELD)
+        self.blame(ExitCode.FAILED if in_order else self.exit_code, problem)
 
     def remark(self, note: str) -> None:
         """Something that the user should know."""

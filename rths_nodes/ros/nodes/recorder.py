@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.errors import ConfigError
@@ -15,37 +15,22 @@ from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.driver_guard import WENT_ON
 from rths_nodes.ros.nodes.findings import doubts
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.progress import ProgressReports
+from rths_nodes.ros.nodes.writers import OpenWriter, OptionalWriter, Writer
 
 SUMMARIES_NS = 4_500_000_000
 """How long the recorder waits, after the test, for what is missing: the middleware took up to 2.8 s to repair a
 stalled stream. The actuator node, without which all leave, lingers a little longer."""
 EXIT_NOW_NS = 100_000_000
 """The same when it was asked to end: enough for what is under way."""
-
-
-class Writer(Protocol):
-    """What the recorder needs of a recording."""
-
-    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
-
-    def flush_if_due(self) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def fileno(self) -> int: ...
-
-    def close(self, information: dict[str, str]) -> None: ...
-
-
-OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
-"""Directory, full names with their rows, information -> a recording. Raises ConfigError."""
 
 
 class RecorderNode(RthsNode):
@@ -88,12 +73,23 @@ class RecorderNode(RthsNode):
         self._sections: dict[str, dict[str, Any]] = {}
         self._heard_from: set[str] = set()
         self._ended_at = 0
+        self._trip = ""
+        """Why another node has asked for a trip, last."""
+        self._breach = ""
+        """Why the rig has to trip, by the node that was the first to find it."""
         self._progress = ProgressReports(
             self.role, self.topics, self.settings.lockstep, scenario.heartbeat.period, self.clock
         )
         topics = [(self._full[topic.name], topic) for topic in rows]
         self.writer = self._open_writer(value("record"), topics, self.information)
+        self._broken_off: dict[str, int] = {}
+        if not self.settings.lockstep and scenario.heartbeat.recorder_lost == "warn":
+            self.writer = OptionalWriter(self.writer, self._go_on_without)
         self.closed = False
+
+    def _go_on_without(self, reason: str) -> None:
+        self._broken_off = {"sample": self.last_sample}
+        self.get_logger().warning(f"{reason}; the rig goes on without a recording")
 
     def look(self) -> bool:
         """The rare topics are recorded when they are looked at."""
@@ -112,6 +108,9 @@ class RecorderNode(RthsNode):
                 for values in self.topics.heard(topic):
                     if topic == "summary":
                         self._hear_summary(values)
+                    elif topic == "trip":
+                        self._trip = f"{values['source']}: {values['reason']}"
+                        self._breach = self._breach or (self._trip if values["sample"] else "")
                     elif topic == "node_status" and values["scenario_hash"] == self.settings.hash:
                         self._sections[values["node"]] = parameters.told(values)
 
@@ -164,10 +163,20 @@ class RecorderNode(RthsNode):
         assert self.writer is not None
         self.writer.flush()
         found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
+        found |= {"broken_off": self._broken_off} if self._broken_off else {}
         self.phase.remark(doubts(found))
         self.shutdown.tell(sample, flatten(found, "recording"))
-        self._progress.tell(sample, done=True)
+        self._tell_done()
         self.phase.to(Phase.GONE)
+
+    def surprise(self, error: Exception) -> None:
+        """The rig does not wait for a recording that broke off."""
+        super().surprise(error)
+        with suppress(Exception):  # the node may not even be configured
+            self._tell_done()
+
+    def _tell_done(self) -> None:
+        self._progress.tell(self.last_sample, done=True)
 
     def _complete(self) -> bool:
         """True when everything is here that was sent in this test."""
@@ -221,17 +230,28 @@ class RecorderNode(RthsNode):
             return
         self.closed = True
         test = self.phase.test
+        outcome, why = test.state.name.lower() if self.phase.ended else "failed", self._reason()
+        if test.state is State.FINISHED and self._breach:  # a driver of somebody else's
+            outcome, why = State.TRIPPED.name.lower(), f"{self._breach}; {WENT_ON}"
         self.writer.close(
             {
                 "scenario": self._effective_scenario(),
-                "outcome": test.state.name.lower() if self.phase.ended else "failed",
-                "reason": test.reason or self.phase.problem,
+                "outcome": outcome,
+                "reason": why,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
                 "silent": " ".join(sorted(self._silent())),
             }
         )
+
+    def _reason(self) -> str:
+        """Why the test has ended as it did; empty where it has finished."""
+        test, problem = self.phase.test, self.phase.problem
+        if self.phase.ended:
+            return test.reason or problem
+        known = dict.fromkeys(filter(None, (problem, self._trip, test.reason)))
+        return "; ".join(known) or f"the test came to no end; its last Measurement is {self.last_sample}"
 
     def _effective_scenario(self) -> str:
         """The scenario with what the nodes were given as parameters of their own."""

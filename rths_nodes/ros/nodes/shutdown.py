@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.core.flat_names import flatten
+from rths_nodes.loop.interrupts import SAME_REQUEST_S
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
+from rths_nodes.ros.nodes.phase import Cause, Phase, PhaseMachine
 from rths_nodes.ros.transport.deferred import DeferredSends
 from rths_nodes.ros.transport.topics import NodeTopics
 from rths_nodes.ros.transport.wiring import Place
@@ -14,7 +17,7 @@ from rths_nodes.ros.transport.wiring import Place
 PATIENCE_NS = 500_000_000
 """An interrupted node waits this long, from the last Measurement on, to hear that the test has ended."""
 
-SAME_REQUEST_NS = 1_000_000_000
+SAME_REQUEST_NS = round(SAME_REQUEST_S * SECOND)
 """Signals within this time are one request: Ctrl-C reaches a node from the terminal and from launch."""
 
 LEADER_LOST_NS = 1_000_000_000
@@ -101,12 +104,13 @@ class Shutdown:
         elif guard.subscription.get_publisher_count():
             self._led_until = now
         elif self._led_until and now - self._led_until > LEADER_LOST_NS and not self.leader_lost:
-            self.lose_leader()
-            self._phase.blame(1, "the actuator node has left in the middle of the test")
+            self.lose_leader(Cause(ExitCode.FAILED, "the actuator node has left in the middle of the test"))
 
-    def lose_leader(self) -> None:
-        """The actuator node is not there any more."""
+    def lose_leader(self, cause: Cause | None = None) -> None:
+        """The actuator node is not there any more; with a ``cause``, that is why the test came to no end."""
         self.leader_lost = True
+        if cause is not None and not self._phase.problem:
+            self._phase.blame(cause.exit_code, cause.problem)
 
     @property
     def abandoned(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rths_nodes.core.durations import SECOND
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
@@ -77,7 +78,7 @@ class StartGate:
                 raise StartRefused(
                     f"{node} runs another scenario, or another run, than {self._role}: hash "
                     f"{status['scenario_hash'] or 'none'}, here {self._hash} ({self._scenario})",
-                    2,
+                    ExitCode.REFUSED,
                 )
 
     def _check_timeout(self, missing: Sequence[str]) -> None:
@@ -85,7 +86,7 @@ class StartGate:
             return
         own = f"{self._role} (waits for {self._topics.missing()})"
         names = ", ".join(map(self._with_problem, missing)) or own
-        raise StartRefused(f"not ready within {self._timeout:g} s: {names}", 1)
+        raise StartRefused(f"not ready within {self._timeout:g} s: {names}", ExitCode.FAILED)
 
     def _with_problem(self, peer: str) -> str:
         problem = self._statuses.get(peer, {}).get("problem")
@@ -99,4 +100,4 @@ class StartGate:
                 other, known = first.setdefault(section, (node, values))
                 if values != known:
                     differ = f"{section}: {other} and {node} run with different values"
-                    raise StartRefused(f"{differ}; use overrides, for all nodes", 2)
+                    raise StartRefused(f"{differ}; use overrides, for all nodes", ExitCode.REFUSED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.supervision.stop_request import StopRequest
@@ -61,7 +62,7 @@ class StartOfTest:
         announcer.announce()
         return True
 
-    def refuse(self, reason: str, exit_code: int = 2) -> None:
+    def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
         """The test must not begin: tell the peers, and be gone."""
         self._rig.machine.to(State.IDLE, f"refused: {reason}")
         self._announcer.announce()

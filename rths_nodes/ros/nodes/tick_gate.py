@@ -8,7 +8,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.core.samples import Command
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.names import COMPENSATOR, MONITOR
 from rths_nodes.ros.nodes.observers import LockstepWindow, SignsOfLife
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.transport.topics import NodeTopics
@@ -62,6 +62,11 @@ class TickGate:
         return command
 
     @property
+    def done(self) -> set[str]:
+        """The observers that were done, or have given up, while the rig still moved."""
+        return self._observers.done
+
+    @property
     def deadline(self) -> int | None:
         """When the Command that is waited for is late, ns; the first one never is: nothing moves yet."""
         if self.command is not None or not self._rig.sample:
@@ -91,10 +96,12 @@ class TickGate:
         """Trip the rig when another node asks for it."""
         rig = self._rig
         for trip in self._topics.heard("trip"):
-            # what happens to other nodes after the end does not change the test
-            if not rig.ended or trip["source"] == MONITOR:
+            # what happens to other nodes after the end does not change the test, a breach found in it does
+            if not rig.ended or trip["source"] == MONITOR or trip["sample"]:
                 sample = self._observers.effective(trip["effective_sample"])
-                rig.trip(f"{trip['source']}: {trip['reason']}", sample)
+                # a limit of an axis is one of the rig, whoever was the first to find the breach
+                ours = trip["source"] == COMPENSATOR and trip["sample"]
+                rig.trip(trip["reason"] if ours else f"{trip['source']}: {trip['reason']}", sample)
 
     def stop_asked(self) -> bool:
         """True when the test has to stop, by what was heard until now."""

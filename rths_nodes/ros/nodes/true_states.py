@@ -20,12 +20,12 @@ class TrueStates:
         self._topics, self._deferred = topics, deferred
 
     def measured(self, stamp: int) -> None:
-        """A Measurement was sent, with this ``stamp``, ns."""
+        """A Measurement was sent, with this ``stamp``, ns. A real rig does not know its true state."""
         if self._gathered:
             self.pass_on()
         else:
-            pack = self._topics.codec.pack_measurement
-            self._deferred.put("true_state", pack, lambda: (self._port.truth(), stamp))
+            pack, truth = self._topics.codec.pack_measurement, self._port.truth
+            self._deferred.put("true_state", pack, lambda: (true, stamp) if (true := truth()) else None)
 
     def pass_on(self) -> bool:
         """Send the true states of the axes that have come; True when none is missing."""

@@ -11,7 +11,7 @@ BURST = 32
 """Messages that are sent together."""
 
 Pack = Callable[..., bytes]
-Sample = Callable[[], tuple[Any, ...]]
+Sample = Callable[[], tuple[Any, ...] | None]
 
 
 class DeferredSends:
@@ -29,7 +29,8 @@ class DeferredSends:
     def put(self, topic: str, pack: Pack, sample: Sample) -> None:
         """Keep a message back: ``pack(*sample())``.
 
-        ``sample`` is asked when the message is sent, or before what it tells changes (:meth:`collect`).
+        ``sample`` is asked when the message is sent, or before what it tells changes (:meth:`collect`); where it
+        gives None there is no message.
         """
         self.collect()
         if len(self._burst) >= BURST:
@@ -41,7 +42,9 @@ class DeferredSends:
         if self._newest is not None:
             topic, pack, sample = self._newest
             self._newest = None
-            self._burst.append((topic, pack, sample()))
+            found = sample()
+            if found is not None:
+                self._burst.append((topic, pack, found))
 
     def send(self) -> None:
         """Send what was kept back."""

@@ -115,12 +115,15 @@ class PublisherGuard:
 
     def admits(self, data: bytes) -> bool:
         """True for a message of this run, and before the test of one whose sender does not know it yet."""
-        if self.run.has_sent(data):
-            return True
-        return self._early and self.open and data.startswith(NO_RUN, FIELD_AT)
+        return self.run.has_sent(data) or (self.open and self._is_early(data))
+
+    def _is_early(self, data: bytes) -> bool:
+        return self._early and data.startswith(NO_RUN, FIELD_AT)
 
     def reject(self, gid: bytes, data: bytes) -> None:
         """Drop a message that is not admitted; as long as the run is not known, keep it until it is."""
+        if self._is_early(data):
+            return  # of a peer as well: it has come when the test had begun
         if not self.open or self.run.frame_id:
             self.drop(gid)
             return

@@ -1,0 +1,156 @@
+"""What a rig bears of messages that are not its own: python benchmarks/strangers.py
+
+A process of somebody else publishes messages on every topic of the rig, at each of some rates: half of them
+cannot be read, half are those of another run. Meanwhile `chen_ricles_2010` runs in real time. For each rate it
+prints how the test ended, what was bridged and missed, and how long the loop took; the first row, without a
+stranger, is the floor. Rates are those of one topic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.samples import Command, Measurement, Target
+from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.layout import ENCAPSULATION
+from rths_nodes.core.wire.plain import encode
+from rths_nodes.core.wire.run_mark import RunMark, frame_of
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.ros import names
+
+NAME = "chen_ricles_2010"
+TOPICS = [topic for topic in names.TOPICS.values() if topic.type.startswith("rths_nodes/")]
+BURSTS = 500.0
+"""Times a second that the stranger sends what is due."""
+
+
+def foreign_codec() -> Codec:
+    """Of messages as the rig has them, but of another run."""
+    return Assembly(files.load(NAME)).codec(RunMark(frame_of("of somebody else")))
+
+
+def messages(topic: names.Topic, codec: Codec) -> list[bytes]:
+    """One that cannot be read, and one of another run."""
+    x, y = np.zeros(codec.sizes[0]), np.zeros(codec.sizes[1])
+    made = {
+        "target": lambda: codec.pack_target(Target(500, x, x, x, x, x, x), 0),
+        "command": lambda: codec.pack_command(Command(500, y, y), 0),
+        "measurement": lambda: codec.pack_measurement(Measurement(500, y, y, y), 0),
+        "true_state": lambda: codec.pack_measurement(Measurement(500, y, y, y), 0),
+        "compensator_state": lambda: codec.pack_state(500, [0.0] * codec.sizes[2], 0, 0),
+    }
+    header = {"frame_id": codec.run.frame_id}
+    whole = made[topic.name]() if topic.stream else encode(topic.message, header)
+    return [ENCAPSULATION + b"\xff" * (len(whole) - len(ENCAPSULATION)), whole]
+
+
+def flood(rate: float) -> None:
+    """Publish ``rate`` messages a second on each topic, until this process is ended."""
+    from rclpy.node import Node
+
+    from rths_nodes.ros.hosting.composed import ros_context
+    from rths_nodes.ros.transport.endpoints import message_class, quality
+
+    codec = foreign_codec()
+    with ros_context() as context:
+        node = Node("stranger", context=context, namespace="lab", start_parameter_services=False)
+        rows = [
+            (
+                node.create_publisher(
+                    message_class(topic.type), f"/{names.NAMESPACE}/{topic.name}", quality(topic)
+                ).handle.publish_raw,
+                messages(topic, codec),
+            )
+            for topic in TOPICS
+        ]
+        began, sent = time.monotonic(), 0
+        while True:
+            due = int((time.monotonic() - began) * rate)
+            for number in range(sent, due):
+                for publish, each in rows:
+                    publish(each[number % 2])
+            sent = due
+            print(sent, flush=True)
+            time.sleep(1.0 / BURSTS)
+
+
+def run(host: str, rate: float, seconds: float) -> dict[str, Any]:
+    """What `rths run --json` says, and how many messages a second the stranger has sent on each topic."""
+    stranger = None
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "told"
+        if rate:
+            with told.open("w") as file:
+                words = [sys.executable, __file__, "--flood", str(rate)]
+                stranger = subprocess.Popen(words, stdout=file)
+            while not told.stat().st_size:
+                time.sleep(0.05)
+        began, before = time.monotonic(), _last(told)
+        words = ["run", NAME, "--host", host, "--pace", "realtime", "--json", "--set", f"duration={seconds:g}"]
+        words += ["--record", str(Path(folder) / "run")]
+        done = subprocess.run(
+            [sys.executable, "-m", "rths_nodes.app.cli", *words], capture_output=True, text=True, check=False
+        )
+        sent = (_last(told) - before) / (time.monotonic() - began)
+        if stranger:
+            stranger.kill()
+            stranger.wait()
+    if not done.stdout:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout) | {"sent": sent}
+
+
+def _last(told: Path) -> int:
+    lines = told.read_text().splitlines() if told.exists() else []
+    return int(lines[-2]) if len(lines) > 1 else 0  # the last one may not be whole
+
+
+def line(host: str, rate: float, found: dict[str, Any]) -> str:
+    """One row of the table."""
+    timing = found["timing"]
+    loop = timing.get("loop", {})
+    median, p99 = (1e6 * loop.get(name, float("nan")) for name in ("median_s", "p99_s"))
+    dropped = sum("foreign messages" in note for note in found["notes"])
+    counts = [timing.get(name, 0) for name in ("bridged", "missed")]
+    row = f"{host:10}{rate:8.0f}{found['sent']:8.0f}  {found['outcome']:9}{found['samples']:8d}"
+    row += f"{counts[0]:8.0f}{counts[1]:8.0f}{median:9.0f}{p99:9.0f}"
+    return f"{row}   {found['reason'] or ('strangers dropped' if dropped else '')}"
+
+
+HEAD = (
+    "host        rate a   sent a  outcome    samples bridged  missed  loop, us     p99\n"
+    + " " * 11
+    + "topic   topic"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", type=float, nargs="*", default=[0.0, 100.0, 300.0, 1000.0, 3000.0])
+    parser.add_argument("--hosts", nargs="*", default=["processes", "composed"])
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--flood", type=float, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.flood:
+        flood(options.flood)
+    print(f"{len(TOPICS)} topics, {os.cpu_count()} processors\n{HEAD}", flush=True)
+    for host in options.hosts:
+        for rate in options.rates:
+            for _ in range(options.runs):
+                print(line(host, rate, run(host, rate, options.seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The parameters of a test as tables: all of them, with unit and meaning, the axes side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from rths_nodes.analysis.report.tables import Row, Table
+from rths_nodes.analysis.units import exact
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.parameters import Spec, declared, is_params
+from rths_nodes.core.strict import as_data
+from rths_nodes.loop.scenario.schema import Scenario
+
+LEFT_OUT = ("version", "name", "description", "cases")
+"""What is no parameter of a run: it stands in the head of the page, or is of other runs."""
+SECTIONS = ("component", "section")
+"""Kinds of parameters that have a table of their own."""
+
+
+class Parameter(NamedTuple):
+    """One parameter: its name within the section, its value as text, unit and meaning."""
+
+    name: str
+    value: str
+    unit: str
+    meaning: str
+
+
+class Section(NamedTuple):
+    """A section of a scenario: its title, its type and what that is (empty where it has none), its parameters."""
+
+    title: str
+    type: str
+    meaning: str
+    table: Table
+
+
+def sections(scenario: Scenario) -> list[Section]:
+    """All parameters, section by section; with several axes, those of the axes have a column for each of them."""
+    test: list[Parameter] = []
+    found: list[Section] = []
+    for name, spec in declared(type(scenario)).items():
+        built, title = getattr(scenario, name), name.replace("_", " ").capitalize()
+        if name == "axes":
+            axes = {axis: list(_inside(built[axis])) for axis in built}
+            title = "Axes" if len(axes) > 1 else f"Axis {next(iter(axes))}"
+            found.append(Section(title, "", "", _side_by_side(axes)))
+        elif spec.kind in SECTIONS and built is not None:
+            kind = _type("", built, spec.family) if spec.family else Parameter("", "", "", "")
+            found.append(Section(title, kind.value, kind.meaning, _one_column(_inside(built))))
+        elif spec.kind not in SECTIONS and name not in LEFT_OUT:
+            test.append(_plain(name, built, spec))
+    return [Section("Test", "", "", _one_column(test)), *found]
+
+
+def _one_column(rows: Iterable[Parameter]) -> Table:
+    return Table("Parameter", ["Value"], [Row(row.name, [row.value], row.unit, row.meaning) for row in rows])
+
+
+def _side_by_side(axes: Mapping[str, list[Parameter]]) -> Table:
+    """A column for each axis; a dash where an axis has no such parameter."""
+    names = list(dict.fromkeys(row.name for rows in axes.values() for row in rows))
+    parts = [name.partition(".")[0] for name in names]
+    names.sort(key=lambda name: parts.index(name.partition(".")[0]))  # what only another axis has, beside its like
+    by_axis = [{row.name: row for row in rows} for rows in axes.values()]
+    found = []
+    for name in names:
+        known = [rows[name] for rows in by_axis if name in rows]
+        meanings = dict.fromkeys(row.meaning.rstrip(".") for row in known)
+        values = [rows[name].value if name in rows else exact(None) for rows in by_axis]
+        unit = next((row.unit for row in known if row.unit), "")
+        found.append(Row(name, values, unit, "; ".join(filter(None, meanings))))
+    return Table("Parameter", list(axes) if len(axes) > 1 else ["Value"], found)
+
+
+def _type(name: str, component: Any, family: str) -> Parameter:
+    """The type of a component, with what that is; nothing is said of one that is not installed here."""
+    words = ""
+    with suppress(ConfigError):
+        words = registry.description(family, type(component).type_name)
+    return Parameter(name, type(component).type_name, "", words)
+
+
+def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
+    """The parameters in a section, those of the parts of it by dotted names."""
+    for key, spec in declared(type(built)).items():
+        value, name = getattr(built, key), join(path, key)
+        if is_params(value):
+            if hasattr(type(value), "type_name"):
+                yield _type(name, value, spec.family)
+            yield from _inside(value, name)
+        elif isinstance(value, Mapping) and spec.kind == "sections":
+            for inner, entry in value.items():
+                yield from _inside(entry, join(name, inner))
+        else:
+            yield _plain(name, value, spec)
+
+
+def _plain(name: str, value: Any, spec: Spec) -> Parameter:
+    unit = "" if spec.unit == "1" else spec.unit.replace("^2", "²")
+    return Parameter(name, exact(as_data(value)), unit if value is not None else "", spec.doc)

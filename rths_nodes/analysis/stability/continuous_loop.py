@@ -1,0 +1,104 @@
+"""The loop of a hybrid test at small motion in continuous time, as the literature has it.
+
+    Z(s) = s^2 M + s C + K + T' S(s) H(s / r) T                                 equation of motion, closed loop
+
+M, C, K is the numerical substructure, T takes degrees of freedom to axes, S is the dynamic stiffness of the
+specimens and H the way from the target to the displacement that they feel: compensator, transport and actuator.
+All of it is a function of the complex frequency s of the structure (rad/s); on a time axis that is r times slower
+the rig moves with s / r. Integrator and ramp are taken as exact, measurements as free of error: what the steps of
+a test take away from the margins, ``sampled_loop.py`` knows.
+
+Reference: Horiuchi, Nakagawa, Sugano, Konno 1996, Eqs. (1), (5), (6), from one spring to a whole rig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rths_nodes.analysis.stability.whole_structure import WholeStructure
+from rths_nodes.core.frequency_response import Complex, Frequencies
+
+Response = Callable[[Frequencies], Complex]
+"""Angular frequency (rad/s), real or complex, shape ``(n,)`` -> response, ``(n,)`` or ``(n, n_axes, n_axes)``."""
+HAIR = 1e-13
+"""Of the highest natural frequency: more than rounding."""
+SLOW = 1e-3
+"""Of the highest natural frequency: where the delay of slow motions is read."""
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousLoop(WholeStructure):
+    """A closed loop at small motion, ready to be asked at any complex frequency.
+
+    ``compensator`` for all axes, ``actuators`` one per axis: functions of the rig's angular frequency (rad/s).
+    ``dt``: servo period, s.
+    """
+
+    compensator: Response
+    actuators: tuple[Response, ...]
+    dt: float
+    transport: float = 0.0
+    """Delay of the port, s."""
+
+    sampled = False
+    finest = 1e-13
+    """Relative move of a root below which it is found."""
+
+    @property
+    def border(self) -> float:
+        """Growth (rad/s) at which crossings are looked for: beside the poles of an undamped structure."""
+        return HAIR * self.scale
+
+    @property
+    def whole(self) -> WholeStructure:
+        return self
+
+    def reach(self, ratio: float) -> float:
+        """A factor on the natural frequencies, at most ``ratio``, that can be judged: all of them."""
+        return ratio
+
+    @property
+    def n_axes(self) -> int:
+        return len(self.actuators)
+
+    @property
+    def highest(self) -> float:
+        """Angular frequency of the structure at which the servo's samples end, rad/s."""
+        return float(self.time_ratio * np.pi / self.dt)
+
+    @property
+    def delay(self) -> float:
+        """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
+        omega = np.array([SLOW * self.scale / self.time_ratio])
+        return float(max(-np.angle(response(omega)[0]) / omega[0] for response in self.actuators)) + self.transport
+
+    def rig(self, omega: Frequencies) -> Complex:
+        """Displacement of the rig at its own frequencies over the target, ``(n, n_axes, n_axes)``."""
+        actuators = np.stack([response(omega) for response in self.actuators], axis=-1)
+        late = actuators * np.exp(-1j * omega * self.transport)[:, None]
+        command = self.compensator(omega)
+        if command.ndim == 1:
+            command = command[:, None, None] * np.eye(len(self.actuators))
+        return np.asarray(late[:, :, None] * command)
+
+    def open_loop(self, s: Frequencies) -> Complex:
+        """Force of the specimens per force on the axes, ``(n, n_axes, n_axes)``: unstable around -1."""
+        tested = self.specimen_stiffness(s)[:, :, None] * self.rig(-1j * s / self.time_ratio)
+        flexibility = self.axes_of @ np.linalg.solve(self.numerical(s), self.forces_of + 0.0 * s[:, None, None])
+        return np.asarray(tested @ flexibility)
+
+    def characteristic(self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0) -> Complex:
+        """det(M^-1 Z(s)) ``(n,)``: its zeros are the motions of the closed loop.
+
+        ``gain``: factor on the specimens' forces; ``delay``: further delay of every axis, s; ``ratio``: factor on
+        all times of the rig, which is a factor on the natural frequencies of the structure.
+        """
+        omega = -1j * s * ratio / self.time_ratio
+        way = self.rig(omega) * (gain * np.exp(-1j * omega * delay))[:, None, None]
+        tested = self.specimen_stiffness(s)[:, :, None] * way
+        whole = self.numerical(s) + self.forces_of @ tested @ self.axes_of
+        scaled = self.inverse @ whole / self.scale**2
+        return np.asarray(np.linalg.det(scaled), complex)

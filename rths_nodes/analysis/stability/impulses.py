@@ -1,0 +1,183 @@
+"""What the way from a Target to the forces of the axes makes of an impulse: asked of the parts that run the test.
+
+Ramp, setup, compensator, transport and simulated rig are the objects that the loop would step, in its order. One
+Target differs from rest, by so little that every part is linear; what the rig answers, sample by sample, is
+the whole way, whatever it consists of: interpolation between the steps, derivatives as the ramp hands them on,
+holds, coupled axes, feedback of the measured displacement. Adaptation rests, sensors are perfect.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.checks import spans_of
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
+from rths_nodes.core.strict import walk
+from rths_nodes.laboratory.ports.simulator import SeparateAxes
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+
+SMALL = 1e-9
+"""Displacement (m) of the Target that is not at rest; its velocity and acceleration are this over the step."""
+LARGER = 10.0
+"""Times as large an impulse must make the same response."""
+STEEPER = 0.01
+"""Share by which it may differ."""
+FADED = 1e-10
+"""Of the largest response: below, it has come to its end."""
+LONGEST = 200_000
+"""Samples in which a response must have faded."""
+PATIENCE = 64
+"""Samples without a response before it counts as faded, beside the memory of ramp, compensator and transport."""
+MOVED = 2
+"""Step of the Target that is not at rest: what has a start has it at rest."""
+KINDS = 3
+"""Displacement, velocity and acceleration of a Target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Impulses:
+    """Responses to unit impulses of the Targets, on the time axis of the rig.
+
+    ``forces`` (N) and ``displacements`` (m) of the axes, ``(samples, n_axes, 3 n_dof)``: columns are displacements
+    (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample ``first``, counted
+    from the one at which the Target is due: 1 - samples_per_step, where the ramp sets out for it.
+    ``delay``: of the rig with its transport for slow motions, of the slowest axis, s.
+    """
+
+    forces: Array
+    displacements: Array
+    first: int
+    delay: float
+
+
+class Way:
+    """The way from Targets to the rig's answer, of parts of its own. Raises ConfigError where one is not built."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self.scenario = scenario = assembly.scenario
+        self.n_axes, self.per_step = len(scenario.axes), scenario.samples_per_step
+        self._ramp, self._setup, self._compensator = assembly.ramp, assembly.setup, assembly.compensator
+        self._rig = _rig(scenario)
+        self.transport = scenario.port.transport_samples
+        self.auxiliary = self._inputs(assembly)
+        """Auxiliary inputs of the rig, which stay as they are at rest."""
+        spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
+        self._patience = PATIENCE + 4 * self.per_step + self.transport + round(spans / scenario.dt)
+        self._rig.reset()
+        self._rest_force = self._answer(np.zeros(self.n_axes))[0]
+
+    def _inputs(self, assembly: Assembly) -> Array:
+        """Auxiliary inputs of the rig at rest: what their controller gives there."""
+        if not self._rig.auxiliary_inputs:
+            return EMPTY
+        if assembly.controller is None:
+            return np.zeros(len(self._rig.auxiliary_inputs))
+        nothing = np.zeros(self.n_axes)
+        measured = Measurement(0, nothing, nothing, nothing, np.array(self._rig.auxiliary))
+        return np.array(assembly.controller.step(measured, 0.0))
+
+    def impulses(self, n_dof: int) -> Impulses:
+        """The response to every part of a Target. Raises ConfigError where one is not linear, or does not fade."""
+        step = self.per_step * self.scenario.dt
+        found = []
+        for column in range(KINDS * n_dof):
+            kind, dof = divmod(column, n_dof)
+            size = SMALL / step**kind
+            response = self._response(n_dof, kind, dof, size)
+            if kind == 0:
+                self._check(response, self._response(n_dof, kind, dof, LARGER * size))
+            found.append(response / size)
+        longest = max(len(response) for response in found)
+        padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in found]
+        forces, displacements = np.stack(padded, axis=-1).transpose(1, 0, 2, 3)
+        return Impulses(forces, displacements, 1 - self.per_step, self._delay())
+
+    def _check(self, small: Array, large: Array) -> None:
+        for one, other in zip(small.transpose(1, 0, 2), large.transpose(1, 0, 2), strict=True):
+            n = min(len(one), len(other))
+            if n and np.abs(other[:n] / LARGER - one[:n]).max() > STEEPER * np.abs(one).max():
+                raise ConfigError(
+                    "the way from the ramp to the specimens is not linear at small motion "
+                    f"({SMALL:g} and {LARGER * SMALL:g} m), so the stability cannot be judged before the test"
+                )
+
+    def _response(self, n_dof: int, kind: int, dof: int, size: float) -> Array:
+        """Force and displacement at every sample, ``(samples, 2, n_axes)``."""
+        rest, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof))
+        parts[kind, dof] = size
+        ramp, compensator, n = self._ramp, self._compensator, self.per_step
+
+        def target(step: int) -> Target:
+            displacement, velocity, acceleration = parts if step == MOVED else 0.0 * parts
+            return Target(step, displacement, velocity, acceleration, rest, rest, rest)
+
+        def command(sample: int, measured: Array) -> Array:
+            step, substep = divmod(sample, n)
+            if substep == 0:
+                ramp.follow(target(step + 1))
+            motion = self._setup.axes(ramp.step(substep + 1))
+            motion.flagged, motion.force = True, self._rest_force
+            return compensator.step(motion, measured).copy()
+
+        compensator.reset()
+        ramp.start(target(0))
+        return self._record(command)[(MOVED - 1) * n :]
+
+    def _delay(self) -> float:
+        """Of the rig behind its transport, s: the first moment of its response to an impulse of the command."""
+        longest = 0.0
+        for unit in np.eye(self.n_axes):
+
+            def push(sample: int, _: Array, unit: Array = unit) -> Array:
+                return SMALL * unit * (sample == 0)
+
+            response = self._record(push)[:, 1] @ unit
+            longest = max(longest, float(response @ np.arange(len(response)) / response.sum()))
+        return longest * self.scenario.dt
+
+    def _record(self, commands: Callable[[int, Array], Array]) -> Array:
+        """What the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
+        self._rig.reset()
+        line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
+        seen: list[Array] = []
+        measured, largest, loud, sent = np.zeros(self.n_axes), np.zeros(2), 0, False
+        for sample in range(LONGEST):
+            line.append(commands(sample, measured))
+            sent = sent or bool(line[-1].any())
+            force, measured = self._answer(line.popleft())
+            seen.append(np.array([force - self._rest_force, measured]))
+            size = np.abs(seen[-1]).max(axis=1)
+            largest = np.maximum(largest, size)
+            if (size > FADED * largest).any():
+                loud = sample + 1
+            waiting = sent and loud == 0
+            if not waiting and sample > 2 * loud + self._patience:
+                return np.array(seen[:loud]).reshape(-1, 2, self.n_axes)
+            if not np.isfinite(size).all():
+                break
+        raise ConfigError(
+            f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "
+            "judged before the test"
+        )
+
+    def _answer(self, command: Array) -> tuple[Array, Array]:
+        self._rig.step(command, self.auxiliary)
+        return np.array(self._rig.force), np.array(self._rig.displacement)
+
+
+def _rig(scenario: Scenario) -> Any:
+    """The rig without sensors, its transport apart. Raises ConfigError where there is no model of an axis."""
+    if scenario.rig is not None:
+        return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
+    for name in scenario.axes:
+        for noun in ("specimen", "actuator"):
+            scenario.model_of(name, noun)  # refuses a real axis, of which there is no model
+    return SeparateAxes(scenario.axes, scenario.dt)

@@ -1,0 +1,217 @@
+"""From a scenario to its loops at small motion: the one that is stepped, and that in continuous time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
+from rths_nodes.analysis.stability.impulses import Way
+from rths_nodes.analysis.stability.sampled_loop import SampledLoop
+from rths_nodes.analysis.stability.specimen import SmallSpecimen
+from rths_nodes.analysis.stability.whole_structure import WholeStructure
+from rths_nodes.core import registry
+from rths_nodes.core.discretisation import StepMatrices
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.protocols import Structure
+from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.strict import walk
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
+
+HZ = 2.0 * np.pi
+SAME = 0.01
+"""Share by which the stiffness under test may differ from what the structure states of it."""
+MOST_STEPS = 100
+"""Of a period of an integrator that is judged."""
+FASTEST = 1e6
+"""rad: largest angle of a mode in one step; no structure is meant that has a larger one."""
+
+
+def sampled_loop(scenario: Scenario) -> SampledLoop:
+    """The loop of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
+    assembly = Assembly(scenario)
+    structure = assembly.structure
+    if structure is None:
+        raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+    way = Way(assembly)
+    whole = _whole(assembly, structure, way.auxiliary)
+    integrator = _integrator(scenario, structure)
+    integrator(1.0)  # refuses what is not known
+    return SampledLoop(
+        whole,
+        *transformation(assembly, structure),
+        integrator,
+        way.impulses(len(structure.influence)),
+        scenario.step,
+        scenario.samples_per_step,
+        tuple(_assumptions(assembly, structure, whole)),
+        scenario.rig is None,
+    )
+
+
+def continuous_loop(scenario: Scenario) -> ContinuousLoop:
+    """The loop of ``scenario`` in continuous time. Raises ConfigError for a part whose response is not known."""
+    assembly = Assembly(scenario)
+    structure = assembly.structure
+    if structure is None:
+        raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+    if scenario.rig is not None:
+        raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
+    whole = _whole(assembly, structure, np.zeros(0))
+    return ContinuousLoop(
+        *(whole.mass, whole.damping, whole.stiffness, whole.axes_of, whole.forces_of, whole.specimens),
+        _response(assembly.compensator, "compensator", "compensator", scenario.compensator),
+        _actuators(scenario),
+        scenario.dt,
+        scenario.port.transport_samples * scenario.dt,
+        time_ratio=float(scenario.time_ratio),
+    )
+
+
+def _integrator(scenario: Scenario, structure: Structure) -> Callable[[float], Sequence[StepMatrices]]:
+    """Steps of the integrator for the numerical substructure with its slope at rest, its frequencies scaled."""
+    name = type(scenario.integrator).type_name
+
+    def steps(ratio: float) -> Sequence[StepMatrices]:
+        scaled = _Scaled(structure, ratio)
+        nothing = np.zeros((2 * MOST_STEPS + 1, len(structure.influence)))
+        integrator = registry.build("integrator", scenario.integrator, scaled, nothing, scenario.step)
+        if integrator.period > MOST_STEPS:
+            raise ConfigError(
+                f"integrator.type = {name!r}: does the same again after {integrator.period} steps only, so the "
+                f"stability cannot be judged before the test; must be <= {MOST_STEPS} steps"
+            )
+        found: Sequence[StepMatrices] = integrator.linearised()
+        if not found:
+            raise ConfigError(
+                f"integrator.type = {name!r}: does not say how it steps at small motion (linearised), so the "
+                "stability cannot be judged before the test"
+            )
+        return found
+
+    return steps
+
+
+class _Scaled:
+    """A structure at small motion with all natural frequencies ``ratio`` times as high, by its own mass."""
+
+    def __init__(self, structure: Structure, ratio: float) -> None:
+        self.names, self.influence = structure.names, structure.influence
+        self.elastic_energy = structure.elastic_energy
+        self.mass, self.experimental_mass = structure.mass / ratio**2, structure.experimental_mass / ratio**2
+        self.damping, self.stiffness = structure.damping / ratio, structure.stiffness
+        self.experimental_damping = structure.experimental_damping
+        self.experimental_stiffness = structure.experimental_stiffness
+        self.restoring_force = LinearRestoringForce(self.stiffness)
+
+
+def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
+    """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
+    scenario = assembly.scenario
+    axes_of, forces_of = transformation(assembly, structure)
+    mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
+    if scenario.rig is None:
+        specimens = _specimens(scenario)
+    else:
+        tested = scenario.rig.model()
+        mass, damping, stiffness = (
+            own + forces_of @ of_axes @ axes_of
+            for own, of_axes in zip((mass, damping, stiffness), tested[:3], strict=True)
+        )
+        location = scenario.rig.location()
+        specimens = () if scenario.rig.damper is None else (_damper(scenario, auxiliary),)
+        axes_of, forces_of = location[None, :] @ axes_of, forces_of @ location[:, None]
+        axes_of, forces_of = axes_of[: len(specimens)], forces_of[:, : len(specimens)]
+    whole = WholeStructure(
+        mass, damping, stiffness, axes_of, forces_of, specimens, time_ratio=float(scenario.time_ratio)
+    )
+    if not whole.scale * scenario.step < FASTEST:
+        raise ConfigError(
+            f"structure with its specimens: its highest natural frequency is {whole.scale / HZ:.3g} Hz; must be < "
+            f"{FASTEST / HZ / scenario.step:.3g} Hz at this step: look at the masses, the specimens and the setup"
+        )
+    return whole
+
+
+def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Array]:
+    """T and T' of any setup, a unit of velocity and of force at a time: for small motions around the start."""
+    setup, n_dof = assembly.setup, len(structure.influence)
+    nothing = np.zeros(n_dof)
+    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in np.eye(n_dof)]
+    forces = [setup.forces(unit, nothing).copy() for unit in np.eye(len(assembly.scenario.axes))]
+    return np.column_stack(axes), np.column_stack(forces)
+
+
+def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
+    """The damper of a coupled rig, with the voltage that it has at rest."""
+    damper = registry.build("specimen", scenario.rig.damper)
+    if len(auxiliary) and hasattr(damper, "voltage"):
+        damper.voltage = float(auxiliary[0])
+    return _small(damper, "rig.damper", scenario.rig.damper)
+
+
+def _small(specimen: Any, path: str, params: Any) -> SmallSpecimen:
+    try:
+        return SmallSpecimen.of(specimen)
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}.type = {type(params).type_name!r}: is not linear at small motion ({error}), so its stability "
+            "cannot be judged before the test"
+        ) from None
+
+
+def _specimens(scenario: Scenario) -> tuple[SmallSpecimen, ...]:
+    found = []
+    for name in scenario.axes:
+        params = scenario.model_of(name, "specimen")
+        found.append(_small(registry.build("specimen", params), f"axes.{name}.specimen", params))
+    return tuple(found)
+
+
+def _response(part: Any, family: str, path: str, params: Any) -> Response:
+    """That of ``part``, after a look at the components within it."""
+    names = registry.names(family)
+    known = [name for name in names if hasattr(registry.load(family, name), "frequency_response")]
+    for place, inner in walk(params, path):
+        name = getattr(type(inner), "type_name", "")
+        mine = name in names and isinstance(inner, registry.load(family, name).Params)
+        if mine and name not in known:
+            raise ConfigError(
+                f"{place}.type = {name!r}: has no frequency response, so the "
+                f"stability cannot be judged before the test; known: {', '.join(known) or 'none'}"
+            )
+    found: Response = part.frequency_response
+    return found
+
+
+def _actuators(scenario: Scenario) -> tuple[Response, ...]:
+    """The actuators' responses; a specimen at small motion does not change them."""
+    found = []
+    for name in scenario.axes:
+        specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
+        params = scenario.model_of(name, "actuator")
+        actuator = registry.build("actuator", params, scenario.dt, specimen)
+        found.append(_response(actuator, "actuator", f"axes.{name}.actuator", params))
+    return tuple(found)
+
+
+def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure) -> Iterator[str]:
+    """What the analysis takes for granted here, in words."""
+    scenario, compensator = assembly.scenario, assembly.compensator
+    yield "small motion: specimens, numerical substructure and setup with their slopes at rest"
+    yield "integrator, ramp, compensator, transport and rig as they are stepped, sensors without error"
+    if compensator.state_names:
+        name = type(scenario.compensator).type_name
+        yield f"{name}: judged with its initial parameters, what it learns left out"
+    if scenario.semi_active is not None:
+        yield f"{type(scenario.semi_active).type_name}: judged with what it gives at rest"
+    stated = structure.experimental_stiffness
+    tested = whole.whole_stiffness - structure.stiffness
+    if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
+        yield "the specimens' stiffness counts; the structure's experimental stiffness is another one"
+    if structure.experimental_mass.any() and scenario.rig is None:
+        yield "the mass under test is left out: the simulated specimens have no inertia"

@@ -1,0 +1,265 @@
+"""The loop of a hybrid test at small motion as it is stepped: integrator, ramp and servo samples in discrete time.
+
+The integrator works once in a step h, on the forces f_k measured at the end of step k, and makes a Target u_k of
+displacement, velocity and acceleration (``Integrator.linearised``):
+
+    y_{k+1} = A y_k + B f_k,    u_{k+1} = C y_k + D f_k
+
+Between the steps there are n servo samples, at which ramp, compensator, actuators and specimens go on. As all of
+them do the same in every step, the forces at the steps are a sum over the Targets so far, whatever n is:
+
+    f_k = sum_l P_l u_{k-l}
+
+P_l is the response of the axes' forces to one Target, l steps after the sample at which the Target is due. It is
+not put together of frequency responses, of which every one would be folded n times at the Nyquist frequency of the
+step: it is what the parts answer to one Target that is not at rest (``impulses.py``), every n-th sample of it. So
+it is exact for any n, for derivatives that the ramp makes, for holds, coupled axes and feedback.
+
+With z = e^{s h} the motions of the closed loop are the zeros of
+
+            | z I - A                       -B           |
+    det     |                                            | / z^m,      P(z) = sum_l P_l z^{-l}
+            | -P(z)/z C                I - P(z)/z D      |
+
+which has no pole outside of the unit circle and is 1 at infinity: the number of growing motions is the number of
+its turns around zero along the unit circle, and no structure is so little damped that it could not be evaluated.
+An integrator that does the same only every q steps is taken q steps at a time, with the forces and Targets of all
+of them side by side and z^q for z.
+
+What is varied: a gain of the forces; a further delay, the forces read so much earlier, straight between samples,
+as the actuator ``pure_delay`` does it; a factor r on all natural frequencies, by the numerical substructure: mass
+M / r^2, damping C / r; a share between specimens at their place and the rig.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.stability.impulses import KINDS, Impulses
+from rths_nodes.analysis.stability.whole_structure import WholeStructure
+from rths_nodes.core.discretisation import StepMatrices
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import Array
+
+CHUNK = 256
+"""Frequencies that are looked at together."""
+MARGINAL = 1e-7
+"""Growth over frequency below which a motion counts as neither growing nor decaying."""
+HALVINGS = 20
+"""Of the way to a factor on the natural frequencies that the integrator refuses."""
+KEPT = 8
+"""Values of a parameter for which matrices are kept."""
+
+
+class Period(NamedTuple):
+    """A whole period of ``q`` steps of an integrator, forces and Targets of its steps side by side.
+
+    ``onward`` ``(m, m)``, ``force`` ``(m, q n_axes)``, ``target`` ``(q 3 n_dof, m)``,
+    ``through`` ``(q 3 n_dof, q n_axes)``.
+    """
+
+    onward: Array
+    force: Array
+    target: Array
+    through: Array
+
+    @classmethod
+    def of(cls, steps: Sequence[StepMatrices], forces_of: Array, time_ratio: float) -> Period:
+        """Of the steps one after another; the rig moves ``time_ratio`` times slower, its forces are the axes'."""
+        onward, n_axes = np.eye(len(steps[0].onward)), forces_of.shape[1]
+        force = np.zeros((len(onward), 0))
+        targets, through = [], []
+        for step in steps:
+            slower = np.repeat(time_ratio ** -np.arange(KINDS, dtype=float), len(forces_of))[:, None]
+            rest = np.zeros((len(slower), len(steps) * n_axes - force.shape[1] - n_axes))
+            targets.append(slower * step.target @ onward)
+            through.append(np.hstack([slower * step.target @ force, slower * step.through @ forces_of, rest]))
+            force = np.hstack([step.onward @ force, step.force @ forces_of])
+            onward = step.onward @ onward
+        return cls(onward, force, np.vstack(targets), np.vstack(through))
+
+
+def _waves(angles: Complex, powers: Array) -> Complex:
+    """e^{-angle power} for consecutive ``powers``, ``(n, t)``: products of a few, faster than each by exp."""
+    few = math.ceil(math.sqrt(len(powers)))
+    fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
+    coarse = np.exp(-np.multiply.outer(angles, powers[0] + few * np.arange(few)))
+    return np.asarray((coarse[:, :, None] * fine[:, None, :]).reshape(len(angles), -1)[:, : len(powers)])
+
+
+@dataclass(frozen=True, eq=False)
+class SampledLoop:
+    """A closed loop at small motion in discrete time; see the module.
+
+    ``integrator``: steps (of ``step`` s, in the time of the structure) for a factor on the natural frequencies;
+    raises ConfigError beyond its reach. ``axes_of`` T ``(n_axes, n_dof)`` and ``forces_of`` T' ``(n_dof, n_axes)``
+    of the setup; ``per_step``: servo samples of a step; ``separate``: every axis has a specimen of its own.
+    """
+
+    whole: WholeStructure
+    axes_of: Array
+    forces_of: Array
+    integrator: Callable[[float], Sequence[StepMatrices]]
+    impulses: Impulses
+    step: float
+    per_step: int
+    assumptions: tuple[str, ...] = ()
+    separate: bool = True
+    _periods: Callable[[float], Period] = field(init=False, repr=False)
+    _lines: Callable[[float], tuple[Array, Array]] = field(init=False, repr=False)
+
+    sampled = True
+    finest = 1e-10
+    """Relative move of a root below which it is found: a slow motion turns little in a step."""
+
+    def __post_init__(self) -> None:
+        def period(ratio: float) -> Period:
+            return Period.of(self.integrator(ratio), self.forces_of, self.whole.time_ratio)
+
+        object.__setattr__(self, "_periods", lru_cache(KEPT)(period))
+        object.__setattr__(self, "_lines", lru_cache(KEPT)(self._read))
+
+    @property
+    def period(self) -> int:
+        """Steps after which the integrator does the same again."""
+        return len(self._periods(1.0).target) // (KINDS * len(self.whole.mass))
+
+    def reach(self, ratio: float) -> float:
+        """A factor on the natural frequencies, at most ``ratio``, for which the integrator can be built."""
+        for _ in range(HALVINGS):
+            try:
+                self.integrator(ratio)
+            except ConfigError:
+                ratio = 0.5 * (1.0 + ratio)
+            else:
+                return ratio
+        return 1.0
+
+    @property
+    def scale(self) -> float:
+        """A frequency of the structure, rad/s."""
+        return self.whole.scale
+
+    @property
+    def border(self) -> float:
+        """Growth (rad/s) at which crossings are looked for: that beyond which a motion counts as growing."""
+        return MARGINAL * self.scale
+
+    @property
+    def time_ratio(self) -> float:
+        return self.whole.time_ratio
+
+    @property
+    def dt(self) -> float:
+        """Servo period, s."""
+        return self.step * self.whole.time_ratio / self.per_step
+
+    @property
+    def delay(self) -> float:
+        """Delay of the rig without its compensator for slow motions, s: the largest of the axes."""
+        return self.impulses.delay
+
+    @property
+    def n_axes(self) -> int:
+        return int(self.forces_of.shape[1])
+
+    @property
+    def highest(self) -> float:
+        """Angular frequency of the structure that two steps (of a period each) can show, rad/s."""
+        return math.pi / (self.period * self.step)
+
+    def rig(self, omega: Frequencies) -> Complex:
+        """Displacement of the rig at its own frequencies (rad/s) over an exact target, ``(n, n_axes, n_axes)``.
+
+        What the ramp makes beside the frequency itself is left out.
+        """
+        responses, first = self.impulses.displacements, self.impulses.first
+        times = self.dt * (first + np.arange(len(responses)))
+        waves = np.exp(-1j * np.multiply.outer(omega, times)) / self.per_step
+        parts = np.tensordot(waves, responses, 1).reshape(len(waves), self.n_axes, KINDS, -1)
+        derivatives = (1j * np.asarray(omega)[:, None]) ** np.arange(KINDS)
+        of_dof = np.einsum("fakd,fk->fad", parts, derivatives)
+        return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
+
+    def _read(self, delay: float) -> tuple[Array, Array]:
+        """Powers ``(t,)`` of 1/w, w = e^{s q h}, and the responses ``(t, q n_axes, q 3 n_dof)`` that go with them.
+
+        Row block i, column block j: force measured at step i of a period, Target made at step j of it.
+        """
+        n, q, forces, first = self.per_step, self.period, self.impulses.forces, self.impulses.first
+        late = delay / self.dt
+        # a Target made at step k is due at step k + 1; it is felt from the sample on before which there is nothing
+        lowest = math.floor((first + late - 1.0) / n) + 2
+        highest = math.ceil((first + len(forces) + late) / n) + 1
+        places = (np.arange(lowest, highest + 1) - 1) * n - late - first
+        whole = np.floor(places + ROUNDING)
+        part = np.clip(places - whole, 0.0, 1.0)[:, None, None]
+        padded = np.concatenate([0.0 * forces[:1], forces, 0.0 * forces[:1]])
+        index = np.clip(whole.astype(int) + 1, 0, len(padded) - 1)
+        after = np.clip(whole.astype(int) + 2, 0, len(padded) - 1)
+        read = (1.0 - part) * padded[index] + part * padded[after]
+        powers = np.arange((lowest - q + 1) // q, -(-(highest + q - 1) // q) + 1)
+        steps = powers[:, None, None] * q + np.arange(q)[:, None] - np.arange(q)
+        inside = (steps >= lowest) & (steps <= highest)
+        blocks = np.where(inside[..., None, None], read[np.clip(steps - lowest, 0, len(read) - 1)], 0.0)
+        rows, columns = forces.shape[1:]
+        lines = blocks.transpose(0, 1, 3, 2, 4).reshape(len(powers), q * rows, q * columns)
+        return np.asarray(powers, np.float64), np.asarray(lines, np.float64)
+
+    def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
+        """Forces of the axes over the Targets, at the frequencies ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
+
+        Specimens at their place, for a ``share`` below 1, are as fast as the structure.
+        """
+        q = self.period
+        powers, lines = self._lines(delay)
+        waves = _waves(s * (q * self.step), powers)
+        found = (waves @ lines.reshape(len(lines), -1)).reshape(len(s), *lines.shape[1:])
+        if share == 1.0:
+            return np.asarray(found)
+        at_place = np.zeros_like(found).reshape(len(s), q, self.n_axes, q, -1)
+        stiffness = self.whole.specimen_stiffness(s / ratio)[:, :, None] * self.axes_of
+        n_dof = stiffness.shape[2]
+        for step in range(q):
+            once = 1.0 if step else np.exp(-s * q * self.step)[:, None, None]
+            at_place[:, step, :, step - 1, :n_dof] = once * stiffness
+        return np.asarray(share * found + (1.0 - share) * at_place.reshape(found.shape))
+
+    def open_loop(self, s: Frequencies) -> Complex:
+        """Force on the axes per force on the axes, ``(n, q n_axes, q n_axes)``: unstable around -1."""
+        period, parts = self._periods(1.0), []
+        for some in np.array_split(np.asarray(s, np.complex128), math.ceil(len(s) / CHUNK)):
+            w = np.exp(some * self.period * self.step)[:, None, None]
+            memory = np.linalg.solve(w * np.eye(len(period.onward)) - period.onward, period.force + 0.0 * w)
+            parts.append(-self._way(some) @ (period.target @ memory + period.through))
+        return np.concatenate(parts)
+
+    def characteristic(
+        self, s: Frequencies, gain: float = 1.0, delay: float = 0.0, ratio: float = 1.0, share: float = 1.0
+    ) -> Complex:
+        """The determinant ``(n,)`` of the module: its zeros are the motions (rad/s) of the closed loop.
+
+        ``gain``: factor on the forces; ``delay``: further delay of every axis, s; ``ratio``: factor on the natural
+        frequencies, ``s`` counts in those of the structure as it is; ``share``: 0 for specimens at their place.
+        """
+        period, q = self._periods(ratio), self.period
+        m, n = len(period.onward), period.force.shape[1]
+        parts = []
+        for some in np.array_split(np.asarray(ratio * np.asarray(s), np.complex128), math.ceil(len(s) / CHUNK)):
+            w = np.exp(some * q * self.step)
+            way = gain * self._way(some, delay, share, ratio)
+            matrix = np.empty((len(some), m + n, m + n), complex)
+            matrix[:, :m, :m] = np.eye(m) - period.onward / w[:, None, None]
+            matrix[:, :m, m:] = -period.force / w[:, None, None]
+            matrix[:, m:, :m] = -way @ period.target
+            matrix[:, m:, m:] = np.eye(n) - way @ period.through
+            parts.append(np.linalg.det(matrix))
+        return np.concatenate(parts)

@@ -1,0 +1,258 @@
+"""The processes of the nodes: started together, watched, ended together; and what such a node owes its runner."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+import yaml
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.ros.hosting.descriptions import NodeDescription
+from rths_nodes.ros.names import RECORDER
+
+INDEXING_S = 600.0
+"""How long a recorder may take to index what it has written."""
+
+LEAVING_S = 10.0
+"""How long the nodes may take to leave after the first of them."""
+
+QUIET_S = 0.05
+"""Before the endpoints of a node go, and before its participant does: a peer that is told so in the very moment in
+which it acknowledges a message may hang (see ``exit_guard.py``)."""
+
+LONGEST_WORDS = 4000
+"""Bytes of what a node says in the end: a pipe takes them without waiting for a reader."""
+
+LOOKS = 20
+"""How often, within ``HANGS_S``, the runner looks whether a node stands still."""
+
+HANGS_S = 20.0
+"""A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms."""
+
+PARENT = "RTHS_PARENT"
+"""Environment variable with the process id of the runner: a node ends when its runner dies."""
+
+TELLS = "RTHS_RUNNER_TELLS"
+"""Environment variable that is set when the runner itself says why a test was tripped: the number of an open file,
+into which the node writes why it ends. A node that was never configured has no topic to say it."""
+
+
+def death(name: str, code: int) -> str:
+    """How a node ended, in words."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the {name} node died ({how})"
+
+
+def die_with_parent() -> None:
+    """In a node started by our runner: be told to stop when the runner dies, however it dies."""
+    parent = os.environ.get(PARENT)
+    if not parent:
+        return
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit(1)
+
+
+def tell_runner(words: str) -> None:
+    """In a node that our runner has started: say why it ends."""
+    if number := os.environ.get(TELLS):
+        with suppress(OSError, ValueError):  # the runner may have gone
+            os.write(int(number), words.encode()[:LONGEST_WORDS])
+
+
+@dataclass
+class Process:
+    """A node process under way."""
+
+    role: str
+    """Its name among the peers."""
+    popen: subprocess.Popen[bytes]
+    told: IO[bytes]
+    """What it says in the end."""
+    sent: set[int] = field(default_factory=set)
+    """The signals that it was sent."""
+    silent: bool = False
+    """True once it has stood still for longer than ``HANGS_S``."""
+    _turns: tuple[str, float] = ("", 0.0)
+    """How often its main thread has been given the processor and has left it; when that has changed, s."""
+    _next_look: float = 0.0
+
+    @property
+    def death(self) -> str:
+        """Why it ended, in its own words, or how."""
+        if self.hung:
+            why = "hangs: nothing moves in it" if self.silent else "did not end by itself"
+            return f"the {self.role} node {why}"
+        return self.words or death(self.role, self.popen.returncode)
+
+    @cached_property
+    def words(self) -> str:
+        """What it has said in the end; empty: nothing."""
+        return (self.told.read(LONGEST_WORDS) or b"").decode(errors="replace")
+
+    @property
+    def ended_by_us(self) -> bool:
+        """True when it ended by a signal of ours, in the middle of what it did."""
+        return -self.popen.returncode in self.sent
+
+    @property
+    def hung(self) -> bool:
+        """True when it had to be killed."""
+        return self.ended_by_us and signal.SIGKILL in self.sent
+
+    def check_alive(self) -> None:
+        """Kill it where it hangs: stopped from outside, or for ever waiting for a lock of the middleware."""
+        now, status = time.monotonic(), Path(f"/proc/{self.popen.pid}/status")
+        if now < self._next_look:
+            return
+        self._next_look = now + HANGS_S / LOOKS
+        with suppress(OSError):  # it has just ended
+            turns = status.read_text().partition("\nvoluntary_ctxt_switches")[2]
+            before, since = self._turns
+            if turns != before:
+                self._turns = turns, now
+            elif now - since > HANGS_S:
+                self.silent = True
+                self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.sent.add(signal.SIGKILL)
+        self.popen.kill()
+
+
+def _started(peer: str, command: Sequence[str], environment: Mapping[str, str]) -> Process:
+    read, write = os.pipe()
+    os.set_blocking(read, False)  # a child of the node may hold the other end open
+    try:
+        # A session of their own: Ctrl-C reaches the runner, which stops the test in order.
+        popen = subprocess.Popen(
+            command,
+            env={**environment, TELLS: str(write)},
+            pass_fds=(write,),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+        )
+    finally:
+        os.close(write)
+    return Process(peer, popen, open(read, "rb", buffering=0))
+
+
+@dataclass
+class Processes:
+    """The processes of a test: started together, ended together."""
+
+    descriptions: Sequence[NodeDescription]
+    running: list[Process] = field(default_factory=list)
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Processes:
+        """Start them. Raises ConfigError where there is no room for that."""
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+            self._start()
+        except OSError as error:
+            self.__exit__()
+            where = f"{error.filename}: " if error.filename else ""
+            raise ConfigError(f"{where}the nodes cannot be started ({error.strerror or error})") from error
+        return self
+
+    def _start(self) -> None:
+        environment = os.environ | {PARENT: str(os.getpid())}
+        root = str(Path(__file__).resolve().parents[3])
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+        for description in self.descriptions:
+            command = [
+                sys.executable,
+                "-m",
+                "rths_nodes.app.node",
+                description.role,
+                *self._arguments(description),
+            ]
+            self.running.append(_started(description.peer, command, environment))
+
+    def _arguments(self, description: NodeDescription) -> list[str]:
+        assert self._folder is not None
+        file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
+        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
+        remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
+        return [
+            "--ros-args",
+            "--params-file",
+            str(file),
+            "-r",
+            f"__ns:=/{description.namespace}",
+            *remappings,
+        ]
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for process in self.running:
+            process.popen.wait()
+            process.told.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def kill(self, but: Sequence[str] = ()) -> list[Process]:
+        """End those that still run, but for some; which they were."""
+        killed = [process for process in self.alive() if process.role not in but]
+        for process in killed:
+            process.kill()
+        return killed
+
+    def alive(self) -> list[Process]:
+        """Those that still run."""
+        return [process for process in self.running if process.popen.poll() is None]
+
+    def dead(self) -> list[Process]:
+        """Those that ended with an error."""
+        return [process for process in self.running if process.popen.poll() not in (None, 0)]
+
+    def send(self, number: signal.Signals, *roles: str) -> None:
+        """A signal to the nodes ``roles``, or to all."""
+        for process in self.alive():
+            if not roles or process.role in roles:
+                process.sent.add(number)
+                process.popen.send_signal(number)
+
+    def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
+        """Wait for all but some to end; False when the time was over first."""
+        end = time.monotonic() + seconds
+        while any(process.role not in but for process in self.alive()):
+            if time.monotonic() > end:
+                return False
+            idle() if idle else time.sleep(0.005)
+        return True
+
+    def see_out(self, idle: Callable[[], None]) -> list[str]:
+        """Until all have left, the recorder once it has written all; what had to be killed, in words."""
+        if not self.wait(LEAVING_S, (RECORDER,), idle):
+            self.kill((RECORDER,))
+        if not self.wait(INDEXING_S, idle=idle):
+            self.kill()
+            self.wait(LEAVING_S)
+        hung = [process for process in self.running if process.hung]
+        recovery = ["rths recover may help"] if RECORDER in (process.role for process in hung) else []
+        return [process.death for process in hung] + recovery
+
+    def counted(self, reported: Container[str]) -> list[Process]:
+        """Those whose exit code says something about the test; ``reported`` are those that have told a Summary.
+
+        One that hung although it had said all does not count: the middleware may do so while its peers leave. A
+        recorder that hangs leaves no recording.
+        """
+        said = [each for each in self.running if each.role in reported and each.role != RECORDER]
+        return [each for each in self.running if not (each.ended_by_us and each in said)]

@@ -1,0 +1,82 @@
+"""The limits of the axes on our side of whatever drives the rig: a driver node of somebody else may keep none.
+
+Our actuator node keeps them as well: what it has measured it has judged first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rths_nodes.core.durations import SECOND
+from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.phase import PhaseMachine
+
+WENT_ON = "the actuator node went on after the Trip"
+LATER_NS = 2 * SECOND
+"""A driver is given so much longer than two nodes in a row may take, and after the Trip once more."""
+
+
+class DriverGuard:
+    """Checks what goes to the driver of the rig, and what comes from it; the first breach trips.
+
+    ``trip`` gets the reason and the sample. ``tripped`` is that reason, with the sample; empty before. A driver
+    that ends the test as if nothing had been makes a tripped test all the same (:meth:`judge`).
+    """
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        phase: PhaseMachine,
+        trip: Callable[[str, int], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        scenario, names = assembly.scenario, assembly.names
+        self.tripped = ""
+        self._check = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
+        self._outgoing = OutgoingCommands(self._check)
+        self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
+        self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
+        self._sample = -1
+        self._heard_at = 0
+
+    def measurement(self, measured: Measurement) -> bool:
+        """Whether the rig may go on after ``measured``. In a safe stop it is what it is."""
+        self._heard_at, self._sample = self._now(), measured.sample
+        if measured.sample == 0:
+            self._outgoing.start(measured)
+        if measured.flags & FLAG_TRIPPED or self.tripped:
+            return not self.tripped
+        reason = self._check.measurement(measured, measured.displacement)
+        if measured.interlock == INTERLOCK_OPEN:
+            reason = reason or "the interlock of the rig is open"
+        return self._passes(reason, measured.sample)
+
+    def command(self, command: Command) -> bool:
+        """Whether ``command`` may be published: nothing is after a breach."""
+        return not self.tripped and self._passes(self._outgoing.refusal(command), command.sample)
+
+    def overdue(self) -> bool:
+        """True when the driver has been silent for so long, also after the Trip, that nobody waits any more."""
+        if not self._heard_at or self._phase.test.state not in (State.RUNNING, State.STOPPING):
+            return False
+        waited = self._now() - self._heard_at
+        if waited < self._patience:
+            return False
+        self._passes(f"no Measurement {self._sample + 1} for {waited / SECOND:.3g} s", self._sample)
+        return waited > self._patience + LATER_NS
+
+    def judge(self) -> None:
+        """The test is over: one that went on after a Trip counts as tripped, whatever its driver says."""
+        if self.tripped and self._phase.test.state is State.FINISHED:
+            self._phase.blame(self._phase.exit_code or ExitCode.TRIPPED, f"{self.tripped}; {WENT_ON}")
+
+    def _passes(self, reason: str, sample: int) -> bool:
+        if reason and not self.tripped:
+            self.tripped = f"sample {sample}: {reason}"
+            self._trip(reason, sample)
+        return not reason

@@ -1,0 +1,56 @@
+"""What the recorder writes into; it is handed in, because ``ros/`` knows no file formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rths_nodes.ros import names
+
+
+class Writer(Protocol):
+    """What the recorder needs of a recording."""
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None: ...
+
+    def flush_if_due(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self, information: dict[str, str]) -> None: ...
+
+
+class OptionalWriter:
+    """A ``writer`` whose recording may break off: ``on_lost`` gets the reason, and what follows is not written."""
+
+    def __init__(self, writer: Writer, on_lost: Callable[[str], None]) -> None:
+        self._writer: Writer | None = writer
+        self._on_lost = on_lost
+        self.fileno = writer.fileno
+
+    def _do(self, name: str, *arguments: Any) -> None:
+        try:
+            if self._writer is not None:
+                getattr(self._writer, name)(*arguments)
+        except RuntimeError as error:  # what a recording that cannot go on raises
+            self._writer = None
+            self._on_lost(str(error))
+
+    def write(self, topic: str, data: bytes, stamp_ns: int) -> None:
+        self._do("write", topic, data, stamp_ns)
+
+    def flush_if_due(self) -> None:
+        self._do("flush_if_due")
+
+    def flush(self) -> None:
+        self._do("flush")
+
+    def close(self, information: dict[str, str]) -> None:
+        if self._writer is not None:
+            self._writer.close(information)
+
+
+OpenWriter = Callable[[str, list[tuple[str, names.Topic]], dict[str, str]], Writer]
+"""Directory, full names with their rows, information -> a recording. Raises ConfigError."""

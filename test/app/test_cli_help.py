@@ -1,0 +1,156 @@
+"""What helps at the command line: lists, parameters of sections, completion."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rths_nodes.app.cli import COMMANDS, main
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameter_table import sections
+from rths_nodes.loop.faults.kinds import KINDS
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+PAPER = "chen_ricles_2010"
+FAMILIES = ("scenario", *registry.FAMILIES)
+
+
+# list
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_listed_with_a_line_about_each_member(output: Callable[..., str], family: str) -> None:
+    names = list(files.shipped()) if family == "scenario" else registry.names(family)
+    rows = [line.split(maxsplit=1) for line in output("list", family).splitlines()]
+    assert [name for name, _ in rows] == names
+    assert all(len(words) > 15 for _, words in rows)
+
+
+def test_everything_is_listed_family_by_family(output: Callable[..., str]) -> None:
+    lines = output("list").splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == list(FAMILIES)
+    assert re.search(r"^  cr +The explicit, unconditionally stable CR algorithm", "\n".join(lines), re.M)
+
+
+def test_a_component_that_cannot_be_loaded_does_not_hide_the_others(
+    output: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(family: str, name: str) -> str:
+        raise ConfigError(f"{family} {name!r}: gone")
+
+    monkeypatch.setattr(registry, "description", broken)
+    assert "(compensator 'none': gone)" in output("list", "compensator")
+
+
+# params
+
+
+@pytest.mark.parametrize("path", ["scenario", *(path for path, _ in sections(Scenario))])
+def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None:
+    text = output("params", path.replace("NAME", "story_1"))
+    assert text.startswith(f"{path}: ")
+    assert "meaning" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("axes", "axes.NAME.limits: "),
+        ("limits", "largest magnitude of the measured force"),
+        ("port", "transport_samples"),
+        ("monitor", "energy_error_percent"),
+        ("bridge", "rejoin_samples"),
+        ("compensator", "adaptive_inverse"),
+        ("damping", "rayleigh"),
+        ("duration", "length of the test"),
+        ("axes.damper.limits.force", "largest magnitude of the measured force"),
+        ("structure.mass", r"structure.mass \(sdof\): mass m"),
+        ("structure.damping", "rayleigh"),
+        ("axes.story_1.actuator.alpha", "delay constant alpha"),
+    ],
+)
+def test_sections_and_keys_have_their_parameters_shown(output: Callable[..., str], path: str, shown: str) -> None:
+    assert re.search(shown, output("params", path))
+
+
+def test_an_unknown_section_is_refused_with_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "axes.story_1.limit"]) == 2
+    assert "unknown component, section or key 'axes.story_1.limit'" in capsys.readouterr().err
+    assert main(["params", "bridges"]) == 2
+    assert "(did you mean 'bridge'?); known: " in capsys.readouterr().err
+
+
+# completion
+
+
+@pytest.fixture
+def completed(tmp_path: Path) -> Callable[[str], list[str]]:
+    """What a shell is told about a line: the words that may stand at its end."""
+    pytest.importorskip("argcomplete")
+
+    def completed(line: str) -> list[str]:
+        told = tmp_path / "told"
+        given = {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": "\n",
+            "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><;|&(",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(told),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        command = [sys.executable, "-m", "rths_nodes.app.cli"]
+        subprocess.run(command, env=os.environ | given, check=True, cwd=tmp_path)
+        return [word.strip() for word in told.read_text().split("\n")]
+
+    return completed
+
+
+def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str]]) -> None:
+    scenario = files.load(PAPER)
+    assert set(COMMANDS) <= set(completed("rths "))
+    assert completed("rths run chen") == [PAPER]
+    assert set(completed(f"rths run {PAPER} --case ")) == set(scenario.cases)
+    assert set(completed(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
+    assert set(completed("rths list ")) >= set(FAMILIES)
+    assert "axes.NAME.limits" in completed("rths params axes")
+    assert completed("rths params servo_h") == ["servo_hydraulic"]
+
+
+def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
+    assert completed(f"rths run {PAPER} --set axes") == [
+        f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "limits")
+    ]
+    assert completed(f"rths run {PAPER} --set axes.story_1.limits.str") == ["axes.story_1.limits.stroke="]
+    values = completed(f"rths run {PAPER} --set compensator.type=")
+    assert values == [f"compensator.type={name}" for name in registry.names("compensator")]
+    assert completed(f"rths run {PAPER} --set heartbeat.recorder_lost=w") == ["heartbeat.recorder_lost=warn"]
+    other = f"rths run {PAPER} --set compensator.type=inverse --set compensator."
+    assert completed(other) == ["compensator.type=", "compensator.alpha="]
+    assert completed("rths run nowhere --set stru") == [""]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_code_for_a_shell_is_printed(output: Callable[..., str], shell: str) -> None:
+    pytest.importorskip("argcomplete")
+    assert "rths" in output("completion", shell)
+
+
+def test_completion_costs_no_start_nothing() -> None:
+    """argcomplete and the libraries of figures and tables are loaded where they are used."""
+    code = (
+        "import sys, rths_nodes.app.cli as cli\n"
+        "cli._parser()\n"
+        "print([name for name in ('argcomplete', 'rich', 'matplotlib', 'jinja2', 'rclpy') if name in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert run.stdout.strip() == "[]"

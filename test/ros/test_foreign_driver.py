@@ -1,0 +1,219 @@
+"""A driver node of somebody else, in a process of its own: the limits are kept on our side of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros import names
+from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
+from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
+
+NAME = "chen_ricles_2010"
+DRIVER = Path(__file__).with_name("foreign_driver.py")
+OURS = [peer for peer in names.NODES if peer != names.ACTUATOR]
+SAMPLES = files.load(NAME, ["duration=1"]).samples
+BREACH = 500
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts our nodes, each in a process of its own, and the foreign driver; how they ended."""
+    path = os.pathsep.join(filter(None, (str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path}
+    with ExitStack() as leaving:
+
+        def popen(*words: str) -> subprocess.Popen[str]:
+            made = subprocess.Popen(
+                [sys.executable, *words],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            leaving.callback(made.wait)
+            leaving.callback(made.kill)
+            return made
+
+        def run(*driver: object, **options: object) -> Any:
+            given = {"scenario": NAME, "overrides": f"[duration=1, {options.pop('override', 'seed=1')}]"}
+            given |= {"pace": "lockstep", "record": tmp_path / "run"} | options
+            ours = {}
+            for role in OURS:
+                values = {key: value for key, value in given.items() if key != "record" or role == names.RECORDER}
+                words = [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
+                ours[role] = popen(
+                    "-m", "rths_nodes.app.node", role, "--ros-args", "-r", f"__ns:=/{names.NAMESPACE}", *words
+                )
+            foreign = popen(str(DRIVER), *map(str, driver))
+            if "silent" in driver:
+                ours[names.MONITOR].wait(90)
+                foreign.kill()
+            try:
+                ended = {role: (each.communicate(timeout=60)[1], each.returncode) for role, each in ours.items()}
+            except subprocess.TimeoutExpired:
+                for each in (foreign, *ours.values()):
+                    each.kill()
+                told = [text for each in (foreign, *ours.values()) for text in each.communicate()]
+                pytest.fail("nobody ends:\n" + "\n".join(told))
+            return SimpleNamespace(
+                codes={role: code for role, (_, code) in ended.items()},
+                errors={role: text for role, (text, _) in ended.items()},
+                driver=foreign.communicate(timeout=30)[0],
+                run=rths_nodes.read(tmp_path / "run"),
+            )
+
+        yield run
+
+
+def test_a_driver_of_somebody_else_that_keeps_to_the_protocol_finishes(rig: Any) -> None:
+    found = rig(SAMPLES)
+    assert set(found.codes.values()) == {0}, found.errors
+    about = found.run.information
+    assert (about["outcome"], about["gaps"], about["silent"]) == ("finished", "0", "")
+    assert len(found.run.time) == SAMPLES + 1
+    assert np.array_equal(found.run.displacement[1:], found.run.command[1:]), "its actuator follows at once"
+    assert np.abs(found.run.displacement).max() > 1e-5
+
+
+@pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.soak)])
+def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pace: str) -> None:
+    """Its load cell reports 1e12 N: no Command is made of that, and what it says in the end does not count."""
+    found = rig(SAMPLES, BREACH, pace=pace)
+    assert found.codes["compensator"] == found.codes["monitor"] == 3, found.errors
+    assert found.codes["integrator"] == found.codes["recorder"] == 0
+    why = "axes.story_1.limits.force: measured = 1e+12 N: must be within +- "
+    assert f"compensator: {why}" in found.driver
+    assert f"monitor: {why}" in found.driver
+    assert "commands after the breach: []" in found.driver
+    about = found.run.information
+    assert about["outcome"] == "tripped"
+    assert why in about["reason"]
+    assert "the actuator node went on after the Trip" in about["reason"]
+    assert len(found.run.time) == SAMPLES + 1, "it did"
+    sent = found.run.command[1 : BREACH + 1]
+    assert np.isfinite(sent).all()
+    limits = files.load(NAME).axes["story_1"].limits
+    assert np.abs(sent).max() <= limits.stroke
+    for role, errors in found.errors.items():
+        assert "Traceback" not in errors, role
+
+
+@pytest.mark.soak
+def test_a_driver_that_obeys_trips_by_itself(rig: Any) -> None:
+    found = rig(SAMPLES, BREACH, "obeys")
+    about = found.run.information
+    assert about["outcome"] == "tripped"
+    assert "went on" not in about["reason"]
+    assert len(found.run.time) == BREACH + 2
+
+
+@pytest.mark.soak
+def test_a_driver_that_falls_silent_ends_the_test(rig: Any) -> None:
+    found = rig(SAMPLES, 300, "silent", override="port.longest_wait=0.5")
+    assert found.codes["monitor"] == 1
+    assert "axes.story_1.limits.force" in found.errors["monitor"]
+
+
+# -- the guard alone --------------------------------------------------------------------------------------
+
+
+class Bench:
+    def __init__(self, clock: Any) -> None:
+        self.trips: list[tuple[str, int]] = []
+        self.phase = PhaseMachine()
+        self.clock = clock
+        assembly = Assembly(files.load(NAME))
+        self.limits = assembly.scenario.limits["story_1"]
+        self.dt = assembly.scenario.dt
+        self.patience = round(2e9 * assembly.scenario.port.longest_wait) + LATER_NS
+        self.guard = DriverGuard(assembly, self.phase, lambda why, k: self.trips.append((why, k)), clock)
+        self.guard.measurement(measured(0))
+
+
+def measured(sample: int, displacement: float = 0.0, force: float = 0.0, **values: Any) -> Measurement:
+    return Measurement(sample, np.array([displacement]), np.array([force]), np.zeros(1), **values)
+
+
+def command(sample: int, value: float, target: float = 0.0) -> Command:
+    return Command(sample, np.array([target]), np.array([value]))
+
+
+@pytest.fixture
+def bench(still_clock: Any) -> Bench:
+    return Bench(still_clock)
+
+
+@pytest.mark.parametrize(
+    ("value", "target"),
+    [(np.nan, 0.0), (np.inf, 0.0), (0.0, np.nan), (1.0, 0.0), (-1.0, 0.0), (0.01, 0.0)],
+    ids=["nan", "inf", "target", "stroke", "other way", "velocity"],
+)
+def test_no_command_beyond_a_limit_passes_nor_any_after_it(bench: Bench, value: float, target: float) -> None:
+    step = 0.5 * bench.limits.velocity * bench.dt
+    assert bench.guard.command(command(1, step))
+    assert not bench.guard.command(command(2, value, target))
+    assert not bench.guard.command(command(3, step))
+    ((why, sample),) = bench.trips
+    assert ("axes.story_1" in why, sample) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"force": 1e12},
+        {"force": np.nan},
+        {"displacement": 1.0},
+        {"displacement": np.inf},
+        {"interlock": INTERLOCK_OPEN},
+    ],
+)
+def test_a_measurement_beyond_a_limit_trips_once(bench: Bench, values: dict[str, Any]) -> None:
+    assert not bench.guard.measurement(measured(1, **values))
+    assert not bench.guard.measurement(measured(2, **values))
+    assert [sample for _, sample in bench.trips] == [1]
+    assert not bench.guard.command(command(3, 0.0))
+
+
+def test_in_a_safe_stop_a_measurement_is_what_it_is(bench: Bench) -> None:
+    assert bench.guard.measurement(measured(1, force=1e12, flags=FLAG_TRIPPED))
+    assert bench.trips == []
+
+
+@pytest.mark.parametrize(("state", "code"), [(State.FINISHED, 3), (State.TRIPPED, 0), (State.HELD, 0)])
+def test_only_a_driver_that_went_on_is_judged(bench: Bench, state: State, code: int) -> None:
+    bench.guard.measurement(measured(7, force=1e12))
+    bench.phase.follow(StateOfTest(state, 100))
+    bench.guard.judge()
+    assert bench.phase.exit_code == code
+    assert ("sample 7: axes.story_1.limits.force" in bench.phase.problem) == bool(code)
+
+
+def test_a_driver_that_is_silent_trips_and_is_given_up(bench: Bench) -> None:
+    bench.phase.follow(StateOfTest(State.RUNNING))
+    bench.clock.now += bench.patience - 1
+    assert not bench.guard.overdue()
+    assert bench.trips == []
+    bench.clock.now += 1
+    assert not bench.guard.overdue()
+    assert "no Measurement 1 for 12 s" in bench.trips[0][0]
+    bench.clock.now += LATER_NS + 1
+    assert bench.guard.overdue()
+    bench.phase.follow(StateOfTest(State.FINISHED))
+    assert not bench.guard.overdue()

@@ -1,0 +1,91 @@
+"""Processes of nodes: started together, watched, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.options import run_options
+from rths_nodes.ros.hosting import descriptions, node_processes
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "the monitor node died (SIGKILL)"), (2, "the monitor node died (exit code 2)")],
+)
+def test_a_death_is_told_in_words(code, words):
+    assert node_processes.death("monitor", code) == words
+
+
+def started(role, program):
+    return node_processes._started(role, [sys.executable, "-c", program], os.environ)
+
+
+TELLS = "from rths_nodes.ros.hosting.node_processes import tell_runner; tell_runner('the disk is full')"
+SLEEPS = "import time; time.sleep(60)"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
+
+
+def test_a_node_tells_the_runner_why_it_ends(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    spoken, killed = (
+        started("recorder", f"{TELLS}; raise SystemExit(2)"),
+        started("monitor", "import os; os.kill(os.getpid(), 9)"),
+    )
+    assert (spoken.popen.wait(60), spoken.death) == (2, "the disk is full")
+    assert (killed.popen.wait(60), killed.death) == (-9, "the monitor node died (SIGKILL)")
+    for process in (spoken, killed):
+        process.told.close()
+
+
+def test_a_node_that_hangs_after_its_summary_is_a_note_but_not_the_recorder(monkeypatch):
+    """The middleware may hang in a node while its peers leave; then the test is over."""
+    monkeypatch.setattr(node_processes, "LEAVING_S", 0.2)
+    monkeypatch.setattr(node_processes, "INDEXING_S", 0.2)
+    with node_processes.Processes(()) as processes:
+        processes.running += [started(role, STUBBORN) for role in ("integrator", "monitor", "recorder")]
+        notes = processes.see_out(lambda: time.sleep(0.01))
+        counted = [process.role for process in processes.counted({"integrator", "recorder"})]
+    assert counted == ["monitor", "recorder"]
+    assert notes == [
+        f"the {role} node did not end by itself" for role in ("integrator", "monitor", "recorder")
+    ] + ["rths recover may help"]
+
+
+def test_nodes_that_cannot_be_started_are_refused_and_none_is_left(monkeypatch):
+    nodes = descriptions.describe(run_options({"scenario": "chen_ricles_2010", "host": "processes"}))
+    processes = node_processes.Processes(nodes)
+
+    def fail_at_the_third(description):
+        if len(processes.running) == 2:
+            raise OSError(28, "No space left on device", "test.yaml")
+        return []
+
+    monkeypatch.setattr(processes, "_arguments", fail_at_the_third)
+    with pytest.raises(ConfigError, match=r"test.yaml: the nodes cannot be started \(No space left on device\)"):
+        processes.__enter__()
+    assert len(processes.running) == 2
+    assert processes.alive() == []
+
+
+def test_a_process_that_stands_still_is_killed_and_one_that_waits_is_not(monkeypatch):
+    monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
+    with node_processes.Processes(()) as processes:
+        wakes = "import time\nwhile True: time.sleep(0.02)"
+        stands, waits = processes.running[:] = [started("actuator", wakes), started("monitor", wakes)]
+        stands.popen.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + 60.0
+        while stands.popen.poll() is None and time.monotonic() < end:
+            for each in processes.running:
+                each.check_alive()
+            time.sleep(0.05)
+        assert (stands.popen.poll(), waits.popen.poll()) == (-signal.SIGKILL, None)
+        assert stands.death == "the actuator node hangs: nothing moves in it"
