@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.node import Node
 
-import rths_nodes
 from rths_nodes.app import hosts
-from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
+from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.phase import Phase
@@ -38,7 +31,6 @@ from rths_nodes.ros.transport.line import LineIn, LineOut
 from rths_nodes.ros.transport.outlet import Outlet
 
 NAME = "chen_ricles_2010"
-SHORT = "duration=1.5"
 ROW = names.TOPICS["command"]
 RUN = RunMark(frame_of("one", "drawn"))
 PATIENCE_S = 10.0
@@ -214,8 +206,11 @@ def ways(nodes: list[RthsNode]) -> set[str]:
 
 
 def activate(nodes: list[RthsNode]) -> None:
+    """The actuator node also says which run it is, and does not begin."""
     for node in nodes:
         node.trigger_activate()
+        if isinstance(node, ActuatorNode):
+            node._announcer.announce()
 
 
 def test_a_node_is_ready_once_its_partners_hear_it_by_socket(loop: list[RthsNode]) -> None:
@@ -278,192 +273,3 @@ def test_a_node_that_cannot_have_all_its_inputs_by_socket_has_none(loop: list[Rt
     assert ways([integrator]) == {"sockets"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.bind(address("/rths/compensator", int(os.environ["ROS_DOMAIN_ID"])))
-
-
-# -- processes --------------------------------------------------------------------------------------------
-
-HOSTILE = """
-import itertools, os, socket, sys
-if {user}: os.setuid({user})
-sockets, files = [], {names!r}
-def call(name):
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    made.setblocking(False)
-    try: made.connect(name)
-    except OSError: return None
-    return made
-def squat(listens):
-    for name in files:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        made.bind(name)
-        if listens: made.listen()
-        sockets.append(made)
-def annoy():
-    os.nice(10)
-    for number in itertools.count():
-        for name in files:
-            made = call(name)
-            if made is None: continue
-            said = ((), (b"x" * 70,), (b'{{"run": "rt',), [os.urandom(300)] * 20)[number % 4]
-            try:
-                for words in said: made.send(words)
-            except OSError: pass
-            sockets.append(made)
-        del sockets[:-50]
-{prepare}
-print("up", flush=True)
-{act}
-sys.stdin.read()
-"""
-
-
-def hostile(prepare: str = "", act: str = "", user: int = 0) -> subprocess.Popen[str]:
-    """Another process, at the names of all nodes of a rig."""
-    domain = int(os.environ["ROS_DOMAIN_ID"])
-    taken = [address(f"/rths/{role}", domain) for role in names.NODES]
-    words = HOSTILE.format(user=user, names=taken, prepare=prepare, act=act)
-    command = [sys.executable, "-I", "-S", "-c", words]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    return process
-
-
-@pytest.fixture(scope="module")
-def undisturbed() -> Any:
-    return rths_nodes.run(NAME, [SHORT]).arrays()
-
-
-@pytest.mark.parametrize(
-    ("prepare", "user"), [("squat(True)", 0), ("squat(False)", 0), ("squat(True)", 65534)], ids=str
-)
-def test_squatters_on_all_names_change_no_bit_and_are_named(
-    prepare: str, user: int, undisturbed: Any, tmp_path: Path, capfd: Any
-) -> None:
-    if user and os.getuid():
-        pytest.skip("only root may act as another user")
-    with hostile(prepare, user=user) as squatter:
-        report = hosts.run(NAME, [SHORT], host="processes", record=tmp_path / "run")
-        squatter.kill()
-    assert (report.exit_code, report.reason) == (0, "")
-    assert (rths_nodes.read(tmp_path / "run").arrays()["command"] == undisturbed["command"]).all()
-    told = capfd.readouterr()
-    named = f"process {squatter.pid} of user {user} has taken its name" if "True" in prepare else "in use"
-    assert told.err.count(named) + told.out.count(named) >= len(names.NODES)
-
-
-def test_a_process_that_calls_everybody_and_makes_no_sense_is_counted_and_changes_no_bit(
-    undisturbed: Any, tmp_path: Path
-) -> None:
-    with hostile(act="annoy()") as caller:
-        report = hosts.run(NAME, [SHORT], host="processes", record=tmp_path / "run")
-        caller.kill()
-    assert (report.exit_code, report.reason) == (0, "")
-    assert (rths_nodes.read(tmp_path / "run").arrays()["command"] == undisturbed["command"]).all()
-    assert any(f"of process {caller.pid} of user {os.getuid()} on its socket" in note for note in report.notes)
-
-
-@contextmanager
-def ways_told() -> Iterator[dict[str, str]]:
-    """How the streams came to each node, by its last words on /diagnostics; known behind the ``with``."""
-    told: dict[str, str] = {}
-    with composed.ros_context() as context:
-        node = Node("listener", context=context)
-        take = node.create_subscription(DiagnosticArray, "/diagnostics", lambda _: None, 1000).handle.take_message
-        yield told
-        while found := take(DiagnosticArray, False):
-            for status in found[0].status:
-                told[status.name] = next(each.value for each in status.values if each.key == "inputs")
-        node.destroy_node()
-
-
-@pytest.mark.parametrize("transport", ["sockets", "topics"])
-@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
-def test_both_transports_give_the_same_bits(
-    transport: str, pace: str, undisturbed: Any, tmp_path: Path, patience: list[str]
-) -> None:
-    sets = [SHORT, *(patience if pace == "realtime" else [])]
-    expected = rths_nodes.run(NAME, sets).arrays() if pace == "realtime" else undisturbed
-    run = tmp_path / "run"
-    with ways_told() as told:
-        report = hosts.run(NAME, sets, host="processes", pace=pace, transport=transport, record=run)
-    assert (report.exit_code, report.reason) == (0, "")
-    found = rths_nodes.read(run)
-    bridged = found.flags & np.uint32(FLAG_BRIDGED) != 0  # a busy machine keeps processes waiting for each other
-    first = int(np.argmax(bridged)) if bridged.any() else len(bridged)
-    assert found.information["gaps"] == "0"
-    assert pace == "realtime" or first == len(bridged)
-    assert first > 0
-    assert found.command[:first].tobytes() == expected["command"][:first].tobytes()
-    assert told == dict.fromkeys([f"rths/{role}" for role in names.NODES], transport)
-
-
-def test_axis_nodes_and_a_recorder_apart_hear_by_socket(tmp_path: Path) -> None:
-    sets = [SHORT]
-    expected = rths_nodes.run("three_independent_axes", sets).arrays()
-    with ways_told() as told:
-        report = hosts.run(
-            "three_independent_axes", sets, host="processes", actuator_nodes="per_axis", record=tmp_path / "axes"
-        )
-    assert report.exit_code == 0
-    assert set(told.values()) == {"sockets"}
-    assert (rths_nodes.read(tmp_path / "axes").arrays()["command"] == expected["command"]).all()
-    with ways_told() as told:
-        report = hosts.run(
-            "three_independent_axes", sets, host="composed", separate=["recorder"], record=tmp_path / "apart"
-        )
-    assert report.exit_code == 0
-    loop = dict.fromkeys([f"rths/{role}" for role in names.NODES if role != names.RECORDER], "process")
-    assert told == loop | {"rths/recorder": "sockets"}
-    assert (rths_nodes.read(tmp_path / "apart").arrays()["command"] == expected["command"]).all()
-
-
-@pytest.fixture
-def two_machines() -> Iterator[tuple[list[str], list[str]]]:
-    """Two network namespaces with a cable between them: what runs a command in each."""
-    names_of = [f"rths_{os.getpid()}_{end}" for end in "ab"]
-
-    def ip(words: str) -> None:
-        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
-
-    try:
-        for name in names_of:
-            ip(f"netns add {name}")
-        ip(f"-n {names_of[0]} link add cable type veth peer name cable netns {names_of[1]}")
-        for number, name in enumerate(names_of, 1):
-            for words in ("addr add 10.77.0.{}/24 dev cable", "link set cable up", "link set lo up"):
-                ip(f"-n {name} {words.format(number)}")
-            ip(f"-n {name} route add 224.0.0.0/4 dev cable")
-        yield tuple(["ip", "netns", "exec", name] for name in names_of)  # type: ignore[misc]
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces here: {error}")
-    finally:
-        for name in names_of:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-def test_a_node_on_another_machine_is_heard_by_topic_and_changes_no_bit(
-    two_machines: Any, undisturbed: Any, tmp_path: Path
-) -> None:
-    """The integrator's Targets come by topic: its hearers give their other lines back."""
-    here, there = two_machines
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET",
-    }
-    running = []
-    for role in names.NODES:
-        values = [f"scenario:={NAME}", f"overrides:=['{SHORT}']", "run_id:=two_machines"]
-        values += [f"record:={tmp_path / 'run'}"] if role == names.RECORDER else []
-        words = [sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args"]
-        words += [part for value in values for part in ("-p", value)]
-        machine = there if role == names.INTEGRATOR else here
-        running.append(subprocess.Popen([*machine, *words], env=environment, stdin=subprocess.DEVNULL))
-    try:
-        assert [process.wait(60) for process in running] == [0] * len(running)
-    finally:
-        for process in running:
-            process.kill()
-    found = rths_nodes.read(tmp_path / "run")
-    assert (found.information["outcome"], found.information["gaps"]) == ("finished", "0")
-    assert (found.arrays()["command"] == undisturbed["command"]).all()
