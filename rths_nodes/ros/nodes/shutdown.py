@@ -114,7 +114,7 @@ class Shutdown:
 
     @property
     def abandoned(self) -> bool:
-        """True when the test is over, or was given up, and the actuator node has left, or waits for us to leave."""
+        """True when the test is over, or given up, and the actuator node has left, or waits for this one."""
         if self.leader_lost or (self._phase.ended and not self._phase.begun):
             return True
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
