@@ -407,3 +407,10 @@ def test_a_node_leaves_when_the_test_is_over_and_the_leader_gone(
     topics.guards["test_state"].gone = True
     shutdown.leave(lambda: looks.append("state"))
     assert (phase.gone, shutdown.reported, looks) == (True, True, ["state"])
+
+
+def test_a_node_leaves_at_once_where_no_test_has_begun(shutdown: Shutdown, phase: PhaseMachine) -> None:
+    """The actuator node waits for its peers then: they must not wait for it."""
+    phase.follow(StateOfTest(State.HELD, 0, "interrupted before the test began"))
+    shutdown.leave(lambda: None)
+    assert (phase.gone, phase.begun) == (True, False)
