@@ -107,7 +107,13 @@ def hostile(prepare: str = "", act: str = "", user: int = 0) -> subprocess.Popen
 
 
 @pytest.mark.parametrize(
-    ("prepare", "user"), [("squat(True)", 0), ("squat(False)", 0), ("squat(True)", NOBODY)], ids=str
+    ("prepare", "user"),
+    [
+        ("squat(True)", 0),
+        pytest.param("squat(False)", 0, marks=pytest.mark.soak),
+        pytest.param("squat(True)", NOBODY, marks=pytest.mark.soak),
+    ],
+    ids=str,
 )
 def test_squatters_on_all_names_change_no_bit_and_are_named(
     prepare: str, user: int, undisturbed: Any, tmp_path: Path, capfd: Any
@@ -153,11 +159,11 @@ def ways_told() -> Iterator[dict[str, str]]:
 @pytest.mark.parametrize(
     ("pace", "options"),
     [
-        ("lockstep", {}),
         ("lockstep", {"transport": "topics"}),
-        ("lockstep", {"reliability": "best_effort"}),
         ("realtime", {}),
-        ("realtime", {"transport": "topics"}),
+        pytest.param("lockstep", {}, marks=pytest.mark.soak),
+        pytest.param("lockstep", {"reliability": "best_effort"}, marks=pytest.mark.soak),
+        pytest.param("realtime", {"transport": "topics"}, marks=pytest.mark.soak),
     ],
     ids=str,
 )
@@ -188,7 +194,7 @@ def as_fast_as(found: Any, expected: Any) -> int:
     "faults",
     [
         ("duplicate@0.1:target,3", "sensor_stuck@0.3:story_1,displacement,0.01", "duplicate@0.4:command,2"),
-        ("nan@0.4:measurement,nan,force",),
+        pytest.param(("nan@0.4:measurement,nan,force",), marks=pytest.mark.soak),
         pytest.param(("nan@0.4:target",), marks=pytest.mark.soak),
         pytest.param(("sensor_spike@0.4:story_1,force,1e7",), marks=pytest.mark.soak),
     ],
@@ -227,6 +233,7 @@ def test_what_never_comes_trips_and_changes_no_bit_before(fault: str, undisturbe
     assert run.information["gaps"] == "0"
 
 
+@pytest.mark.soak
 def test_what_is_late_on_purpose_is_bridged_as_in_the_embedded_loop(patience: list[str], tmp_path: Path) -> None:
     faults = ["reorder@0.1:command,2", "late@0.2:target,0.2,3", "delay@0.6:target,5"]
     sets = [SHORT, *patience]
@@ -237,6 +244,7 @@ def test_what_is_late_on_purpose_is_bridged_as_in_the_embedded_loop(patience: li
     assert different(tmp_path / "run", expected.arrays(), end) == []
 
 
+@pytest.mark.soak
 def test_axis_nodes_and_a_recorder_apart_hear_by_socket(tmp_path: Path) -> None:
     sets = [SHORT]
     expected = rths_nodes.run("three_independent_axes", sets).arrays()
