@@ -122,7 +122,7 @@ def fault_of(chance: random.Random, host: str, pace: str) -> tuple[str, str]:
     if host == "processes":
         kinds |= {
             "SIGKILL": node,
-            "SIGSTOP": node,
+            "SIGSTOP": chance.choice(NODES[:-1]),  # a recorder that writes an index is waited for ten minutes
             "SIGCONT": f"{node},{chance.choice((0.002, 0.02, 0.2, 1.0)):g}",
         }
     kind = chance.choice(sorted(kinds))

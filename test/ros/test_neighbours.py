@@ -173,7 +173,7 @@ rclpy.init()
 node = rclpy.create_node("listener")
 found = []
 hear = lambda message: found.append(message.sample)
-node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth=2000))
+node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth={depth}))
 while node.count_publishers("/rths/measurement") < int(sys.argv[1]):
     time.sleep(0.01)
 print("up", flush=True)
@@ -183,12 +183,16 @@ print(*found, flush=True)
 """
 
 
+DEPTH = 12_000
+"""Messages that the subscriber may be behind: in lockstep nobody waits for it."""
+
+
 class Listener:
     """An ordinary typed subscriber, in a process of its own."""
 
     def __init__(self, publishers: int) -> None:
         """Is there when it has found as many ``publishers``."""
-        command = [sys.executable, "-c", LISTEN, str(publishers)]
+        command = [sys.executable, "-c", LISTEN.format(depth=DEPTH), str(publishers)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "up\n"

@@ -467,7 +467,7 @@ def rig(folder: Path, *words: str, user: int = 0) -> subprocess.Popen[str]:
     may_read = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
     other = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *may_read] if user else []
     command = [sys.executable, "-m", "rths_nodes.app.cli", "run", NAME, "--host", "processes", "--json", *words]
-    homes = {name: str(folder) for name in ("HOME", "TMPDIR", "ROS_HOME", "XDG_CACHE_HOME")}
+    homes = {name: str(folder) for name in ("HOME", "TMPDIR", "ROS_HOME", "ROS_LOG_DIR")}
     return subprocess.Popen(
         [*other, *command, "--record", str(folder / "run"), "--set", SHORT],
         stdout=subprocess.PIPE,
