@@ -149,7 +149,7 @@ class HostedNode:
         self._prepared = True
         in_loop = node.role in (*names.LOOP, names.AXIS)
         if node.role != names.AXIS:  # the axes work at the same time, the others one after another
-            self._leaving.enter_context(share_processors(in_loop))
+            self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for words in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(words)
 
