@@ -132,9 +132,9 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
 @pytest.mark.parametrize(
     ("pace", "words", "outcome"),
     [
-        ("lockstep", "SIGKILL@-0.1:compensator", "failed before it began"),
         ("realtime", "SIGKILL@0.2:integrator", "failed"),
-        ("lockstep", "SIGCONT@0.1:compensator,0.3", "finished"),
+        pytest.param("lockstep", "SIGKILL@-0.1:compensator", "failed before it began", marks=pytest.mark.soak),
+        pytest.param("lockstep", "SIGCONT@0.1:compensator,0.3", "finished", marks=pytest.mark.soak),
         pytest.param("realtime", "SIGSTOP@0.2:monitor", "failed", marks=pytest.mark.soak),
     ],
 )

@@ -205,8 +205,15 @@ class Listener:
             self._process.kill()
 
 
-@pytest.mark.parametrize("host", ["composed", "processes"])
-@pytest.mark.parametrize(("pace", "joins"), [("lockstep", 500), ("realtime", 0)])
+@pytest.mark.parametrize(
+    ("pace", "joins", "host"),
+    [
+        ("lockstep", 500, "processes"),
+        ("realtime", 0, "composed"),
+        pytest.param("lockstep", 500, "composed", marks=pytest.mark.soak),
+        pytest.param("realtime", 0, "processes", marks=pytest.mark.soak),
+    ],
+)
 def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
     pace: str, joins: int, host: str, tmp_path: Path, patience: list[str]
 ) -> None:

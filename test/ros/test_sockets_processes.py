@@ -160,7 +160,7 @@ def ways_told() -> Iterator[dict[str, str]]:
     ("pace", "options"),
     [
         ("lockstep", {"transport": "topics"}),
-        ("realtime", {}),
+        pytest.param("realtime", {}, marks=pytest.mark.soak),
         pytest.param("lockstep", {}, marks=pytest.mark.soak),
         pytest.param("lockstep", {"reliability": "best_effort"}, marks=pytest.mark.soak),
         pytest.param("realtime", {"transport": "topics"}, marks=pytest.mark.soak),
@@ -216,13 +216,8 @@ def driven(run: Any) -> int:
     return int(tripped[0]) if len(tripped) else len(run.flags)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "corrupt@0.4:measurement",
-        *(pytest.param(words, marks=pytest.mark.soak) for words in ("drop@0.4:command", "corrupt@0.4:target")),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", ["corrupt@0.4:measurement", "drop@0.4:command", "corrupt@0.4:target"])
 def test_what_never_comes_trips_and_changes_no_bit_before(fault: str, undisturbed: Any, tmp_path: Path) -> None:
     sets = [SHORT, "port.longest_wait=0.5"]
     report = hosts.run(NAME, sets, host="processes", record=tmp_path / "run", faults=[fault])
