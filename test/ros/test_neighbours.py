@@ -177,7 +177,9 @@ node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(dept
 while node.count_publishers("/rths/measurement") < int(sys.argv[1]):
     time.sleep(0.01)
 print("up", flush=True)
-while not found or node.count_publishers("/rths/measurement"):
+before = 0
+while before < len(found) or not found or node.count_publishers("/rths/measurement"):
+    before = len(found)  # the publisher may be gone while its last messages are still in the queue
     rclpy.spin_once(node, timeout_sec=0.2)
 print(*found, flush=True)
 """
