@@ -200,7 +200,7 @@ def nobody() -> int:
 
 HOSTS = [
     "embedded",
-    pytest.param("composed", marks=pytest.mark.nodes),
+    pytest.param("composed", marks=[pytest.mark.nodes, pytest.mark.soak]),
     pytest.param("processes", marks=pytest.mark.nodes),
 ]
 

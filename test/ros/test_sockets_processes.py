@@ -190,13 +190,14 @@ def as_fast_as(found: Any, expected: Any) -> int:
     return int(np.argmax(waits)) if waits.any() else end
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "faults",
     [
         ("duplicate@0.1:target,3", "sensor_stuck@0.3:story_1,displacement,0.01", "duplicate@0.4:command,2"),
-        pytest.param(("nan@0.4:measurement,nan,force",), marks=pytest.mark.soak),
-        pytest.param(("nan@0.4:target",), marks=pytest.mark.soak),
-        pytest.param(("sensor_spike@0.4:story_1,force,1e7",), marks=pytest.mark.soak),
+        ("nan@0.4:measurement,nan,force",),
+        ("nan@0.4:target",),
+        ("sensor_spike@0.4:story_1,force,1e7",),
     ],
     ids=str,
 )
