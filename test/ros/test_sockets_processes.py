@@ -439,6 +439,7 @@ def graph(node: Node) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.soak  # who looks on sees the whole graph only where it is given the time
 def test_topics_qualities_and_recordings_are_the_same_over_both_transports(tmp_path: Path) -> None:
     found = {}
     for transport in ("sockets", "topics"):
@@ -448,7 +449,12 @@ def test_topics_qualities_and_recordings_are_the_same_over_both_transports(tmp_p
             run = threading.Thread(
                 target=hosts.run,
                 args=(NAME, ["duration=3"]),
-                kwargs={"host": "processes", "transport": transport, "record": tmp_path / transport},
+                kwargs={
+                    "host": "processes",
+                    "pace": "realtime",
+                    "transport": transport,
+                    "record": tmp_path / transport,
+                },
             )
             run.start()
             while run.is_alive():
