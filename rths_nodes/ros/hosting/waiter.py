@@ -30,7 +30,7 @@ class Waiter:
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
-        inboxes = [inbox for node in self._nodes for inbox in node.topics.lines.awaited(node.awaited_streams)]
+        inboxes = [inbox for node in self._nodes for inbox in node.topics.awaited(node.awaited_streams)]
         if not inboxes:
             self._sleep(timeout)
             return

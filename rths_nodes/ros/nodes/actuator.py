@@ -72,6 +72,8 @@ class ActuatorNode(RthsNode):
             rig.port.arm_watchdog()
         self._measuring = False
         """True while a tick has begun whose Measurement has not come yet."""
+        self._sent: tuple[int, int] | None = None
+        """Number and stamp of the Measurement that was sent last, until what goes with it is sent, too."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
         self._watch = watch_observers(rig, scenario, observers, self._times, topics, warn)
@@ -206,6 +208,7 @@ class ActuatorNode(RthsNode):
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
         if not self.running:
+            self._send_the_rest()
             if self.rig.ended:
                 self._end.work()
                 return False
@@ -218,6 +221,7 @@ class ActuatorNode(RthsNode):
             return self._complete()
         if gate.command is None and not self.rig.stopping:
             gate.take_command()
+        self._send_the_rest()
         if self.pacer is not None or not gate.may_tick(self.shutdown.interrupted):
             return False
         self.tick()
@@ -228,6 +232,7 @@ class ActuatorNode(RthsNode):
 
         Where the Measurement is there at once, the sample is completed; otherwise the executor goes on.
         """
+        self._send_the_rest()
         self.deferred.collect()
         self._times.tick()
         command = self._gate.hand_over()
@@ -253,10 +258,17 @@ class ActuatorNode(RthsNode):
         stamp = times.stamp(measured.sample)
         times.measured()
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
-        self._true_states.measured(stamp)
-        self._simulated_time.measured(measured.sample, stamp)
-        self._announcer.announce_change()
+        self._sent = measured.sample, stamp
         return True
+
+    def _send_the_rest(self) -> None:
+        """What goes with a Measurement: the loop does not wait for that."""
+        if self._sent is not None:
+            sample, stamp = self._sent
+            self._sent = None
+            self._true_states.measured(stamp)
+            self._simulated_time.measured(sample, stamp)
+            self._announcer.announce_change()
 
     def counters(self) -> dict[str, int]:
         counts = {"bridged": self.rig.bridged, "late": self.rig.late_commands}

@@ -106,7 +106,7 @@ class CompensatorNode(RthsNode):
 
     def _ready(self, measured: Measurement) -> bool:
         """True when the Target that the next Command needs is here."""
-        return bool(measured.flags & FLAG_TRIPPED) or self._target_here(measured.sample)
+        return self.stage.ready(measured.sample + 1) or bool(measured.flags & FLAG_TRIPPED)
 
     @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
@@ -122,7 +122,7 @@ class CompensatorNode(RthsNode):
 
     def _target_here(self, sample: int) -> bool:
         """True when the Target is here that Measurement ``sample`` needs for its answer."""
-        return bool(self.stage.ready(min(sample + 1, self.stage.samples)))
+        return self.stage.ready(sample + 1)
 
     def _next_look_for_measurement(self) -> int | None:
         """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
@@ -148,7 +148,7 @@ class CompensatorNode(RthsNode):
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
         self.deferred.collect()
         self._answered = measured.sample
-        if not self._guard.measurement(measured):
+        if not self._guard.measurement(measured, self.topics.from_neighbour("measurement")):
             return
         command = self.stage.bridge(measured) if late else self.stage.next(measured)
         if command is not None and self._guard.command(command):

@@ -95,7 +95,7 @@ class IntegratorNode(RthsNode):
     @property
     def rests(self) -> bool:  # type: ignore[override]
         """In real time the Measurements between two steps want no answer."""
-        return not self._pending and self.deadline is not None
+        return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property
     def _pending(self) -> bool:

@@ -95,7 +95,7 @@ class NodeTopics:
                 self._open_outlet(each, best_effort, between)
             else:
                 self._open_inbox(each, best_effort, between)
-        self.lines.connect(self._published, self.outlets, self.sent, self._opened)
+        self.lines.connect(self._published, self.outlets, self.sent, self._opened.values())
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
@@ -219,6 +219,15 @@ class NodeTopics:
         """Use the ``codec`` of a neighbour, which unpacks a message once for all who have it, if it fits."""
         if codec.sizes == self.codec.sizes:
             self.codec = codec
+
+    def from_neighbour(self, topic: str) -> bool:
+        """True where a node of this process hands over the messages of ``topic``, with nothing between."""
+        inbox = self._opened[topic]
+        return inbox.by_hand and self.inboxes[topic] is inbox
+
+    def awaited(self, keys: Iterable[str]) -> list[Inbox]:
+        """The inboxes ``keys``, as far as there are such, without what was put before them."""
+        return [self._opened[key] for key in keys if key in self._opened]
 
     @property
     def filled_directly(self) -> list[Inbox]:
