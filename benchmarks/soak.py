@@ -1,10 +1,10 @@
 """Random faults in the node hosts, run after run: python benchmarks/soak.py --runs 200 --seed 1
 
-Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in processes
-of its own. Its recording is judged: commands within stroke and velocity limit, bridged no longer than
-`bridge.max_bridge`, at rest 50 ms after the last sample with all it needs, a reason where it stopped, an exit code
-that is documented; no process, socket or file is left behind. Each violation is told with the command that repeats
-it; exit code 1 when there was one.
+Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in
+processes of its own. Its recording is judged: commands within stroke and velocity limit, bridged no longer than
+`bridge.max_bridge`, then brought to rest with the deceleration of the safe stop, a reason where it stopped, an
+exit code that is documented; no process, socket or file is left behind. Each violation is told with the command
+that repeats it; exit code 1 when there was one.
 
 Some faults come from outside: a node of the host processes gets SIGKILL, SIGSTOP, or SIGSTOP and SIGCONT at any
 moment, also before the test begins. `--signals` tries only these.
@@ -41,7 +41,6 @@ SCENARIO, DURATION = "chen_ricles_2010", 1.0
 ROOT = str(Path(__file__).resolve().parents[1])
 LONGEST_S = 60.0
 """A run that takes longer hangs."""
-SAFE_S = 0.050
 OUTCOMES = {0: "finished", 1: "failed", 3: "tripped"}
 STRUCK = {"realtime": 3.0, "lockstep": 9.0}
 """Length of a test that is struck by a signal, s; in lockstep it takes a third of that."""
@@ -183,7 +182,9 @@ def judge(record: Path, code: int, output: str, tried: Trial) -> Judgement:
             first -= 1
         found.safe = (len(sent) - first) * dt
         travel = float(np.abs(sent[first:] - sent[max(first - 1, 0)]).max())
-        found.add(found.safe <= SAFE_S, f"at rest only after {1e3 * found.safe:.0f} ms")
+        speed = float(np.abs(np.diff(sent, prepend=0.0))[max(first - 1, 0)]) / dt
+        stop = run.scenario.bridge.max_bridge + speed / limits.deceleration + 2 * dt
+        found.add(found.safe <= stop, f"at rest only after {1e3 * found.safe:.0f} ms of {1e3 * stop:.0f}")
         found.add(
             travel <= excess_travel(limits, run.scenario.bridge.max_bridge), f"{1e3 * travel:.1f} mm further"
         )
