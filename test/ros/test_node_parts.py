@@ -42,7 +42,7 @@ class Topics:
         self.run = RunMark()
         self.codec = SimpleNamespace(unpack_measurement=None)
         self.absent = self.duplicates = self.other = self.uncalled = ""
-        self.lines = SimpleNamespace(call=lambda: self.uncalled)
+        self.lines = SimpleNamespace(call=lambda: self.uncalled, answer=lambda: None)
         self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}

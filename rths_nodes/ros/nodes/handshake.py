@@ -67,7 +67,10 @@ class Handshake:
         elif self._phase.now is Phase.READY:
             self._topics.lines.call()
         self.hear_state()
-        self._topics.look()
+        if self._phase.now is Phase.MATCHING:
+            self._topics.lines.answer()  # nothing is on the streams yet
+        else:
+            self._topics.look()
         self._topics.name_publishers()
 
     def _match(self) -> None:
