@@ -114,9 +114,7 @@ class IntegratorNode(RthsNode):
         """
         if self._pending:
             return self._now() + ASK_AGAIN_NS
-        if self.settings.lockstep or self._rests_until <= self._now():
-            return None
-        return self._rests_until
+        return self._rests_until if self.rests else None
 
     def _publish(self, target: Target, stamp: int, began: int | None = None) -> None:
         data = self.topics.codec.pack_target(target, stamp)
