@@ -46,6 +46,7 @@ EXTERNAL = {
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
+    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }

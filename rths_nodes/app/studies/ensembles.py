@@ -48,7 +48,7 @@ class Plant:
 
 
 def plant(scenario: Scenario, number: int, seed: int) -> Plant:
-    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that it does not have."""
+    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that is not there."""
     return Plant(number, seed, {} if number == NOMINAL else _values(scenario, number, seed))
 
 

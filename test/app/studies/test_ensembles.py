@@ -79,7 +79,7 @@ def test_the_nominal_plant_is_the_scenario_as_it_stands() -> None:
     [
         (
             {"axes.story_1.actuator.alfa": {"normal": [1, 1]}},
-            "scatter: axes.story_1.actuator.alfa: unknown key 'alfa'",
+            "actuator.alfa: unknown key 'alfa'",
         ),
         ({"duration.x": {"normal": [1, 1]}}, r"scatter: duration.x: 0.2 has no x"),
         ({"name": {"relative_normal": 0.1}}, "scatter: name: relative_normal: multiplies numbers"),
