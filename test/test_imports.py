@@ -71,6 +71,7 @@ LAYERS = {
     ),
     "analysis": (
         ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
+        ("study_table",),
         ("figures",),
         ("report",),
     ),

@@ -18,6 +18,7 @@ from rths_nodes.loop.outcomes import ExitCode
 COMMANDS = {
     "run": ("run", "run a scenario"),
     "compare": ("compare", "run variants of a scenario side by side, and print one table"),
+    "study": ("study", "run many variants of a scenario, as a study file describes them"),
     "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     "identify": ("identify", "identify the loading system of a rig, and write a model file"),
     "stability": ("stability", "judge whether the loop of a test is stable, without running it"),

@@ -75,17 +75,18 @@ def render(run: Run, reference: bool = False) -> str:
         "no_safety": NO_SAFETY,
         "version": __version__,
     }
-    return _template().render(contents, left_out=_by_reason(of.left_out))
+    return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A page of the folder ``templates``; text in it is escaped."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["css"] = css_text
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def css_text(text: str) -> str:

@@ -64,10 +64,14 @@ def offer(argument: Any, completer: Completer) -> None:
 
 def scenarios(prefix: str, given: argparse.Namespace) -> list[str]:
     """The shipped scenarios, and the files and folders that begin with ``prefix``."""
+    return [*files.shipped(), *yaml_files(prefix, given)]
+
+
+def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
+    """The files and folders that begin with ``prefix``."""
     import argcomplete
 
-    files_here = argcomplete.completers.FilesCompleter(("yaml", "yml"))
-    return [*files.shipped(), *files_here(prefix)]
+    return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
 
 
 def cases(prefix: str, given: argparse.Namespace) -> list[str]:
