@@ -96,6 +96,11 @@ def assignments(prefix: str, given: argparse.Namespace) -> list[str]:
     return found
 
 
+def keys(prefix: str, given: argparse.Namespace) -> list[str]:
+    """Keys of the scenario that is given, a level at a time."""
+    return [key.removesuffix("=") for key in _keys(_changed(given), prefix)]
+
+
 def _changed(given: argparse.Namespace) -> Scenario:
     """The scenario with the changes so far, which may have brought other types with other keys."""
     with suppress(ConfigError):  # the last of them is still being written

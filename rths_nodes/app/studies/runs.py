@@ -70,6 +70,8 @@ class Findings:
     wall_s: float
     response: dict[str, dict[str, float]] = field(default_factory=dict)
     run: Run | None = None
+    samples: int = 0
+    """The last sample that was reached."""
 
     @property
     def values(self) -> dict[str, float]:
@@ -138,6 +140,7 @@ def findings(
         wall_s=report.wall_s,
         response=response_errors(evaluation) if response else {},
         run=run if keep else None,
+        samples=report.samples,
     )
 
 
