@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": ("compare", "run variants of a scenario side by side, and print one table"),
     "study": ("study", "run many variants of a scenario, as a study file describes them"),
     "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
+    "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
     "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     "identify": ("identify", "identify the loading system of a rig, and write a model file"),
     "stability": ("stability", "judge whether the loop of a test is stable, without running it"),

@@ -569,3 +569,9 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
         if limit:
             beside = [{parameter: limit.value * factor} for factor in (1.0 - 2e-4, 1.0 + 2e-4)]
             assert [growing_motions(loop, places, **state) for state in beside] == [0, limit.roots], parameter
+
+
+@pytest.mark.parametrize(("transport", "stable"), [(0, True), (40, True), (150, False)])
+def test_the_verdict_alone_is_that_of_the_judgement(transport: int, stable: bool) -> None:
+    scenario = load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
+    assert is_stable(scenario) == judge(scenario).stable == stable

@@ -94,9 +94,10 @@ class Row:
 class Design:
     """A checked study. Raises ConfigError for all that is wrong with it, before anything runs."""
 
-    def __init__(self, given: StudyFile, folder: Path) -> None:
+    def __init__(self, given: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
+        """``scenario`` is what a program has loaded already; else that of the file, relative to ``folder``."""
         self.name, self.description = given.name, given.description
-        base = _scenario(given.scenario, folder)
+        base = scenario or _scenario(given.scenario, folder)
         self.base = _changed(with_case(base, given.case) if given.case else base, given.set, "set")
         self.seed, problems = given.seed, Problems()
         self.factors: dict[str, tuple[Level, ...]] = {}

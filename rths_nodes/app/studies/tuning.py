@@ -244,11 +244,11 @@ class Search:
 
 def evaluated(text: str, index: str, tell: Tell) -> tuple[float, str]:
     """The magnitude of ``index`` of a run, and why its stability could not be judged before, if it could not."""
-    from rths_nodes.analysis.stability.judgement import judge
+    from rths_nodes.analysis.stability.judgement import is_stable
 
     scenario, unjudged = files.from_text(text, "candidate"), ""
     try:
-        if not judge(scenario).stable:
+        if not is_stable(scenario):
             return UNSTABLE, ""
     except ConfigError as error:
         unjudged = error.problems[0]

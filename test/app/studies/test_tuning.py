@@ -41,7 +41,7 @@ def test_it_finds_the_actuator_s_own_constant() -> None:
 def test_the_worst_plant_counts() -> None:
     """Of actuators with the constants 20 and 40 neither may be favoured."""
     chosen = [paper(*INVERSE, f"{ACTUATOR}={alpha}") for alpha in (20, 40)]
-    found = Search(chosen, parameters(chosen[0], [f"{ALPHA}=15:60"]), "J2", Where()).tune(48, 1)
+    found = Search(chosen, parameters(chosen[0], [f"{ALPHA}=15:60"]), "J2", Where()).tune(32, 1)
     assert 25.0 < found.values[ALPHA] < 35.0
 
 
