@@ -71,7 +71,7 @@ LAYERS = {
     ),
     "analysis": (
         ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
-        ("study_table",),
+        ("study_table", "what_if"),
         ("figures",),
         ("report",),
     ),

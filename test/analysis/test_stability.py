@@ -13,7 +13,7 @@ import pytest
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
-from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, judge, judge_loop
+from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
@@ -573,5 +573,5 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize(("transport", "stable"), [(0, True), (40, True), (150, False)])
 def test_the_verdict_alone_is_that_of_the_judgement(transport: int, stable: bool) -> None:
-    scenario = load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
+    scenario = files.load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
     assert is_stable(scenario) == judge(scenario).stable == stable
