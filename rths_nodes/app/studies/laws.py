@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from rths_nodes.analysis.identification import single_axis
@@ -27,7 +26,7 @@ from rths_nodes.app.studies import identification
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import save
-from rths_nodes.core.parameters import declared
+from rths_nodes.core.parameters import declared, required_names
 from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.embedded import checked_loop
@@ -164,7 +163,7 @@ def _settings(scenario: Scenario, identified: Identified, name: str) -> dict[str
         "model": identified.model or None,
         **parts,
     }
-    needed = {field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING}
+    needed = set(required_names(cls))
     taken = {key: value for key, value in offered.items() if key in known and value is not None}
     own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     missing = needed - taken.keys() - own.keys()
