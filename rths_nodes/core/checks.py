@@ -42,6 +42,8 @@ class TestContext:
     has_structure: bool
     """False where the motion is prescribed, so that no loop is closed."""
     has_soft_start: bool
+    transport: float = 0.0
+    """Time after which a command acts, as the port declares it, s."""
     behind: bool = False
     """True for a compensator whose target is the output of another one, in place of the ramp's."""
     axis: str = ""

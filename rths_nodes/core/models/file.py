@@ -40,6 +40,14 @@ class Feedforward:
     acceleration: Rows = matrix("of the acceleration", UNITS[2])
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
+    def coefficients(self, path: str, n_axes: int = 0) -> Array:
+        """``(4, n_axes, n_axes)``; as many axes as rows unless ``n_axes`` says it.
+
+        Raises ConfigError, with ``path`` in front, for matrices of another size.
+        """
+        n = n_axes or len(self.displacement)
+        return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
+
 
 @params
 class Plant:
@@ -162,10 +170,7 @@ def _names(names: Any, origin: str) -> tuple[str, ...]:
 
 def _checked(axes: tuple[str, ...], content: Content, origin: str) -> LoadingModel:
     n = len(axes)
-    inverse = [
-        _sized(getattr(content.feedforward, name), n, n, f"{origin}: feedforward.{name}") for name in DERIVATIVES
-    ]
-    feedforward = np.array(inverse)
+    feedforward = content.feedforward.coefficients(f"{origin}: feedforward", n)
     inverse_model.check(feedforward, f"{origin}: feedforward")
     plant = None if content.plant is None else _plant(content.plant, n, f"{origin}: plant")
     return LoadingModel(axes, feedforward, plant, content.servo_rate, content.provenance, content.lead, origin)
