@@ -28,6 +28,9 @@ from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transitio
 STATES = 5
 """Valve and its rate, force, displacement, velocity; behind them the specimen's own."""
 
+LONGEST_ANGLE = 0.5
+"""rad: of the fastest pole in a Runge-Kutta step."""
+
 SMALL = 1e-7
 """Displacement (m) and velocity (m/s) at which a nonlinear specimen is taken as linear for the response."""
 
@@ -56,7 +59,7 @@ class ServoHydraulicLinear:
             "error of the valve at which it is fully open; no limit if left out", "m", None, more_than=0.0
         )
         substeps: int = integer(
-            "Runge-Kutta steps in a sample where something is not linear", default=4, at_least=1, at_most=1000
+            "Runge-Kutta steps in a sample where something is not linear, at least", default=4, at_least=1, at_most=1000
         )
         hold: str = hold_parameter()
 
@@ -77,7 +80,7 @@ class ServoHydraulicLinear:
         self._exact = linear is not None and not params.dead_band and params.valve_limit is None
         self._scale = np.ones(STATES)
         a, b = self._small(linear)
-        _check_stable(a)
+        self._parts = max(params.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE))
         rows = transition(a, b, dt, params.hold)
         self._frequency_rows = rows
         self._rows: list[list[float]] = rows.tolist()
@@ -158,8 +161,8 @@ class ServoHydraulicLinear:
     def _step_in_parts(self, before: float, command: float) -> None:
         """Runge-Kutta, in as many parts as the specimen's states need; nan where they would be too many."""
         y = [value * unit for value, unit in zip(self._state, self._units, strict=False)]
-        parts: float = max(self._p.substeps, self._decay.increments(y[4], self._dt))
-        if not parts <= max(HARD_LIMIT, self._p.substeps):
+        parts: float = max(self._parts, self._decay.increments(y[4], self._dt))
+        if not parts <= max(HARD_LIMIT, self._parts):
             parts, self._inner = 1, [math.nan] * len(self._inner)
         parts = int(parts)
         h, slope = self._dt / parts, (command - before) / parts
@@ -218,7 +221,8 @@ def closed_form(params: Any, mass: float, damping: float, stiffness: float) -> t
     return np.array(denominator), p.a1_b0 * p.gain
 
 
-def _check_stable(a: Array) -> None:
+def _fastest(a: Array) -> float:
+    """Magnitude of the fastest pole, rad/s. Raises ConfigError for a plant that is not stable."""
     poles = np.linalg.eigvals(a)
     worst = max(poles, key=lambda pole: float(pole.real))
     if worst.real > ROUNDING * np.abs(poles).max():
@@ -226,3 +230,4 @@ def _check_stable(a: Array) -> None:
             f"actuator servo_hydraulic_linear: has, with its specimen, a pole at {worst:.4g} rad/s: its real part "
             "must be <= 0 (stable)"
         )
+    return float(np.abs(poles).max())
