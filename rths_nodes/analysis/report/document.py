@@ -60,6 +60,7 @@ def render(run: Run, reference: bool = False) -> str:
         "parameters": parameters.sections(run.scenario),
         "tables": {
             "indices": tables.indices(of),
+            "published": of.or_left_out("published indices", lambda: tables.published(of), None),
             "response": tables.response(of) if reference else None,
             "timing": tables.timing(run),
         },
