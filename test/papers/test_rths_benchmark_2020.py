@@ -89,3 +89,62 @@ def test_the_code_and_the_paper_number_the_same_indices() -> None:
     assert numbers(NAME, "peak_1_percent") == {CODE: "J5", PAPER: "J7"}
     assert numbers(NAME, "tracking_rms_percent") == {CODE: "J2", PAPER: "J2"}
     assert numbers(NAME, "signed_delay_ms") == {}
+
+
+# The law of the package on it
+
+
+def within_its_bounds(case: str, overrides: list[str]) -> None:
+    """With the force read ahead: no delay, and nothing but the noise of the sensor."""
+    measured, true = indices_of(case, overrides)
+    assert abs(measured["signed_delay_ms"]) < 0.05
+    floor = measured["noise_floor_percent"]
+    assert measured["tracking_rms_percent"] <= 1.02 * floor
+    assert measured["rms_1_percent"] <= 1.02 * floor
+    assert true["tracking_rms_percent"] <= 0.3
+    assert true["rms_1_percent"] <= 0.3
+    for name in BENCHMARK_2020[CODE][5:]:
+        assert measured[name] <= 0.3, name
+
+
+def test_the_identified_inverse_leaves_nothing_but_noise(el_centro: list[str]) -> None:
+    within_its_bounds("case_1", el_centro)
+
+
+def test_with_a_lead_of_one_sample_it_is_as_good_as_a_late_force_allows(el_centro: list[str]) -> None:
+    changes = ["force_lead=null", "compensator.lead=2.44140625e-4"]
+    measured, _ = indices_of("case_1", [*el_centro, *changes])
+    assert measured["tracking_rms_percent"] <= 1.05 * measured["noise_floor_percent"]
+    assert measured["rms_1_percent"] <= 2.75
+    assert max(measured["rms_2_percent"], measured["rms_3_percent"]) <= 1.3
+    assert max(measured["peak_2_percent"], measured["peak_3_percent"]) <= 0.8
+
+
+SCATTER = {"a3": 1.3, "b1": 3.3, "b2": 3.3e3, "stiffness": 50e3}
+"""Standard deviations of the plants."""
+
+
+def plant(number: int) -> list[str]:
+    """Overrides of the perturbed plant ``number`` (1 to 20); 0 is the nominal one."""
+    if number == 0:
+        return []
+    generator = np.random.default_rng(np.random.SeedSequence([123, number]))
+    a3, b1, b2, k = (generator.normal() * spread for spread in SCATTER.values())
+    stiffness = 1190e3 + k
+    damping = 2.0 * 0.0097 * np.sqrt(29.13 * stiffness)
+    actuator = {"a3": max(0.0, 3.3 + a3), "b1": 425.0 + b1, "b2": 9.9976e4 + b2}
+    held = {"stiffness": stiffness, "damping": damping}
+    rest = ", 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
+    return [
+        *(f"axes.floor_1.actuator.{name}={value}" for name, value in actuator.items()),
+        *(f"axes.floor_1.specimen.specimen.{name}={value}" for name, value in held.items()),
+        f"structure.experimental_stiffness=[[{stiffness}{rest}",
+        f"structure.experimental_damping=[[{damping}{rest}",
+    ]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(21))
+@pytest.mark.parametrize("case", ["case_1", "case_2", "case_3", "case_4"])
+def test_the_bounds_hold_for_every_plant(case: str, number: int, el_centro: list[str]) -> None:
+    within_its_bounds(case, [*el_centro, *plant(number), f"seed={number + 1}"])
