@@ -7,6 +7,7 @@ import pytest
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import BENCHMARK_2020, CODE, PAPER, numbers, published_indices
+from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
 from rths_nodes.core.partition import whole
 from rths_nodes.loop.scenario import files
@@ -47,6 +48,41 @@ def test_the_structures_are_those_of_the_paper(case: str, frequencies: list[floa
     np.testing.assert_allclose(ratios, ratio, rtol=1e-9)
     if case == "case_1":
         assert damping[0, 0] == pytest.approx(14084.28, rel=1e-5)
+
+
+@pytest.mark.parametrize(("case", "delay"), [("case_1", 14.64), ("case_2", 12.22), ("case_3", 9.92), ("case_4", 8.73)])
+def test_the_critical_delay_of_the_force_is_that_of_the_paper(case: str, delay: float) -> None:
+    """Behind an actuator that follows at once; the specimen's mass is the structure's."""
+    changes = [
+        "compensator.type=none",
+        "axes.floor_1.actuator.type=pure_delay",
+        "axes.floor_1.sensors.force_delay=0",
+        "port.transport_samples=0",
+        "force_lead=null",
+    ]
+    found = judge(files.load(NAME, changes, case)).continuous_delay
+    assert found is not None
+    assert 1e3 * found == pytest.approx(delay, abs=0.011)
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_a_late_force_and_what_makes_up_for_it_are_judged(late: int) -> None:
+    """Late by 3 samples of 0.24 ms the margin is that much smaller; read ahead by as much it is as before, nearly."""
+    changes = [
+        "compensator.type=none",
+        "axes.floor_1.actuator.type=pure_delay",
+        f"axes.floor_1.sensors.force_delay={late}",
+        "port.transport_samples=0",
+        "integrator.measured_force=extrapolated",
+    ]
+
+    def critical(force_lead: str) -> float:
+        found = judge(files.load(NAME, [*changes, f"force_lead={force_lead}"])).further_delay
+        assert found is not None
+        return 1e3 * found.value
+
+    assert critical("null") == pytest.approx(14.64 - late / 4.096, abs=0.05)
+    assert critical(str(late / 4096.0)) == pytest.approx(14.64, abs=0.1)
 
 
 def near_the_published(case: str, *overrides: str) -> None:

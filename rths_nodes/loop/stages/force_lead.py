@@ -36,6 +36,11 @@ class ForceLead:
         self._resting = 0
         self._change = np.zeros(self._n_axes)
 
+    @property
+    def weights(self) -> Array:
+        """Of the forces now, one sample ago, and so on, ``(span + 1,)``."""
+        return self._weights[::-1] + np.eye(self._span + 1)[0]
+
     def add(self, measured: Measurement) -> None:
         """The next Measurement: every sample has to come."""
         forces = self._forces
