@@ -174,6 +174,8 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
     assert state["prior_distance[0]"] == pytest.approx(3.0)
+    (remark,) = following._params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
+    assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
 
 
 def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:

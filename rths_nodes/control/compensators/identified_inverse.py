@@ -37,6 +37,7 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.models import file, inverse
 from rths_nodes.core.parameters import flag, integer, number, params, path, section, vector
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array, Motion
 
 ORDER = 3
@@ -126,12 +127,26 @@ class IdentifiedInverse:
                 )
             return found
 
+        def remarks(self, state: Mapping[str, float]) -> list[str]:
+            """Warns, after a test, of axes that were not the ones that had been identified."""
+            found = [
+                name.removesuffix(".prior_distance")
+                for name, value in state.items()
+                if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
+            ]
+            return [
+                f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard deviations from "
+                "what was identified: the rig is another one; identify it again, or look for what has changed"
+                for name in found
+            ]
+
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for a model of another number of axes."""
         identified = _identified(params)
         if identified.shape[1] != n_axes:
             origin = params.model or "compensator.inverse"
             raise ConfigError(f"{origin}: {identified.shape[1]} axes; the test has {n_axes}")
+        self._params = params
         self._n, self._dt, self._lead = n_axes, dt, params.lead
         self._count = params.order + 1
         self._identified = identified[: self._count]
@@ -225,7 +240,8 @@ class Learning:
     """Recursive least squares by the instrument, a row of coefficients for each axis.
 
     ``coefficients`` ``(order + 1, n_axes, n_axes)``, their standard ``deviation`` of the same shape, and the
-    ``distance`` ``(n_axes,)`` of the farthest coefficient of an axis from what was identified, in standard deviations.
+    ``distance`` ``(n_axes,)`` that a coefficient of an axis has gone from what was identified, in standard deviations,
+    the largest so far.
     Inside, derivatives count in powers of the cut-off frequency, so that all are of one size.
     """
 
@@ -270,6 +286,7 @@ class Learning:
         self._filtered = np.zeros((self._order, 3 * self._n))
         self._last = np.zeros((1, 3 * self._n))
         self._resting = 0
+        self.distance = np.zeros(self._n)
         self._publish()
 
     def rest(self) -> None:
@@ -302,7 +319,7 @@ class Learning:
         self.deviation = self._matrices(np.sqrt(np.maximum(variances, 0.0)))
         away = np.abs(self._rows - self._first)
         share = np.divide(away, self._spread, out=np.zeros_like(away), where=self._spread > 0.0)
-        self.distance = share.max(axis=1)
+        self.distance = np.maximum(self.distance, share.max(axis=1))
 
     def _matrices(self, rows: Array) -> Array:
         found: Array = rows.reshape(self._n, self._shape[0], self._n).transpose(1, 0, 2) / self._units[:, :, None]
