@@ -1,4 +1,4 @@
-"""Sensors of one axis: noise, resolution and range of the displacement and force channels.
+"""Channels of one axis: noise, resolution, range and delay of the measurement, resolution and range of the command.
 
 Noise comes from one stream per axis, seeded by the scenario's seed and the axis' name and drawn exactly once
 per sample, so that a run does not depend on how many axes or nodes there are.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import deque
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.samples import Array
 
 BLOCK = 256
@@ -35,6 +36,35 @@ class Sensors:
     force_range: float | None = number(
         "the channel saturates at +- this; never if left out", "N", None, more_than=0.0
     )
+    force_delay: int = integer(
+        "samples by which the measured force is late; the displacement is not",
+        "samples",
+        0,
+        at_least=0,
+        at_most=1000,
+    )
+
+
+@params
+class Output:
+    """The converter of one axis' command; the defaults send it as it is."""
+
+    resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
+    range: float | None = number(
+        "the command saturates at +- this; never if left out", "m", None, more_than=0.0
+    )
+
+    def sent(self, command: float) -> float:
+        """What the converter makes of ``command`` (m)."""
+        return _converted(command, self.resolution, self.range)
+
+
+def _converted(value: float, resolution: float, limit: float | None) -> float:
+    if resolution > 0.0 and math.isfinite(value):
+        value = round(value / resolution) * resolution
+    if limit is not None and abs(value) >= limit:
+        value = math.copysign(limit, value)
+    return value
 
 
 class SensorPair:
@@ -47,12 +77,14 @@ class SensorPair:
         self._force = (p.force_noise_rms, p.force_resolution, p.force_range)
         self.perfect = params == Sensors()
         self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
+        self._late = p.force_delay
         self.reset()
 
     def reset(self) -> None:
-        """The noise stream from its beginning."""
+        """The noise stream from its beginning, and no force before."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._drawn: list[tuple[float, float]] = []
+        self._under_way = deque([0.0] * self._late)
         self.saturated = False
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
@@ -61,9 +93,12 @@ class SensorPair:
             return displacement, force
         noise = self._noise()
         self.saturated = False
-        return self._channel(displacement, noise[0], self._displacement), self._channel(
-            force, noise[1], self._force
-        )
+        seen = self._channel(displacement, noise[0], self._displacement)
+        felt = self._channel(force, noise[1], self._force)
+        if self._late:
+            self._under_way.append(felt)
+            felt = self._under_way.popleft()
+        return seen, felt
 
     def _noise(self) -> tuple[float, float]:
         if not self._noisy:
@@ -74,12 +109,9 @@ class SensorPair:
 
     def _channel(self, value: float, noise: float, channel: tuple[float, float, float | None]) -> float:
         rms, resolution, limit = channel
-        value += rms * noise
-        if resolution > 0.0 and math.isfinite(value):
-            value = round(value / resolution) * resolution
+        value = _converted(value + rms * noise, resolution, limit)
         if limit is not None and abs(value) >= limit:
             self.saturated = True
-            value = limit if value > 0.0 else -limit
         return value
 
 

@@ -47,6 +47,7 @@ CASES = {
     "sine": ("predefined_sine", (BRIEF,)),
     "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
     "coupler": ("two_actuator_coupler", (BRIEF,)),
+    "benchmark": ("rths_benchmark_2020", ("duration=0.3", "ground_motion.record=elcentro_1940_ns")),
 }
 
 
@@ -60,7 +61,7 @@ def same(a: rths_nodes.recording.run.Run, b: rths_nodes.recording.run.Run) -> li
     ]
 
 
-@pytest.mark.parametrize("case", ["hard", "sine", "coupled", pytest.param("coupler", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("case", ["hard", "sine", "coupled", "benchmark", pytest.param("coupler", marks=pytest.mark.soak)])
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
@@ -80,6 +81,14 @@ SECTIONS = {  # what a compensator needs beside its defaults
     "adaptive_time_series": DELAY | {"window": 0.5, "trigger_amplitude": 1e-4},
     "chain": {"first": {"type": "discrete_model"}, "second": {"type": "polynomial"} | DELAY},
     "derivative_feedforward": DELAY,
+    "identified_inverse": {
+        "inverse": {
+            "displacement": [[1.0]],
+            "velocity": [[0.0137]],
+            "acceleration": [[1.2e-4]],
+            "jerk": [[5e-7]],
+        }
+    },
     "linear_acceleration": DELAY,
     "polynomial": DELAY,
     "model_based": {"known": {"mass": [[100.0]], "damping": [[50.0]], "stiffness": [[1e6]]}},

@@ -16,6 +16,7 @@ derivatives are those of the target: the ramp in front must hand on the integrat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,6 +92,8 @@ class ModelBased:
                 found += load(self.model).cautions(test.axes, test.servo_rate)
             return found
 
+    transport_in_lead: ClassVar[bool] = True
+    """The scenario adds the port's transport to ``lead``: the model leaves it out."""
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
