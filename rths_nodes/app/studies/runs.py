@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.published_indices import ORDERS, published_indices
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
@@ -49,6 +50,10 @@ RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
 """``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
 """``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
+TRUE = "_true"
+"""Behind the name of a published index: that of the true displacement."""
+BESIDE = ("signed_delay_ms", "noise_floor_percent")
+"""What is computed beside the indices of a set."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
 """Outcomes of what was no test: its scenario was refused, something unforeseen happened, its process ended."""
 
@@ -72,6 +77,9 @@ class Findings:
     run: Run | None = None
     samples: int = 0
     """The last sample that was reached."""
+    published: dict[str, float] = field(default_factory=dict)
+    """The indices that the scenario asks for by ``indices``, of the measured displacement; behind ``_true`` of the
+    true one."""
 
     @property
     def values(self) -> dict[str, float]:
@@ -88,7 +96,7 @@ class Findings:
             quantity + RANGE: max(high - low for low, high in rows.values())
             for quantity, rows in self.parameters.items()
         }
-        return found | ranges
+        return found | ranges | self.published
 
 
 def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
@@ -105,7 +113,15 @@ def known_indices(assembly: Assembly) -> list[str]:
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
     known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
-    return known
+    asked = of_set(assembly.scenario)
+    published = [*asked, *BESIDE] if asked else []
+    return known + published + [name + TRUE for name in published]
+
+
+def of_set(scenario: Scenario) -> tuple[str, ...]:
+    """The indices that ``scenario`` asks for, in the order of the benchmark's code; none where it asks for none."""
+    orders = ORDERS.get(scenario.indices, {})
+    return next(iter(orders.values()), ())
 
 
 def needs_response(names: Iterable[str]) -> bool:
@@ -141,7 +157,13 @@ def findings(
         response=response_errors(evaluation) if response else {},
         run=run if keep else None,
         samples=report.samples,
+        published=_published(evaluation),
     )
+
+
+def _published(of: Evaluation) -> dict[str, float]:
+    measured, true = published_indices(of)
+    return measured | {name + TRUE: value for name, value in true.items()}
 
 
 def elsewhere(text: str, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
