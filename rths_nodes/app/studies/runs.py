@@ -49,6 +49,8 @@ RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
 """``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
 """``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
+SHOWN = ("J1", "J2", "J3", "max_error_mm")
+"""Indices that every scenario has, and that are shown where nobody says which."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
 """Outcomes of what was no test: its scenario was refused, something unforeseen happened, its process ended."""
 
@@ -106,6 +108,11 @@ def known_indices(assembly: Assembly) -> list[str]:
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
     known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
     return known
+
+
+def shown_indices(scenario: Scenario) -> tuple[str, ...]:
+    """The indices of ``scenario`` that are shown where nobody says which."""
+    return SHOWN
 
 
 def needs_response(names: Iterable[str]) -> bool:
