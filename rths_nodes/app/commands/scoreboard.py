@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
     parser.add_argument(
-        "--indices", default="J1,J2,J3,max_error_mm", metavar="NAME,...", help="indices; default: %(default)s"
+        "--indices", default="", metavar="NAME,...", help="indices that are shown; default: J1,J2,J3,max_error_mm"
     )
     parser.add_argument(
         "--rank", default="J2", help="index by which they rank and are tuned; default: %(default)s"
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
-    from rths_nodes.app.studies import laws, scoreboard, study
+    from rths_nodes.app.studies import laws, runs, scoreboard, study
     from rths_nodes.app.studies.identification import Stopped
     from rths_nodes.app.studies.journal import Journal
 
@@ -111,7 +111,8 @@ def run(options: argparse.Namespace) -> int:
     searches: dict[str, Any] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
-    indices = list(dict.fromkeys([*_names(options.indices), options.rank, options.response or options.rank]))
+    shown = _names(options.indices) or runs.shown_indices(loaded)
+    indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
     of = scoreboard.design(
         loaded, chosen, chosen_cases, options.noise_seeds, options.plants, options.seed, indices
     )

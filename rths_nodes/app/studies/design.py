@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.studies.ensembles import Plant, plants
-from rths_nodes.app.studies.runs import known_indices
+from rths_nodes.app.studies.runs import known_indices, shown_indices
 from rths_nodes.core.distributions import KINDS, distribution
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
@@ -39,8 +39,6 @@ CASE = "case"
 """The factor whose levels are cases of the scenario."""
 LEVELS = ("list", "grid", "log_grid", "settings")
 """How the levels of a factor are given."""
-INDICES = ("J1", "J2", "J3", "max_error_mm")
-"""What a study shows where its file does not say."""
 
 
 @params
@@ -121,7 +119,7 @@ class Design:
         self.count = len(self.plants) * math.prod(len(levels) for levels in self.factors.values())
         if self.count > MOST_RUNS:
             raise ConfigError(f"{self.count} runs: must be <= {MOST_RUNS}")
-        self.indices = given.indices or INDICES
+        self.indices = given.indices or shown_indices(self.base)
         self._check()
 
     @property

@@ -148,6 +148,7 @@ def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[s
 
 
 def _settings(scenario: Scenario, identified: Identified, name: str) -> dict[str, Any]:
+    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     cls = registry.load("compensator", name).Params
     known = declared(cls)
     parts = {
@@ -165,7 +166,8 @@ def _settings(scenario: Scenario, identified: Identified, name: str) -> dict[str
     }
     needed = set(required_names(cls))
     taken = {key: value for key, value in offered.items() if key in known and value is not None}
-    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
+    if own:  # what it has left out, it has in another way
+        taken = {key: value for key, value in taken.items() if own.get(key) is not None}
     missing = needed - taken.keys() - own.keys()
     if missing:
         raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification tells; give its settings")

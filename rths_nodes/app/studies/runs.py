@@ -54,6 +54,8 @@ TRUE = "_true"
 """Behind the name of a published index: that of the true displacement."""
 BESIDE = ("signed_delay_ms", "noise_floor_percent")
 """What is computed beside the indices of a set."""
+SHOWN = ("J1", "J2", "J3", "max_error_mm")
+"""Indices that every scenario has, and that are shown where nobody says which."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
 """Outcomes of what was no test: its scenario was refused, something unforeseen happened, its process ended."""
 
@@ -119,9 +121,14 @@ def known_indices(assembly: Assembly) -> list[str]:
 
 
 def of_set(scenario: Scenario) -> tuple[str, ...]:
-    """The indices that ``scenario`` asks for, in the order of the benchmark's code; none where it asks for none."""
+    """The indices that ``scenario`` asks for, in the order of the benchmark's code; else none."""
     orders = ORDERS.get(scenario.indices, {})
     return next(iter(orders.values()), ())
+
+
+def shown_indices(scenario: Scenario) -> tuple[str, ...]:
+    """The indices of ``scenario`` that are shown where nobody says which."""
+    return of_set(scenario) or SHOWN
 
 
 def needs_response(names: Iterable[str]) -> bool:
