@@ -28,7 +28,7 @@ from rths_nodes.app.commands.terminal import finite
 from rths_nodes.app.doctor import floor, machine
 from rths_nodes.core import yaml_text
 from rths_nodes.core.durations import trimmed
-from rths_nodes.loop.options import run_options
+from rths_nodes.loop.options import SOCKETS, TRANSPORTS, run_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
@@ -62,6 +62,7 @@ class Configuration:
     rate: float
     axes: int
     observers: str
+    transport: str = SOCKETS
 
 
 def named(words: str) -> Scenario:
@@ -102,7 +103,14 @@ def nodes(configuration: Configuration, file: Path, run_id: str, record: str) ->
     host, absent = configuration.host, ABSENT[configuration.observers]
     console = host == "processes" or configuration.observers == APART
     options = run_options(
-        {"scenario": str(file), "pace": "realtime", "run_id": run_id, "record": record, "host": host}
+        {
+            "scenario": str(file),
+            "pace": "realtime",
+            "run_id": run_id,
+            "record": record,
+            "host": host,
+            "transport": configuration.transport,
+        }
     )
     described = launching.describe(options, console=console)
     peers = [peer for peer in described[0].parameters["peers"] if peer not in absent]
@@ -236,6 +244,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--scenario", default="", metavar="NAME[:CASE]", help="in place of the frame, at its rate")
     parser.add_argument("--axes", nargs="+", type=int, default=[1, 3, 8], metavar="N")
     parser.add_argument("--observers", nargs="+", choices=tuple(ABSENT), default=["none", "both"])
+    parser.add_argument(
+        "--transport", choices=TRANSPORTS, default=SOCKETS, help="between processes; default: %(default)s"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run; default: %(default)g")
     parser.add_argument("--out", type=Path, default=Path("runs/latency"), help="folder; default: %(default)s")
     given = parser.parse_args()
@@ -254,7 +265,7 @@ def main() -> None:
     about = {fact.name: fact.data() for fact in machine.facts(floor.PRIORITY)}
     choices = itertools.product(given.rates, given.axes, given.hosts, given.observers)
     configurations = [
-        Configuration(given.scenario, host, rate, axes, seen)
+        Configuration(given.scenario, host, rate, axes, seen, given.transport)
         for rate, axes, host, seen in choices
         if host == "composed" or seen != APART  # there it always is
     ]

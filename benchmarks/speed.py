@@ -1,7 +1,7 @@
 """How fast the hosts are, beside what the machine can do at best: python benchmarks/speed.py
 
 Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
-and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a pipe.
+and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     result = {
         "plain Python loop, steps/s": 1.0 / floor.python_step(),
-        "pipe ping-pong, round trips/s": 1.0 / floor.ping_pong(20_000, in_real_time=False)["median_s"],
+        "socket ping-pong, round trips/s": 1.0 / floor.ping_pong(20_000, in_real_time=False)["median_s"],
     }
     for name, value in result.items():
         print(f"floor: {name:38} {value:10.0f}")

@@ -31,6 +31,9 @@ ONE_NODE, NODE_PER_AXIS = ACTUATOR_NODES = ("one", "per_axis")
 RELIABLE, BEST_EFFORT = RELIABILITIES = ("reliable", "best_effort")
 """Whether a lost message of the loop is sent again."""
 
+SOCKETS, TOPICS = TRANSPORTS = ("sockets", "topics")
+"""How messages of the loop reach another process of this machine: over unix sockets, or through the middleware."""
+
 OWN_RECORDER, ROSBAG2, NO_RECORDER = RECORDERS = ("own", "rosbag2", "none")
 """Who records a launched test."""
 
@@ -130,6 +133,13 @@ class RunOptions:
         RELIABILITIES,
         places=offered(launch="reliability", node="reliability", python="reliability"),
     )
+    transport: str = text(
+        "of the messages of the loop between processes of a machine: sockets; or topics, through the middleware, "
+        "for comparison and trouble. Others hear them on the topics in any case",
+        SOCKETS,
+        TRANSPORTS,
+        places=offered("transport", command="--transport"),
+    )
     faults: tuple[str, ...] = texts(
         "faults put in on purpose, as KIND@TIME[:ARGUMENTS], e.g. delay@2:target,3; the same for all nodes",
         places=offered("faults", command="--fault", metavar="KIND@TIME[:ARGUMENTS]"),
@@ -162,7 +172,7 @@ class RunOptions:
         if self.host == EMBEDDED:
             if self.pace == REALTIME:
                 raise ConfigError("pace = 'realtime': the host embedded has no clock; use composed or processes")
-            for name in ("actuator_nodes", "reliability", "clock"):
+            for name in ("actuator_nodes", "reliability", "transport", "clock"):
                 value = getattr(self, name)
                 if value != default_of(name):
                     raise ConfigError(

@@ -1,4 +1,4 @@
-"""The benchmark of real time: its scenarios fit, its figures are ratios to the floors, its drawing is drawn."""
+"""The benchmarks: scenarios fit, figures are ratios to the floors, what strikes a node from outside is judged."""
 
 from __future__ import annotations
 
@@ -126,3 +126,26 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
         "500",
     ]
     sys.modules.pop("strangers", None)
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize(
+    ("pace", "words", "outcome"),
+    [
+        ("realtime", "SIGKILL@0.2:integrator", "failed"),
+        pytest.param("lockstep", "SIGKILL@-0.1:compensator", "failed before it began", marks=pytest.mark.soak),
+        pytest.param("lockstep", "SIGCONT@0.1:compensator,0.3", "finished", marks=pytest.mark.soak),
+        pytest.param("realtime", "SIGSTOP@0.2:monitor", "failed", marks=pytest.mark.soak),
+    ],
+)
+def test_a_node_that_is_struck_from_outside_leaves_nothing_behind(
+    pace: str, words: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few of `make fault-soak`, over sockets."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import soak
+
+    found = soak.run_one(soak.Trial("processes", pace, "sockets", words.partition("@")[0], words, 1))
+    assert (found.outcome, found.violations) == (outcome, [])
+    for name in ("soak", "faults"):
+        sys.modules.pop(name, None)

@@ -222,7 +222,7 @@ def test_the_ping_pong_leaves_nothing_behind(in_real_time: bool) -> None:
 
 
 def test_a_ping_pong_without_an_answer_ends_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "ECHO", "pass # {read} {write}")
+    monkeypatch.setattr(floor, "ECHO", "pass # {end}")
     assert "answered 0 times" in str(floor.try_ping_pong())
 
 

@@ -23,7 +23,7 @@ def with_ros() -> None:
 
 @pytest.mark.nodes
 @pytest.mark.usefixtures("with_ros")
-@pytest.mark.parametrize("pace", ["lockstep", "realtime"])
+@pytest.mark.parametrize("pace", [pytest.param("lockstep", marks=pytest.mark.soak), "realtime"])
 def test_the_same_bits_and_nothing_is_missing(pace: str, tmp_path: Path, patience: list[str]) -> None:
     sets = [SHORT, *patience]
     report = hosts.run(

@@ -54,6 +54,8 @@ def test_the_command_line_has_the_words_of_the_table() -> None:
         ({"pace": "realtime"}, "the host embedded has no clock"),
         ({"actuator_nodes": "per_axis"}, "the host embedded has no nodes"),
         ({"reliability": "best_effort"}, "the host embedded has no nodes"),
+        ({"transport": "topics"}, "the host embedded has no nodes"),
+        ({"transport": "pipes"}, "transport = 'pipes': must be one of sockets, topics"),
         ({"separate": ["recorder"], "record": "a"}, "only of the host composed, not of embedded"),
         ({"separate": ["recorder"], "host": "composed"}, "there is none without a recording"),
         ({"namespace": "two words"}, "namespace = 'two words': must be"),

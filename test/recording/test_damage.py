@@ -173,6 +173,7 @@ def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @some_damage
 @settings(max_examples=5000)
 def test_any_damage_of_many_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:

@@ -16,7 +16,10 @@ from rths_nodes.ros.hosting import descriptions
 from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITOR, NODES, RECORDER
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMON = {"scenario", "case", "overrides", "pace", "run_id", "peers", "reliability", "faults", "autostart"}
+COMMON = {
+    *("scenario", "case", "overrides", "pace", "run_id", "peers"),
+    *("reliability", "transport", "faults", "autostart"),
+}
 OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout", "clock"}}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 

@@ -211,7 +211,13 @@ def tells_gids() -> bool:
     return endpoints.GID in found[1]
 
 
-@pytest.mark.parametrize("told", ["by bytes and gid", "by bytes alone", "by gid alone"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        "by bytes and gid",
+        *(pytest.param(way, marks=pytest.mark.soak) for way in ("by bytes alone", "by gid alone")),
+    ],
+)
 def test_ten_thousand_foreign_messages_on_every_topic_change_no_bit(
     told, undisturbed, tmp_path, monkeypatch, tells_gids
 ):

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
@@ -18,13 +19,15 @@ from rclpy.node import Node
 
 import rths_nodes
 from rths_nodes.app import hosts
+from rths_nodes.core.samples import FLAG_BRIDGED
 from rths_nodes.core.wire.layout import ENCAPSULATION
 from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.transport import endpoints
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.outlet import Outlet
 
 ROW = names.TOPICS["command"]
 RUN = RunMark(frame_of("one", "drawn"))
@@ -170,14 +173,20 @@ rclpy.init()
 node = rclpy.create_node("listener")
 found = []
 hear = lambda message: found.append(message.sample)
-node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth=2000))
+node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth={depth}))
 while node.count_publishers("/rths/measurement") < int(sys.argv[1]):
     time.sleep(0.01)
 print("up", flush=True)
-while not found or node.count_publishers("/rths/measurement"):
+before = 0
+while before < len(found) or not found or node.count_publishers("/rths/measurement"):
+    before = len(found)  # the publisher may be gone while its last messages are still in the queue
     rclpy.spin_once(node, timeout_sec=0.2)
 print(*found, flush=True)
 """
+
+
+DEPTH = 12_000
+"""Messages that the subscriber may be behind: in lockstep nobody waits for it."""
 
 
 class Listener:
@@ -185,7 +194,7 @@ class Listener:
 
     def __init__(self, publishers: int) -> None:
         """Is there when it has found as many ``publishers``."""
-        command = [sys.executable, "-c", LISTEN, str(publishers)]
+        command = [sys.executable, "-c", LISTEN.format(depth=DEPTH), str(publishers)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "up\n"
@@ -198,9 +207,17 @@ class Listener:
             self._process.kill()
 
 
-@pytest.mark.parametrize(("pace", "joins"), [("lockstep", 500), ("realtime", 0)])
+@pytest.mark.parametrize(
+    ("pace", "joins", "host"),
+    [
+        ("lockstep", 500, "processes"),
+        ("realtime", 0, "composed"),
+        pytest.param("lockstep", 500, "composed", marks=pytest.mark.soak),
+        pytest.param("realtime", 0, "processes", marks=pytest.mark.soak),
+    ],
+)
 def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
-    pace: str, joins: int, tmp_path: Path, patience: list[str]
+    pace: str, joins: int, host: str, tmp_path: Path, patience: list[str]
 ) -> None:
     """And the run has the bits that it has alone."""
     listeners = [] if joins else [Listener(0)]
@@ -211,10 +228,14 @@ def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
 
     sets = [f"duration={10 if joins else 3}", *patience]
     run = tmp_path / "run"
-    report = hosts.run("chen_ricles_2010", sets, host="composed", pace=pace, record=run, progress=join)
+    report = hosts.run("chen_ricles_2010", sets, host=host, pace=pace, record=run, progress=join)
     assert (report.exit_code, report.reason) == (0, "")
     heard = listeners[0].heard()
     assert heard == list(range(heard[0], report.samples + 1)), "each once, in order, to the last"
     assert heard[0] >= joins
     alone = rths_nodes.run("chen_ricles_2010", sets).arrays()
-    assert (rths_nodes.read(run).arrays()["command"] == alone["command"]).all()
+    found = rths_nodes.read(run)
+    bridged = found.flags & np.uint32(FLAG_BRIDGED) != 0  # by processes that a busy machine keeps waiting
+    first = int(np.argmax(bridged)) if bridged.any() else len(bridged)
+    assert first == len(bridged) or (host, pace) == ("processes", "realtime")
+    assert (found.command[:first] == alone["command"][:first]).all()

@@ -41,7 +41,8 @@ class Topics:
         self.guards = {"test_state": SimpleNamespace(subscription=subscription, gone=False, certain=True)}
         self.run = RunMark()
         self.codec = SimpleNamespace(unpack_measurement=None)
-        self.absent = self.duplicates = self.other = ""
+        self.absent = self.duplicates = self.other = self.uncalled = ""
+        self.lines = SimpleNamespace(call=lambda: self.uncalled)
         self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}
@@ -179,6 +180,10 @@ def test_once_all_are_found_the_node_prepares_and_says_that_it_is_ready(
     handshake: Any, topics: Any, phase: PhaseMachine
 ) -> None:
     topics.join(RUN)
+    topics.uncalled = "/rths/recorder to answer a call on /rths/command"
+    handshake.look()
+    assert phase.now is Phase.MATCHING
+    topics.uncalled = ""
     for _ in range(2):
         handshake.look()
     assert phase.now is Phase.READY
@@ -402,3 +407,10 @@ def test_a_node_leaves_when_the_test_is_over_and_the_leader_gone(
     topics.guards["test_state"].gone = True
     shutdown.leave(lambda: looks.append("state"))
     assert (phase.gone, shutdown.reported, looks) == (True, True, ["state"])
+
+
+def test_a_node_leaves_at_once_where_no_test_has_begun(shutdown: Shutdown, phase: PhaseMachine) -> None:
+    """The actuator node waits for its peers then: they must not wait for it."""
+    phase.follow(StateOfTest(State.HELD, 0, "interrupted before the test began"))
+    shutdown.leave(lambda: None)
+    assert (phase.gone, phase.begun) == (True, False)

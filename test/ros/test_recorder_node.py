@@ -232,9 +232,7 @@ def test_a_node_with_a_compensator_of_its_own_leaves_a_recording_that_can_be_rea
     ("end", "host"),
     [
         *itertools.product(("finished", "tripped", "held"), ("composed",)),
-        pytest.param("finished", "processes", marks=pytest.mark.soak),
-        pytest.param("tripped", "processes", marks=pytest.mark.soak),
-        ("held", "processes"),
+        *(pytest.param(end, "processes", marks=pytest.mark.soak) for end in ("finished", "tripped", "held")),
     ],
 )
 def test_what_was_sent_is_what_was_recorded(host, end, tmp_path):

@@ -1,13 +1,15 @@
 """What the machine can do at best: floors that every figure about real time is set beside, in the same run.
 
 The paced loop waits as the nodes do (same pacing, same scheduling) and does nothing else: what it misses, no
-software of ours can help. The ping-pong wakes a process and is woken by it: what a hop between two nodes costs.
+software of ours can help. The ping-pong wakes a process and is woken by it over a socket, as nodes on one machine
+do: what a hop between two of them costs.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -25,8 +27,10 @@ from rths_nodes.loop.realtime import PRIORITY, real_time
 
 __all__ = ["PRIORITY", "computing", "paced", "ping_pong", "python_step", "try_ping_pong"]
 
-ECHO = "import os\nwhile word := os.read({read}, 1): os.write({write}, word)"
-"""The other process of the ping-pong: it answers until the pipe is closed."""
+ECHO = "import os\nwhile word := os.read({end}, 1000): os.write({end}, word)"
+"""The other process of the ping-pong: it answers until the socket is closed."""
+WORD = bytes(300)
+"""As long as a Measurement of one axis."""
 STEPS_TO_TRY = 2000
 LONGEST_S, LEAST = 3.0, 100
 """A ping-pong ends after this time, s, with what it has; with fewer round trips it tells nothing."""
@@ -70,29 +74,26 @@ def _stolen_since(before: tuple[int, int] | None) -> float | None:
 
 
 def ping_pong(count: int = 5000, in_real_time: bool = True) -> dict[str, float]:
-    """Round trips between two processes over pipes: ``statistics`` in s. Raises OSError.
+    """Round trips between two processes over a unix socket: ``statistics`` in s. Raises OSError.
 
     In real time both run as the nodes of the host ``processes`` do: on the last processor, under SCHED_FIFO where
     granted; otherwise as in lockstep: wherever they are put.
     """
     taken: list[int] = []
-    there, back = os.pipe(), os.pipe()
-    words = [sys.executable, "-I", "-S", "-c", ECHO.format(read=there[0], write=back[1])]
-    with subprocess.Popen(words, pass_fds=(there[0], back[1]), stdin=subprocess.DEVNULL) as other:
-        os.close(there[0])
-        os.close(back[1])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    words = [sys.executable, "-I", "-S", "-c", ECHO.format(end=theirs.fileno())]
+    with ours, theirs, subprocess.Popen(words, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL) as other:
+        theirs.close()
         try:
-            with suppress(BrokenPipeError), _on_one_processor(other.pid) if in_real_time else nullcontext():
+            with suppress(ConnectionError), _on_one_processor(other.pid) if in_real_time else nullcontext():
                 end = time.monotonic() + LONGEST_S
                 while len(taken) <= count and (left := end - time.monotonic()) > 0.0:
                     started = time.perf_counter_ns()
-                    os.write(there[1], b"x")
-                    if not select.select([back[0]], [], [], left)[0] or not os.read(back[0], 1):
+                    ours.send(WORD)
+                    if not select.select([ours], [], [], left)[0] or not ours.recv(len(WORD)):
                         break
                     taken.append(time.perf_counter_ns() - started)
         finally:
-            os.close(there[1])
-            os.close(back[0])
             other.kill()
     if len(taken) <= LEAST:
         raise OSError(f"the other process answered {len(taken)} times in {LONGEST_S:g} s: the processor is taken")

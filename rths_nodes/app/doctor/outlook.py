@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Array
 RATES = (256.0, 512.0, 1024.0, 2048.0, 4096.0)
 """Usual servo rates, Hz."""
 
-WORK_S = {"composed": 300e-6, "processes": 750e-6}
+WORK_S = {"composed": 300e-6, "processes": 600e-6}
 """Time within which 99 of 100 samples are done, by host: one axis, recorder and monitor on, at PYTHON_STEP_S."""
 PYTHON_STEP_S = 37e-9
 """Step of a bare oscillator in plain Python where WORK_S was measured (benchmarks/latency.py)."""

@@ -48,6 +48,11 @@ class Codec:
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
         self._state = Layout("CompensatorState", {"values": n_state}, run)
 
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest of these messages."""
+        return max(each.size for each in (self._target, self._command, self._measurement, self._state))
+
     def pack_target(self, target: Target, stamp: int) -> bytes:
         arrays = (
             target.displacement,

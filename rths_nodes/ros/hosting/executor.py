@@ -42,8 +42,9 @@ SHORT_SLEEP_S = 0.0005
 OBSERVER_SLEEP_S = 0.01
 """Of a monitor or recorder in a process of its own, in lockstep, s."""
 YIELDS = 6
-"""How often the processor is yielded at once. Fewer would do (a thread of the middleware takes the message and
-wakes the node that answers), but one too many costs less than a microsecond."""
+"""How often the processor is yielded at once where messages come by topic: a thread of the middleware takes the
+message and wakes the node that answers. A socket wakes it itself: there once is enough, and each further one lets
+two nodes yield to each other, with a switch every time."""
 POLLS = 4
 """Looks into the inboxes, with yields between, before a process sleeps: sleeping and being woken costs 100 us."""
 AWAKE_NS = 300_000_000
@@ -90,7 +91,7 @@ class LoopExecutor:
         for node in self.nodes:
             node.topics.hand_to(all_topics, holds=not node.settings.lockstep)
             node.topics.share(all_topics[0].codec)
-        self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_by_hand])
+        self._by_hand = itertools.cycle([inbox for topics in all_topics for inbox in topics.filled_directly])
 
     def run(self) -> None:
         """Until every node is done."""
@@ -150,7 +151,7 @@ class LoopExecutor:
     def _yield_processor(self) -> None:
         """On the host ``processes``, in real time: let the nodes run that wait for the answer of this one."""
         if self._yields:
-            for _ in range(YIELDS):
+            for _ in range(1 if self.nodes[0].topics.lines.direct else YIELDS):
                 os.sched_yield()
 
     def _polls_on(self) -> bool:

@@ -17,7 +17,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.composed import make_node, ros_context
+from rths_nodes.ros.hosting.composed import destroy, make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
@@ -96,8 +96,7 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> i
             ignore_stop_signals()
             leaving.enter_context(exits_within(LEAVING_S, code))
             time.sleep(QUIET_S)
-            for node in hosted.nodes:
-                node.destroy_node()
+            destroy(hosted.nodes)
             time.sleep(QUIET_S)
     return code
 
@@ -150,7 +149,7 @@ class HostedNode:
         self._prepared = True
         in_loop = node.role in (*names.LOOP, names.AXIS)
         if node.role != names.AXIS:  # the axes work at the same time, the others one after another
-            self._leaving.enter_context(share_processors(in_loop))
+            self._leaving.enter_context(share_processors(node.role in (names.COMPENSATOR, names.ACTUATOR)))
         for words in self._leaving.enter_context(real_time(in_loop)):
             node.get_logger().info(words)
 

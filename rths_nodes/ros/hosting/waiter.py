@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
 
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.nodes.base import RthsNode
+
+MIXED_S = 0.0005
+"""Longest sleep of a node that waits for a socket and a topic at the same time, s."""
 
 
 class Waiter:
@@ -26,14 +30,17 @@ class Waiter:
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
-        inboxes = [
-            node.topics.inboxes[name]
-            for node in self._nodes
-            for name in node.awaited_streams
-            if name in node.topics.inboxes
-        ]
+        inboxes = [inbox for node in self._nodes for inbox in node.topics.lines.awaited(node.awaited_streams)]
         if not inboxes:
             self._sleep(timeout)
+            return
+        lines = [inbox.line for inbox in inboxes if inbox.line is not None]
+        if lines:
+            heard = [line.socket for line in lines if not line.ended]
+            behind = [line.socket for node in self._nodes for line in node.topics.lines.behind]
+            # a node that hears only a part by line looks at the rest now and then
+            longest = timeout if len(lines) == len(inboxes) else min(timeout, MIXED_S)
+            select.select(heard, behind, [], longest)
             return
         waiting = self._sets.get(len(inboxes))
         if waiting is None:

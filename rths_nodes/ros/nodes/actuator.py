@@ -147,9 +147,12 @@ class ActuatorNode(RthsNode):
         self._start.refuse(reason)
 
     def flush(self) -> None:
-        """Where no test has begun, first wait until the peers who are here have heard of it, and left."""
+        """Where no test has begun, first wait until the peers who are here have heard of it, and left.
+
+        Not for the console: it stays as long as any node is there.
+        """
         if self.own_process and self._start and self._start.farewell:
-            others = [peer for peer in self.settings.peers if peer != self.role]
+            others = [peer for peer in self.settings.peers if peer not in (self.role, CONSOLE)]
             peers.wait_until_gone(self, self.place.full_names(others), self._start.farewell, self.clock)
         super().flush()
 

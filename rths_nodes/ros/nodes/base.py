@@ -145,7 +145,8 @@ class RthsNode(LifecycleNode):
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)
         wanted = endpoints(place, settings.peers, settings.tells_clock)
-        self.topics.open(wanted, codec, settings.best_effort, self.interposer)
+        load = settings.load_of_lines(codec.largest)
+        self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(
             place,
             {"scenario": self.scenario.name, "run_id": settings.value("run_id")},
@@ -229,21 +230,25 @@ class RthsNode(LifecycleNode):
 
     def look(self) -> bool:
         """The handshake, at most every ``LOOK_NS``: get ready, hear where the test stands; whether it did."""
+        now = self._now()
+        due = now >= self._next_look
+        if due:
+            self._next_look = now + LOOK_NS
         if not self.participates:
+            if due:
+                self.topics.lines.answer()  # who calls waits for that
             if self.shutdown.patience_over:
                 self.phase.to(Phase.GONE)
             return False
-        now = self._now()
-        if now < self._next_look:
+        if not due:
             return False
-        self._next_look = now + LOOK_NS
         self.handshake.look()
         self.shutdown.look_for_leader()
         return True
 
     def counters(self) -> dict[str, int]:
         """How often happened what should not, since the node was configured."""
-        return {"malformed": self.topics.malformed}
+        return {"malformed": self.topics.malformed, "overflow": sum(self.topics.lines.lost().values())}
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         """The last sample that was worked in, and the numbers of the Summary."""

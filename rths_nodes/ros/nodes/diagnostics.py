@@ -39,6 +39,7 @@ class Diagnostics:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._phase, self._last_sample, self._counters, self._clocks = phase, last_sample, counters, clocks
+        self._lines = topics.lines
         self._publish, self._clock = topics.outlets["diagnostics"].publisher.publish, clock
         self._due = 0
         self._counted = dict(counters())
@@ -60,6 +61,7 @@ class Diagnostics:
         phase = self._phase
         self._put("state", phase.test.state.name)
         self._put("sample", self._last_sample())
+        self._put("inputs", self._lines.way)
         grown = self._count(self._counters())
         for name, durations in self._clocks.items():
             self._time(name, durations)

@@ -26,6 +26,7 @@ def dropped(numbers: Mapping[str, float]) -> str:
     """What the user is told of messages that nodes have dropped, by the ``numbers`` of Summaries; empty: none."""
     foreign: dict[tuple[str, str], float] = {}
     malformed: list[str] = []
+    overflow: list[str] = []
     for name, count in numbers.items():
         kind, _, rest = name.partition(".")
         if kind == "foreign":  # the nodes that listen to a topic count the same messages
@@ -33,6 +34,13 @@ def dropped(numbers: Mapping[str, float]) -> str:
             foreign[topic, sender] = max(count, foreign.get((topic, sender), 0.0))
         elif kind == "malformed":
             malformed.append(f"{count:.0f} by {rest}")
+        elif kind == "overflow":
+            sender, _, topic = rest.partition(".")
+            overflow.append(f"{count:.0f} of {sender} on {topic}")
     words = [f"{count:.0f} of {sender} on {topic}" for (topic, sender), count in sorted(foreign.items())]
     found = [f"foreign messages were dropped: {', '.join(words)}"] if words else []
-    return "; ".join(found + ([f"malformed messages were dropped: {', '.join(malformed)}"] if malformed else []))
+    if malformed:
+        found.append(f"malformed messages were dropped: {', '.join(malformed)}")
+    if overflow:
+        found.append(f"messages were lost because who hears them stood still: {', '.join(overflow)}")
+    return "; ".join(found)

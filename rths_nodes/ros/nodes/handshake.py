@@ -61,6 +61,8 @@ class Handshake:
         """Now and then: get ready, hear where the test stands, see who else is there."""
         if self._phase.now is Phase.MATCHING:
             self._match()
+        elif self._phase.now is Phase.READY:
+            self._topics.lines.call()
         self.hear_state()
         self._topics.look()
         self._topics.name_publishers()
@@ -76,6 +78,8 @@ class Handshake:
                 self._check_versions()
             return
         if self._check_versions():
+            return
+        if self._topics.lines.call():
             return
         self._prepare()
         self._phase.to(Phase.READY)

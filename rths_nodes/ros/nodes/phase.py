@@ -72,7 +72,7 @@ class PhaseMachine:
 
     ``now`` is the phase. ``active`` is the lifecycle's primary state, ``test`` where the test stands, ``cause``
     why the node ends as it does, ``note`` what the user should know besides. ``gone`` and ``ended``, which are
-    asked in every sample, follow from them.
+    asked in every sample, follow from them; ``begun`` tells that the rig may have moved.
     """
 
     def __init__(self) -> None:
@@ -80,6 +80,7 @@ class PhaseMachine:
         self.gone = False
         self.active = False
         self.ended = False
+        self.begun = False
         self.test = StateOfTest()
         self.cause = Cause()
         self.note = ""
@@ -100,7 +101,7 @@ class PhaseMachine:
         """Back to where the node was before it was configured; one that is gone stays so."""
         if self.now not in (Phase.UNCONFIGURED, Phase.GONE):
             self.to(Phase.UNCONFIGURED)
-        self.test, self.ended = StateOfTest(), False
+        self.test, self.ended, self.begun = StateOfTest(), False, False
 
     def activate(self, active: bool) -> None:
         """Take part, or not for now. A node that is activated again goes on where it was."""
@@ -112,6 +113,7 @@ class PhaseMachine:
         """The actuator node has said where the test stands."""
         self.test = test
         self.ended = test.state in states.ENDED
+        self.begun = self.begun or test.state in UNDER_WAY or test.sample > 0
         if self.ended and Phase.MATCHING <= self.now < Phase.ENDED:
             self.to(Phase.ENDED)
         elif test.state in UNDER_WAY and Phase.MATCHING <= self.now < Phase.IN_TEST:

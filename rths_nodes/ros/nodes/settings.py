@@ -19,12 +19,14 @@ from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, check_clock, options
+from rths_nodes.loop.options import BEST_EFFORT, LOCKSTEP, NODE, SOCKETS, check_clock, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
 from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, AXIS, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.transport.node_lines import Load
 from rths_nodes.ros.transport.wiring import Place
 
 PEERS = "peers"
@@ -102,6 +104,12 @@ class NodeSettings:
     def value(self, name: str) -> Any:
         """The value of a parameter."""
         return self._node.get_parameter(name).value
+
+    def load_of_lines(self, size: int) -> Load | None:
+        """What lines must bear whose messages have ``size`` bytes at most; None where there shall be none."""
+        if self.value("transport") != SOCKETS:
+            return None
+        return Load(max(LOCKSTEP_WINDOW, round(self.scenario.servo_rate)), size, not self.lockstep)
 
     @property
     def best_effort(self) -> bool:

@@ -114,8 +114,8 @@ class Shutdown:
 
     @property
     def abandoned(self) -> bool:
-        """True when the test is over, or was given up, and the actuator node has left."""
-        if self.leader_lost:
+        """True when the test is over, or given up, and the actuator node has left, or waits for this one."""
+        if self.leader_lost or (self._phase.ended and not self._phase.begun):
             return True
         return (self._phase.ended or self.interrupted) and self._topics.guards["test_state"].gone
 

@@ -1,7 +1,8 @@
-"""Endpoints that are worked by hand, in bytes: publishers, and subscriptions that no executor touches.
+"""Endpoints that are worked by hand, in bytes: subscriptions that no executor touches, and what makes an endpoint.
 
-Between nodes of one process a message need not go through the middleware: an :class:`Outlet` hands it to the
-:class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
+Between nodes of one process a message need not go through the middleware: an ``Outlet`` (``outlet.py``) hands it
+to the :class:`Inbox` of a neighbour, as the intra-process communication of rclcpp does, which rclpy does not have.
+Between processes of one machine it goes over a line (``line.py``).
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rclpy.callback_groups import CallbackGroup
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
+from rths_nodes.core.wire.layout import HEAD, number_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.ros import names
+from rths_nodes.ros.transport.line import LineIn
 from rths_nodes.ros.transport.peers import NOBODY, AnnouncementGuard, OpenGuard, PublisherGuard
 
 
@@ -48,13 +51,17 @@ FOREIGN_A_TURN = 128
 class Inbox:
     """One subscription, emptied by hand; only messages that pass the ``guard`` come out.
 
-    ``by_hand``: whoever may speak here is a neighbour, and hands its messages over. What comes from it through the
-    middleware as well, because others listen, too, is here already.
+    ``by_hand``: whoever may speak here is a neighbour, and hands its messages over; ``line``: it speaks on this.
+    What comes from it through the middleware as well, because others listen, too, is here already. ``owner`` is
+    the full name of the node that listens.
     """
 
-    def __init__(self, subscription: Any, guard: PublisherGuard) -> None:
-        self.subscription, self.guard = subscription, guard
+    def __init__(self, subscription: Any, guard: PublisherGuard, owner: str = "", stream: bool = False) -> None:
+        self.subscription, self.guard, self.owner, self.stream = subscription, guard, owner, stream
         self.by_hand = False
+        self.line: LineIn | None = None
+        self._heard_to = -1
+        """The number of the last message on a line that was given back."""
         self._take = subscription.handle.take_message
         self._type = subscription.msg_type
         self._known, self._waiting = guard.known, guard.waiting
@@ -66,6 +73,34 @@ class Inbox:
     def fill_by_hand(self, by_hand: bool) -> None:
         """From now on a neighbour hands its messages over, or not any more."""
         self.by_hand = by_hand
+        self.hang_up()
+
+    def hear_by(self, line: LineIn) -> None:
+        """From now on the one who may speak here does so on ``line``."""
+        self.hang_up()
+        self.line = line
+
+    def give_back(self) -> None:
+        """Let whoever speaks on the line speak through the middleware."""
+        if self.line is not None:
+            self.line.give_back()
+
+    @property
+    def by_line(self) -> bool:
+        """True when messages come on a line; not where it ended before the first of them."""
+        line = self.line
+        if line is not None and not line.spoken:
+            line.look()
+            if line.ended:
+                self.hang_up()
+        return self.line is not None
+
+    def hang_up(self) -> None:
+        """Nobody speaks on a line any more."""
+        if self.line is not None:
+            self._heard_to = self.line.last_number
+            self.line.close()
+            self.line = None
 
     def take(self) -> bytes | None:
         """The next message as bytes; None when there is none, or not yet behind many foreign ones (about 1 us)."""
@@ -74,12 +109,15 @@ class Inbox:
                 return None
             data, self._came_ns = self._handed.popleft()
             return data
+        if self.line is not None:
+            return self._take_from(self.line)
         guard, left = self.guard, FOREIGN_A_TURN
         while left > 0 and (found := self._next()) is not None:
             data, gid = found
             if data and guard.admits(data):
-                return data
-            if data:
+                if self._heard_to < 0 or len(data) < HEAD.size or number_of(data) > self._heard_to:
+                    return data
+            elif data:
                 guard.reject(gid, data)
             left -= 1
         return None
@@ -88,14 +126,25 @@ class Inbox:
         """As :meth:`drop`, but only what takes no time that anybody would notice."""
         self.drop(FOREIGN_A_TURN)
 
+    def _take_from(self, line: LineIn) -> bytes | None:
+        data = line.take()
+        if data is not None:
+            self._came_ns = line.sent_ns
+            return data
+        if line.ended and (line.given_back or not line.spoken):
+            self.hang_up()
+            return self.take()
+        return None
+
     def drop(self, most: int = AT_MOST) -> None:
         """What the middleware has brought of messages that are handed over; foreign ones are counted."""
         guard = self.guard
-        while self.by_hand and self._waiting:  # from before the run was known
+        elsewhere = self.by_hand or (self.by_line and not self.line.given_back)  # type: ignore[union-attr]
+        while elsewhere and self._waiting:  # from before the run was known
             kept, publisher = self._waiting.popleft()
             if not guard.admits(kept):
                 guard.drop(publisher)
-        while self.by_hand and most > 0 and (found := self._take(self._type, True)) is not None:
+        while elsewhere and most > 0 and (found := self._take(self._type, True)) is not None:
             most -= 1
             data, gid = found[0], _gid_of(found[1])
             if not guard.run.has_sent(data) or (gid is not None and gid not in self._known):
@@ -122,62 +171,6 @@ class Inbox:
         return max(0, time.time_ns() - self._came_ns) if self._came_ns else 0
 
 
-class Outlet:
-    """One publisher of bytes.
-
-    ``neighbours``: inboxes of nodes in this process, which are handed every message. The middleware gets it only
-    when it is ``heard_elsewhere``; at once, or where it ``holds``, when asked to: the loop does not wait for that.
-    """
-
-    def __init__(self, publisher: Any) -> None:
-        self.publisher = publisher
-        self.neighbours: tuple[Inbox, ...] = ()
-        self._hands: list[Callable[[tuple[bytes, int]], None]] = []
-        self.heard_elsewhere = True
-        self.holds = False
-        self._held: list[bytes] = []
-        # without rclpy's guard against other threads, which a node that is worked by hand does not have
-        self._publish = publisher.handle.publish_raw
-
-    def send(self, data: bytes) -> None:
-        """To everybody who listens."""
-        if self._hands:
-            handed = (data, time.time_ns())
-            for hand in self._hands:
-                hand(handed)
-        if not self.heard_elsewhere:
-            return
-        if self.holds:
-            self._held.append(data)
-        else:
-            self._publish_elsewhere(data)
-
-    def publish_held(self) -> None:
-        """To the others what only the neighbours have so far."""
-        if self._held:
-            held, self._held = self._held, []
-            for data in held:
-                self._publish_elsewhere(data)
-
-    def _publish_elsewhere(self, data: bytes) -> None:
-        self._publish(data)
-        for inbox in self.neighbours:  # the middleware brings it to them at once, a second time
-            inbox.drop(1)
-
-    def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
-        """From now on messages go to ``neighbours`` by hand. None may be under way to them."""
-        self.neighbours, self.holds = tuple(neighbours), holds
-        self._hands = [inbox.hand for inbox in neighbours]
-        for inbox in neighbours:
-            inbox.fill_by_hand(True)
-        self.look()
-
-    def look(self) -> None:
-        """Whether anybody else listens: they may come and go, neighbours may be closed."""
-        here = sum(inbox.by_hand for inbox in self.neighbours)
-        self.heard_elsewhere = self.publisher.get_subscription_count() > here
-
-
 def open_inbox(
     node: Any,
     topic: names.Topic,
@@ -199,7 +192,8 @@ def open_inbox(
     guard = PublisherGuard if topic.publishers else OpenGuard
     if topic.name == names.TEST_STATE:
         guard = AnnouncementGuard
-    return Inbox(found, guard(node, found, speakers, run, topic.handshake))
+    judge = guard(node, found, speakers, run, topic.handshake)
+    return Inbox(found, judge, node.get_fully_qualified_name(), topic.stream)
 
 
 def quality(

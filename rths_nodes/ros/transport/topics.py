@@ -14,7 +14,9 @@ from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros import names
 from rths_nodes.ros.transport import peers
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, Outlet, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.node_lines import Load, NodeLines
+from rths_nodes.ros.transport.outlet import Outlet
 from rths_nodes.ros.transport.peers import PublisherGuard
 from rths_nodes.ros.transport.wiring import Endpoint
 
@@ -53,6 +55,7 @@ class NodeTopics:
         self.run = RunMark()
         self.group = ByHand()
         """Of subscriptions and services that no executor may touch."""
+        self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
         self.outlets: dict[str, Outlet] = {}
         self.inboxes: dict[str, Inbox] = {}
         self.guards: dict[str, PublisherGuard] = {}
@@ -63,10 +66,10 @@ class NodeTopics:
         self._awaited: set[str] = set()
         """The inboxes whose partners are to be found before the test."""
         self._senders: dict[str, Send] = {}
-        self._opened: list[Inbox] = []
+        self._opened: dict[str, Inbox] = {}
         """The inboxes as they were opened; something may have been put before one of ``inboxes``."""
-        self._handing: list[Outlet] = []
-        """The publishers whose messages go to nodes of this process by hand."""
+        self._streams: list[Outlet] = []
+        """The publishers whose messages may go to nodes of this process by hand, of this machine by line."""
 
     # -- endpoints ----------------------------------------------------------------------------------------
 
@@ -76,28 +79,37 @@ class NodeTopics:
         codec: Codec,
         best_effort: bool = False,
         interposer: Interposer | None = None,
+        load: Load | None = None,
     ) -> None:
-        """Make publishers and inboxes, whose streams ``codec`` packs and unpacks."""
+        """Make publishers and inboxes, whose streams ``codec`` packs and unpacks.
+
+        With a ``load``, which they must bear, the streams between nodes of this machine go over lines.
+        """
         self.codec = codec
         between = interposer or Interposer()
         self.sent, self.malformed = {}, 0
+        if load is not None:
+            self.lines.open(load)
         for each in endpoints:
             if each.publishes:
                 self._open_outlet(each, best_effort, between)
             else:
                 self._open_inbox(each, best_effort, between)
+        self.lines.connect(self._published, self.outlets, self.sent, self._opened)
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
         outlet = Outlet(self._node.create_publisher(message_class(each.row.type), each.name, qos))
         self._published[each.key], self.outlets[each.key], self.sent[each.key] = each, outlet, 0
+        if each.row.stream:
+            self._streams.append(outlet)
         self._senders[each.key] = interposer.sender(each.key, outlet.send)
 
     def _open_inbox(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         inbox = open_inbox(self._node, each.row, self.group, self.run, best_effort, each.name, each.partners)
         self.inboxes[each.key] = interposer.inbox(each.key, inbox)
         self.guards[each.key] = inbox.guard
-        self._opened.append(inbox)
+        self._opened[each.key] = inbox
         self._heard[each.key] = each
         if each.awaited:
             self._awaited.add(each.key)
@@ -111,22 +123,26 @@ class NodeTopics:
     def close(self) -> None:
         """Take publishers and inboxes away; what was held back is published first. The next run is another one."""
         self.publish_held()
+        self.lines.close()
         self.run = RunMark()  # a neighbour may still use that of the last one
         for outlet in self.outlets.values():
             self._node.destroy_publisher(outlet.publisher)
-        for inbox in self._opened:
+        for inbox in self._opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
         for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self._senders):
             each.clear()
         self._awaited.clear()
         self._opened.clear()
-        self._handing.clear()
+        self._streams.clear()
 
     def flush(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
         self.publish_held()
         end = self._clock.monotonic_ns() + round(FLUSH_S * 1e9)
+        while self.lines.behind and self._clock.monotonic_ns() < end:
+            self._clock.sleep(0.001)
+            self.publish_held()
         for outlet in self.outlets.values():
             left = max(0, end - self._clock.monotonic_ns())
             outlet.publisher.wait_for_all_acked(Duration(nanoseconds=left))
@@ -191,13 +207,13 @@ class NodeTopics:
         Where it ``holds``, others get it from the middleware when they are asked for, see :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
-        listening = [inbox for other in others for inbox in other._opened if inbox.guard.speakers == (me,)]
-        self._handing.clear()
+        listening = [
+            inbox for other in others for inbox in other._opened.values() if inbox.guard.speakers == (me,)
+        ]
         for key, outlet in self.outlets.items():
             neighbours = [each for each in listening if each.guard.topic == outlet.publisher.topic_name]
             if neighbours and self._published[key].row.stream:
                 outlet.hand_to(neighbours, holds)
-                self._handing.append(outlet)
 
     def share(self, codec: Codec) -> None:
         """Use the ``codec`` of a neighbour, which unpacks a message once for all who have it, if it fits."""
@@ -205,21 +221,22 @@ class NodeTopics:
             self.codec = codec
 
     @property
-    def filled_by_hand(self) -> list[Inbox]:
-        """The inboxes of what neighbours send."""
-        return [inbox for inbox in self._opened if inbox.by_hand]
+    def filled_directly(self) -> list[Inbox]:
+        """The inboxes of what nodes of this process or machine send, which need nothing of the middleware."""
+        return [inbox for inbox in self._opened.values() if inbox.by_hand or inbox.by_line]
 
     def publish_held(self) -> None:
         """Publish what only the neighbours have so far."""
-        for outlet in self._handing:
+        for outlet in self._streams:
             outlet.publish_held()
 
     def look(self) -> None:
         """Now and then: publish what was held back, see who else listens, drop what foreign publishers sent."""
-        for outlet in self._handing:
+        self.lines.answer()
+        for outlet in self._streams:
             outlet.publish_held()
             outlet.look()
-        for inbox in self.filled_by_hand:
+        for inbox in self.filled_directly:
             inbox.skim()
 
     # -- who is there -------------------------------------------------------------------------------------
@@ -265,6 +282,7 @@ class NodeTopics:
         for guard in self.guards.values():
             if guard.complete:
                 guard.close()
+        self.lines.settle()
 
     def name_publishers(self) -> None:
         """Ask the graph whose messages were kept or dropped."""
@@ -275,13 +293,17 @@ class NodeTopics:
     def dropped(self, peer: str) -> dict[str, float]:
         """How many messages of others, and how many that made no sense, ``peer``, this node, has dropped."""
         found: dict[str, float] = {}
-        for inbox in self.filled_by_hand:
+        for inbox in self.filled_directly:
             inbox.drop()
         for topic, guard in self.guards.items():
             if guard.unnamed:
                 guard.look()
             for node, count in guard.foreign().items():
                 found[f"foreign.{peer}.{topic}.{node}"] = count
+        for caller, count in self.lines.strangers.items():
+            found[f"foreign.{peer}.its socket.{caller}"] = count
+        for key, count in self.lines.lost().items():
+            found[f"overflow.{peer}.{key}"] = count
         return found | ({f"malformed.{peer}": self.malformed} if self.malformed else {})
 
 

@@ -1,0 +1,218 @@
+"""The lines of one node: those on which its partners speak to it, and those on which it speaks to them.
+
+A node with its parts is reached by topic or by line, never by both at a time, see :meth:`NodeLines.settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rths_nodes.loop.options import SOCKETS, TOPICS
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros import names
+from rths_nodes.ros.transport import peers
+from rths_nodes.ros.transport.calls import Call, Listener
+from rths_nodes.ros.transport.endpoints import Inbox
+from rths_nodes.ros.transport.hello import Hello, address
+from rths_nodes.ros.transport.line import LONGEST_MESSAGE, LineIn, LineOut, make_room
+from rths_nodes.ros.transport.outlet import Outlet
+from rths_nodes.ros.transport.wiring import Endpoint
+
+KEPT = names.TOPICS["measurement"].kept
+"""Messages that a node keeps for a partner who does not take them: as many as its publisher does."""
+AGAIN_NS = 50_000_000
+"""Between two calls to a partner who was not reached."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a line must hold: so many ``messages`` of at most ``size`` bytes.
+
+    ``holds``: what somebody else hears, too, may wait, see :class:`Outlet`.
+    """
+
+    messages: int
+    size: int
+    holds: bool
+
+
+class NodeLines:
+    """Of ``node``, from :meth:`open` to :meth:`close`; ``run`` tells which run it is, empty before that is known.
+
+    ``warn`` gets why a partner of the same machine is spoken to by topic.
+    """
+
+    def __init__(
+        self, node: Any, run: Callable[[], str], warn: Callable[[str], Any], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._node, self._run, self._warn, self._clock = node, run, warn, clock
+        self._me: str = node.get_fully_qualified_name()
+        self._listener: Listener | None = None
+        self._outlets: dict[str, tuple[Outlet, tuple[str, ...]]] = {}
+        """Those of its streams, and who listens."""
+        self._inboxes: dict[str, Inbox] = {}
+        self._by_topic: dict[str, Inbox] = {}
+        """Those of streams."""
+        self._calls: dict[tuple[str, str], Call] = {}
+        """By topic and partner."""
+        self._again_at: dict[tuple[str, str], int] = {}
+        self._answered: set[tuple[str, str]] = set()
+        self._sent: Mapping[str, int] = {}
+        self._load: Load | None = None
+        self.direct = False
+        """True from the beginning of the test on when the node hears all its streams by line."""
+
+    # -- who speaks to this node --------------------------------------------------------------------------
+
+    def open(self, load: Load) -> None:
+        """Listen, before any endpoint is there by which partners find this node."""
+        if load.size > LONGEST_MESSAGE:
+            self._warn(f"a message has {load.size} bytes, a socket takes {LONGEST_MESSAGE}: by topics")
+            return
+        self._load = load
+        self._listener = Listener(self._address(self._me), self._clock)
+        if self._listener.problem:
+            self._warn(f"nobody can reach {self._me} by socket: {self._listener.problem}; by topics")
+
+    def connect(
+        self,
+        published: Mapping[str, Endpoint],
+        outlets: Mapping[str, Outlet],
+        sent: Mapping[str, int],
+        inboxes: Mapping[str, Inbox],
+    ) -> None:
+        """Its endpoints are there, by their keys: what it has ``published``, by what, and its ``inboxes``.
+
+        ``sent`` counts the messages that were sent.
+        """
+        self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
+        self._inboxes, self._sent = dict(inboxes), sent
+        self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes.values() if inbox.stream}
+
+    def answer(self) -> None:
+        """Welcome partners who have called; turn away all others."""
+        if self._listener is None:
+            return
+        for hello, sock in self._listener.look(self._judge):
+            self._by_topic[hello.topic].hear_by(LineIn(sock))
+
+    def _judge(self, hello: Hello) -> str | None:
+        inbox = self._by_topic.get(hello.topic)
+        if inbox is None or hello.node not in inbox.guard.speakers:
+            return f"{hello.node} does not speak on {hello.topic} here"
+        run = self._run()
+        if not run:
+            return None
+        if hello.run != run:
+            return f"it is of the run {hello.run}, this one is {run}"
+        if inbox.by_line or inbox.by_hand:
+            return f"{hello.node} speaks here already"
+        if bytes.fromhex(hello.gid) not in inbox.guard.known:
+            inbox.guard.look()
+        return "" if bytes.fromhex(hello.gid) in inbox.guard.known else None
+
+    def settle(self) -> None:
+        """The test begins: nobody is welcomed any more, and the node hears all its streams by line, or none.
+
+        It could not wait for both at a time.
+        """
+        if self._listener is not None:
+            self.answer()
+            self._listener.close()
+        for call in self._calls.values():
+            call.close()
+        self._calls.clear()
+        heard = [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
+        self.direct = bool(heard) and all(inbox.by_line for inbox in heard)
+        if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in heard):
+            for inbox in heard:
+                inbox.give_back()
+
+    @property
+    def strangers(self) -> dict[str, int]:
+        """How many calls were turned away, by who has called."""
+        return self._listener.strangers if self._listener is not None else {}
+
+    # -- whom it speaks to --------------------------------------------------------------------------------
+
+    def call(self) -> str:
+        """Before the test: call the partners; whose first answer is still missing, in words. Empty: nobody's.
+
+        Who is not reached is called again now and then: it may have been configured anew.
+        """
+        if self._load is None:
+            return ""
+        missing = []
+        for key, (outlet, partners) in self._outlets.items():
+            if self._sent[key]:
+                continue  # what was sent by topic may still be under way
+            for partner in partners:
+                way = (outlet.publisher.topic_name, partner)
+                if not outlet.speaks_to(partner):
+                    self._go_on(outlet, way, partners, self._load)
+                    if way not in self._answered:
+                        missing.append(f"{partner} to answer a call on {way[0]}")
+        return ", ".join(missing)
+
+    def _go_on(self, outlet: Outlet, way: tuple[str, str], order: Sequence[str], load: Load) -> None:
+        (topic, partner), now = way, self._clock.monotonic_ns()
+        call = self._calls.get(way)
+        if call is None:
+            hello = self._hello(topic) if now >= self._again_at.get(way, 0) else None
+            if hello is None:
+                return
+            call = self._calls[way] = Call(self._address(partner), hello, self._clock)
+        if not call.look():
+            return
+        del self._calls[way]
+        self._again_at[way] = now + AGAIN_NS
+        if call.socket is not None:
+            make_room(call.socket, load.messages, load.size)
+            outlet.speak_to(partner, LineOut(call.socket, KEPT), load.holds, order)
+        elif call.problem and way not in self._answered:
+            self._warn(f"{partner} cannot be reached by socket on {topic}: {call.problem}; by topic")
+        self._answered.add(way)
+
+    def _hello(self, topic: str) -> Hello | None:
+        gids = [gid for name, gid in peers.publishers(self._node, topic) if name == self._me]
+        return Hello(self._run(), self._me, topic, gids[0].hex()) if len(gids) == 1 else None
+
+    @property
+    def way(self) -> str:
+        """How the streams come to this node: ``sockets``, ``process`` (from neighbours in it), or ``topics``."""
+        heard = [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
+        if heard and all(inbox.by_hand for inbox in heard):
+            return "process"
+        return SOCKETS if heard and all(inbox.by_hand or inbox.by_line for inbox in heard) else TOPICS
+
+    @property
+    def behind(self) -> list[LineOut]:
+        """The lines for which the kernel has no room at the moment."""
+        return [line for outlet, _ in self._outlets.values() for line in outlet.lines.values() if line.behind]
+
+    def lost(self) -> dict[str, int]:
+        """How many messages of each stream partners did not take in time, so that they were lost."""
+        return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
+
+    def awaited(self, keys: Iterable[str]) -> list[Inbox]:
+        """The inboxes ``keys``, as far as there are such, without what was put before them."""
+        return [self._inboxes[key] for key in keys if key in self._inboxes]
+
+    def close(self) -> None:
+        """Listen and call no more."""
+        if self._listener is not None:
+            self._listener.close()
+        for call in self._calls.values():
+            call.close()
+        self._listener, self._load, self.direct = None, None, False
+        for outlet, _ in self._outlets.values():
+            outlet.hang_up()
+        for inbox in self._by_topic.values():
+            inbox.hang_up()
+        for each in (self._calls, self._again_at, self._answered, self._outlets, self._inboxes, self._by_topic):
+            each.clear()
+
+    def _address(self, node: str) -> bytes:
+        return address(node, self._node.context.get_domain_id())

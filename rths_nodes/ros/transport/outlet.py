@@ -1,0 +1,113 @@
+"""One publisher of bytes, and who gets them without the middleware."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rths_nodes.ros.transport.endpoints import Inbox
+from rths_nodes.ros.transport.line import SENT_AT, LineOut
+
+
+class Outlet:
+    """One publisher of bytes.
+
+    ``neighbours``: inboxes of nodes in this process, which are handed every message; other nodes of this machine
+    get it on ``lines``, by their full names. The middleware gets it only when it is ``heard_elsewhere``; at once,
+    or where it ``holds``, when asked to: the loop does not wait for that.
+    """
+
+    def __init__(self, publisher: Any) -> None:
+        self.publisher = publisher
+        self.neighbours: tuple[Inbox, ...] = ()
+        self.lines: dict[str, LineOut] = {}
+        self._hands: list[Callable[[tuple[bytes, int]], None]] = []
+        self.heard_elsewhere = True
+        self.holds = False
+        self._gone = 0
+        """Messages that were lost on lines which are gone."""
+        self._held: list[bytes] = []
+        # without rclpy's guard against other threads, which a node that is worked by hand does not have
+        self._publish = publisher.handle.publish_raw
+
+    def send(self, data: bytes) -> None:
+        """To everybody who listens."""
+        if self._hands:
+            handed = (data, time.time_ns())
+            for hand in self._hands:
+                hand(handed)
+        if self.lines:
+            packed = SENT_AT.pack(time.time_ns()) + data
+            for line in self.lines.values():
+                if not line.send(packed):  # it may have been given back: from this message on by the middleware
+                    self.heard_elsewhere = True
+        if not self.heard_elsewhere:
+            return
+        if self.holds:
+            self._held.append(data)
+        else:
+            self._publish_elsewhere(data)
+
+    def publish_held(self) -> None:
+        """To the others what only the neighbours have so far; and what a line had no room for."""
+        for line in self.lines.values():
+            if line.behind:
+                line.send_kept()
+        if self._held:
+            held, self._held = self._held, []
+            for data in held:
+                self._publish_elsewhere(data)
+
+    def _publish_elsewhere(self, data: bytes) -> None:
+        self._publish(data)
+        for inbox in self.neighbours:  # the middleware brings it to them at once, a second time
+            inbox.drop(1)
+
+    def hand_to(self, neighbours: Sequence[Inbox], holds: bool) -> None:
+        """From now on messages go to ``neighbours`` by hand. None may be under way to them."""
+        self.neighbours, self.holds = tuple(neighbours), holds
+        for inbox in neighbours:
+            if inbox.owner in self.lines:
+                self.lines.pop(inbox.owner).close()
+        self._hands = [inbox.hand for inbox in neighbours]
+        for inbox in neighbours:
+            inbox.fill_by_hand(True)
+        self.look()
+
+    def speak_to(self, partner: str, line: LineOut, holds: bool, order: Sequence[str] = ()) -> None:
+        """From now on messages go to the node ``partner`` on ``line``. None may be under way to it.
+
+        ``order``: the partners in which they are sent to, those of the loop first.
+        """
+        lines = self.lines | {partner: line}
+        self.lines = {name: lines[name] for name in (*order, *lines) if name in lines}
+        self.holds = holds
+        self.look()
+
+    def speaks_to(self, partner: str) -> bool:
+        """True while messages go to the node ``partner`` by hand or on a line."""
+        if any(inbox.owner == partner and inbox.by_hand for inbox in self.neighbours):
+            return True
+        line = self.lines.get(partner)
+        return line is not None and line.open
+
+    @property
+    def lost(self) -> int:
+        """How many messages partners have not got because they did not take those before in time."""
+        return self._gone + sum(line.lost for line in self.lines.values())
+
+    def hang_up(self) -> None:
+        """Nothing goes on lines any more."""
+        for line in self.lines.values():
+            line.close()
+            self._gone += line.lost
+        self.lines.clear()
+        self.heard_elsewhere = True
+
+    def look(self) -> None:
+        """Whether anybody else listens: they may come and go, neighbours may be closed."""
+        for partner in [partner for partner, line in self.lines.items() if not line.look()]:
+            self._gone += self.lines.pop(partner).lost
+        here = sum(inbox.by_hand for inbox in self.neighbours) + len(self.lines)
+        self.heard_elsewhere = not here or self.publisher.get_subscription_count() > here
