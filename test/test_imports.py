@@ -69,7 +69,10 @@ LAYERS = {
         ("sink", "reading"),
     ),
     "analysis": (
-        ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
+        (
+            *("units", "reference", "stability", "histories", "energy"),
+            *("response_errors", "published_indices", "identification"),
+        ),
         ("figures",),
         ("report",),
     ),

@@ -61,7 +61,9 @@ def same(a: rths_nodes.recording.run.Run, b: rths_nodes.recording.run.Run) -> li
     ]
 
 
-@pytest.mark.parametrize("case", ["hard", "sine", "coupled", "benchmark", pytest.param("coupler", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "case", ["hard", "sine", "coupled", "benchmark", pytest.param("coupler", marks=pytest.mark.soak)]
+)
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
     name, overrides = CASES[case]
     reference = rths_nodes.run(name, overrides)
