@@ -1,8 +1,8 @@
 """What makes the identified inverse good, and what it cannot do: python benchmarks/identified_inverse.py [CASE]
 
-Each row is a change to the RTHS benchmark (case 1 unless another one is named), run twice: with learning and with the
-coefficients fixed as identified. J2, J4 and J6 are those of the benchmark's code on the true displacement, %, the delay
-is the signed one, ms. The noise of the sensor adds 2.6 % to J2 and J4 as measured; it is left out here.
+Each row is a change to the RTHS benchmark (case 1 unless another one is named), run twice: with learning and with
+the coefficients fixed as identified. J2, J4 and J6 are those of the benchmark's code on the true displacement, %,
+the delay is the signed one, ms. The noise of the sensor adds 2.6 % to J2 and J4 as measured; it is left out here.
 """
 
 from __future__ import annotations

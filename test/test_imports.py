@@ -70,7 +70,10 @@ LAYERS = {
         ("sink", "reading"),
     ),
     "analysis": (
-        ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
+        (
+            *("units", "reference", "stability", "histories", "energy"),
+            *("response_errors", "published_indices", "identification"),
+        ),
         ("study_table", "what_if"),
         ("figures",),
         ("report",),

@@ -9,8 +9,8 @@ r that of the reference structure, computed in one piece; standard deviations wi
     rms_2_percent ...       the same of the other floors, of which nothing is measured: numerical against reference
 
 The paper's text numbers them in another order than its code. Beside the published delay stands a signed one, by a
-parabola through the peak of the correlation: parts of a sample, either way. ``noise_floor_percent`` is what the noise
-of the sensor alone makes of tracking_rms_percent; known where the true displacement is.
+parabola through the peak of the correlation: parts of a sample, either way. ``noise_floor_percent`` is what the
+noise of the sensor alone makes of tracking_rms_percent; known where the true displacement is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.discretisation import transition
@@ -63,7 +63,7 @@ ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"rths_benchmark_2020": BE
 
 
 class Published(NamedTuple):
-    """The indices of a test by name, of the measured displacement and of the true one; this is empty if unknown."""
+    """The indices of a test by name, of the measured displacement and of the true one, empty if unknown."""
 
     measured: dict[str, float]
     true: dict[str, float]
@@ -112,10 +112,10 @@ def _benchmark(of: Evaluation, displacement: Array, reference: Array) -> dict[st
     return found
 
 
-def steps_of(of: Evaluation) -> Array:
+def steps_of(of: Evaluation) -> Indices:
     """Numbers of the integration steps whose sample counts."""
     n, step = of.scenario.samples_per_step, np.arange(len(of.run.dof_displacement))
-    found: Array = step[np.isin(step * n, of.counted)]
+    found: Indices = step[np.isin(step * n, of.counted)]
     return found
 
 

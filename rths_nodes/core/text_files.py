@@ -48,7 +48,9 @@ def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
         try:
             rows.append([float(cell) for cell in line.split(",")])
         except ValueError:
-            raise ValueError(f"line {number}: {line.strip()[:40]!r} must be numbers with commas between them") from None
+            raise ValueError(
+                f"line {number}: {line.strip()[:40]!r} must be numbers with commas between them"
+            ) from None
     if not rows:
         raise ValueError("holds no row of numbers")
     return rows

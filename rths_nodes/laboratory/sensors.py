@@ -1,4 +1,4 @@
-"""Channels of one axis: noise, resolution, range and delay of the measurement, resolution and range of the command.
+"""Channels of one axis: noise, resolution, range and delay of what is measured, and the command's converter.
 
 Noise comes from one stream per axis, seeded by the scenario's seed and the axis' name and drawn exactly once
 per sample, so that a run does not depend on how many axes or nodes there are.
@@ -50,9 +50,7 @@ class Output:
     """The converter of one axis' command; the defaults send it as it is."""
 
     resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
-    range: float | None = number(
-        "the command saturates at +- this; never if left out", "m", None, more_than=0.0
-    )
+    range: float | None = number("the command saturates at +- this; never if left out", "m", None, more_than=0.0)
 
     def sent(self, command: float) -> float:
         """What the converter makes of ``command`` (m)."""

@@ -78,7 +78,7 @@ def test_all_that_could_read_ahead_do() -> None:
     without = {
         name
         for name in registry.built_in("compensator")
-        if "lead" not in {field for field in registry.load("compensator", name).Params.__slots__}
+        if "lead" not in set(registry.load("compensator", name).Params.__slots__)
     }
     assert without - {"adaptive_inverse", "adaptive"} == {"chain"}
 

@@ -28,7 +28,7 @@ def tustin(numerator: tuple[float, ...], denominator: tuple[float, ...], values:
 
 
 def test_it_is_the_published_controller(make: Callable[..., Any]) -> None:
-    """By scipy: lead and PI of the benchmark's code; target and measurement of the sample before belong together."""
+    """By scipy: lead and PI of the benchmark's code; target and measurement are of one sample, the last."""
     generator = np.random.default_rng(3)
     target, measured = generator.normal(size=(2, 500)) * 1e-3
     led = tustin((50.83163360273612, 8570.397339444286), (1.0, 8570.397339444286), target)

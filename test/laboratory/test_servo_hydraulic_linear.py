@@ -50,11 +50,9 @@ def test_it_is_the_transfer_function_of_the_paper(plant: Callable[..., Any]) -> 
 
 
 def test_poles_amplitudes_and_delays_are_those_of_the_benchmark(plant: Callable[..., Any]) -> None:
-    denominator, b0 = coefficients(plant())
+    denominator, _ = coefficients(plant())
     poles = sorted(np.roots(denominator), key=lambda pole: (pole.real, pole.imag))
-    np.testing.assert_allclose(
-        poles, [-184 - 230j, -184 + 230j, -48.2, -8 - 422j, -8 + 422j], rtol=2e-3, atol=0.1
-    )
+    np.testing.assert_allclose(poles, [-184 - 230j, -184 + 230j, -48.2, -8 - 422j, -8 + 422j], rtol=2e-3, atol=0.1)
     omega = 2.0 * np.pi * np.array([0.01, 2.0, 5.0, 10.0])
     # the command is held: half a sample, of which the response at the samples shows the other half
     response = plant().frequency_response(omega) * np.exp(-0.5j * omega * DT)
@@ -125,7 +123,7 @@ def test_the_response_with_a_specimen_with_states_is_its_slope_at_rest(plant: Ca
 
 
 def test_a_specimen_without_mass_is_refused(make: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="take specimen.type = with_mass"):
+    with pytest.raises(ConfigError, match=r"take specimen\.type = with_mass"):
         make("actuator", "servo_hydraulic_linear", DT, make("specimen", "kelvin_voigt"))
 
 

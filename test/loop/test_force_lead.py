@@ -57,7 +57,11 @@ def test_it_is_frozen_on_flagged_samples_and_until_a_span_has_gone_by() -> None:
 
 def test_half_a_step_is_added_for_an_integrator_that_holds_and_only_then() -> None:
     """chen_ricles: ten samples a step; exact holds unless it extrapolates itself, runge_kutta always does."""
-    base = ["structure.restoring_force.type=linear", "structure.restoring_force.stiffness=11.76e6", "force_lead=0.002"]
+    base = [
+        "structure.restoring_force.type=linear",
+        "structure.restoring_force.stiffness=11.76e6",
+        "force_lead=0.002",
+    ]
     expected = {
         "integrator.type=exact": 0.002 * 1024 + 5.0,
         "integrator.measured_force=extrapolated": 0.002 * 1024,

@@ -50,7 +50,9 @@ def test_the_structures_are_those_of_the_paper(case: str, frequencies: list[floa
         assert damping[0, 0] == pytest.approx(14084.28, rel=1e-5)
 
 
-@pytest.mark.parametrize(("case", "delay"), [("case_1", 14.64), ("case_2", 12.22), ("case_3", 9.92), ("case_4", 8.73)])
+@pytest.mark.parametrize(
+    ("case", "delay"), [("case_1", 14.64), ("case_2", 12.22), ("case_3", 9.92), ("case_4", 8.73)]
+)
 def test_the_critical_delay_of_the_force_is_that_of_the_paper(case: str, delay: float) -> None:
     """Behind an actuator that follows at once; the specimen's mass is the structure's."""
     changes = [
@@ -67,7 +69,7 @@ def test_the_critical_delay_of_the_force_is_that_of_the_paper(case: str, delay: 
 
 @pytest.mark.parametrize("late", [0, 3])
 def test_a_late_force_and_what_makes_up_for_it_are_judged(late: int) -> None:
-    """Late by 3 samples of 0.24 ms the margin is that much smaller; read ahead by as much it is as before, nearly."""
+    """Late by 3 samples of 0.24 ms the margin is that much smaller; read ahead by as much, nearly as before."""
     changes = [
         "compensator.type=none",
         "axes.floor_1.actuator.type=pure_delay",

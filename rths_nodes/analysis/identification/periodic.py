@@ -1,10 +1,13 @@
-"""Identification for ``identified_inverse``: periodic noise on one axis after the other, a polynomial of third order.
+"""Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
-1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period has
+1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period
+has
    no leakage. Measured and applied command are averaged over the periods, means removed.
 2. G(f) at the excited lines, measured over applied command; of coupled axes the matrix, from all tests together.
-3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency that
-   the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower the band.
+3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency
+that
+   the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower the
+   band.
 
 All delay between command and measurement is in the coefficients, that of the transport as well.
 """
@@ -41,20 +44,21 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration, jerk, and how well they are known."""
+    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, and how well they are known."""
 
     coefficients: Array
     deviation: Array
     """Standard deviation of each by the residuals, of the same shape."""
     error: Array
-    """Rms of what is left of the identity, row by row, ``(n_axes,)``: the share of a motion that the inverse misses."""
+    """Rms of what is left of the identity, row by row, ``(n_axes,)``: the share that the inverse misses."""
 
 
 def lines(experiments: Sequence[Experiment], dt: float, period: float, band: tuple[float, float]) -> Lines:
     """The response at the multiples of 1 / ``period`` (Hz) within ``band`` (Hz), sampled every ``dt`` (s).
 
-    The first period of the ``experiments``, and what follows the last whole one, is left out. Raises ValueError for a period that is no whole number of
-    samples, experiments shorter than two periods, and axes that were not driven on their own.
+    The first period of the ``experiments``, and what follows the last whole one, is left out. Raises ValueError
+    for a period that is no whole number of samples, experiments shorter than two periods, and axes that were not
+    driven on their own.
     """
     samples = round(period / dt)
     if abs(samples * dt - period) > ROUNDING * period:

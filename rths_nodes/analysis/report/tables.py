@@ -158,7 +158,7 @@ def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
 
 
 def published(of: Evaluation) -> Table | None:
-    """The indices of a benchmark by name, with their numbers in its code and in its paper; None for no benchmark."""
+    """The indices of a benchmark by name, with their numbers in its code and its paper; None for no benchmark."""
     which = of.scenario.indices
     found = published_indices.published_indices(of)
     if not found.measured:

@@ -90,7 +90,7 @@ class WholeStructure:
         return matrix
 
     def _inverse_with_masses(self, moved: NDArray[Any]) -> NDArray[Any]:
-        """Of the mass, with those of the specimens where they are moved, ``(n, n_axes, n_dof)`` axes per motion."""
+        """Of the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
         masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
         if not masses.any():
             return self.inverse

@@ -25,13 +25,12 @@ from rths_nodes.analysis.identification.frequency_responses import (
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.app.commands import arguments, identify_inverse, terminal
 from rths_nodes.app.studies import expectation, identification
-from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
+from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Scenario
-
 
 MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 
@@ -39,13 +38,12 @@ MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     arguments.add_scenario(parser)
-    defaults = build(Noise, {})
     parser.add_argument(
         "--for",
         choices=(MODEL_BASED, IDENTIFIED_INVERSE),
         default=MODEL_BASED,
         dest="purpose",
-        help=f"compensator that will use the model: {MODEL_BASED} leaves the transport out and may choose its orders; "
+        help=f"compensator that will use it: {MODEL_BASED} leaves the transport out and may choose its orders; "
         f"{IDENTIFIED_INVERSE} has it in its coefficients, from periodic noise; default: %(default)s",
     )
     parser.add_argument("--out", metavar="FILE", required=True, help="model file to write (YAML)")
@@ -64,36 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="use this recording instead of running a test; repeat, one for each axis that was driven",
     )
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
-    parser.add_argument(
-        "--rms",
-        type=float,
-        metavar="M",
-        help=f"rms of the noise, m; default: {defaults.rms:g}, for {IDENTIFIED_INVERSE} a tenth of the motion that the "
-        "structure would make",
-    )
-    parser.add_argument(
-        "--band",
-        type=float,
-        nargs=2,
-        metavar="HZ",
-        help="of the noise and of the fit, lower and upper end; default: "
-        f"{defaults.lower_frequency:g} {defaults.upper_frequency:g}, for {IDENTIFIED_INVERSE} "
-        f"{PERIODIC.band[0]:g} {PERIODIC.band[1]:g}",
-    )
-    parser.add_argument(
-        "--fit-up-to",
-        type=float,
-        metavar="HZ",
-        help=f"for {IDENTIFIED_INVERSE}: highest frequency of the fit; default: {PERIODIC.beyond_mode:g} times the first "
-        "natural frequency of the structure",
-    )
-    parser.add_argument(
-        "--duration",
-        type=float,
-        metavar="S",
-        help=f"of each test, s; default: {defaults.duration:g}, for {IDENTIFIED_INVERSE} {PERIODIC.periods} periods of "
-        f"{PERIODIC.period:g} s",
-    )
+    _add_tests(parser)
     parser.add_argument(
         "--resolution",
         type=float,
@@ -113,6 +82,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "responses show; the model then brings the difference as its lead; default: %(default)s",
     )
     arguments.add_json(parser)
+
+
+def _add_tests(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the tests, whose defaults depend on what they are for."""
+    defaults = build(Noise, {})
+    parser.add_argument(
+        "--rms",
+        type=float,
+        metavar="M",
+        help=f"rms of the noise, m; default: {defaults.rms:g}, for {IDENTIFIED_INVERSE} a tenth of the "
+        "motion that the structure would make",
+    )
+    parser.add_argument(
+        "--band",
+        type=float,
+        nargs=2,
+        metavar="HZ",
+        help="of the noise and of the fit, lower and upper end; default: "
+        f"{defaults.lower_frequency:g} {defaults.upper_frequency:g}, for {IDENTIFIED_INVERSE} "
+        f"{PERIODIC.band[0]:g} {PERIODIC.band[1]:g}",
+    )
+    parser.add_argument(
+        "--fit-up-to",
+        type=float,
+        metavar="HZ",
+        help=f"for {IDENTIFIED_INVERSE}: highest frequency of the fit; default: {PERIODIC.beyond_mode:g} times "
+        "the first natural frequency of the structure",
+    )
+    parser.add_argument(
+        "--duration",
+        type=float,
+        metavar="S",
+        help=f"of each test, s; default: {defaults.duration:g}, for {IDENTIFIED_INVERSE} {PERIODIC.periods} "
+        f"periods of {PERIODIC.period:g} s",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

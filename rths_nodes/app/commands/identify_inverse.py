@@ -1,4 +1,4 @@
-"""``rths identify --for identified_inverse``: periodic noise on each axis -> coefficients of the inverse, a model file."""
+"""``rths identify --for identified_inverse``: periodic noise on each axis -> a model file with the inverse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def run(options: argparse.Namespace) -> int:
     if up_to is None:
         up_to = min(band[1], PERIODIC.beyond_mode * inverse_identification.first_frequency(scenario))
     if not band[0] < up_to <= band[1]:
-        raise ConfigError(f"--fit-up-to {up_to:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise")
+        raise ConfigError(
+            f"--fit-up-to {up_to:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+        )
     if options.recordings:
         experiments = identification.read(options.recordings, scenario)
         names = ", ".join(options.recordings)

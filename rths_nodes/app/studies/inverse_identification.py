@@ -1,7 +1,7 @@
 """The identification for ``identified_inverse``: what is tested, how far it is fitted, the model that it gives.
 
-The amplitude follows from the motion that the test is expected to make, and the fit ends where the structure's motion
-does: noise far above it would put the polynomial's best fit where nothing moves.
+The amplitude follows from the motion that the test is expected to make, and the fit ends where the structure's
+motion does: noise far above it would put the polynomial's best fit where nothing moves.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def first_frequency(scenario: Scenario) -> float:
 
 
 def noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
-    """Periodic noise, the end of which, where it fades out, is not used. Raises ConfigError for what is no noise."""
+    """Periodic noise, whose end, where it fades out, is not used. Raises ConfigError for what is no noise."""
     whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration
     if whole_periods < 2.0 * PERIODIC.period:
         raise ConfigError(

@@ -198,7 +198,8 @@ class Adaptive:
             LawParams.validate(self, path)
             if getattr(self.compensator, "lead", 0.0):
                 raise ConfigError(
-                    f"{path}.compensator.lead = {self.compensator.lead:g} s: must be left out; {path}.lead is read "
+                    f"{path}.compensator.lead = {self.compensator.lead:g} s: must be left out; {path}.lead is "
+                    "read "
                     "by the law as well"
                 )
             mine, others = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")

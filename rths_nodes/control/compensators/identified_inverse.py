@@ -3,24 +3,25 @@
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
     C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
-and, every ``decimation``-th sample, for each axis, from one sample's command u, measured displacement m and target d,
-all three through one low-pass filter, y = u filtered, phi_i and z_i the i-th derivatives of m and d filtered:
+and, every ``decimation``-th sample, for each axis, from one sample's command u, measured displacement m and target
+d, all three through one low-pass filter, y = u filtered, phi_i and z_i the i-th derivatives of m and d filtered:
 
     P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
 
 Least squares by an instrument (Soederstroem & Stoica, System Identification, 1989, chapter 8): the measured
-displacement carries noise, which biases its own least squares towards small coefficients and never comes to rest; the
-target carries none and moves as the measurement does. So the gain K comes from the target alone: without motion there
-is none, and no trigger amplitude is needed. Forgetting leads P back to the covariance P_0 of what was identified
-instead of letting it grow: a coefficient of which the motion tells nothing stays where it was identified to be.
+displacement carries noise, which biases its own least squares towards small coefficients and never comes to rest;
+the target carries none and moves as the measurement does. So the gain K comes from the target alone: without
+motion there is none, and no trigger amplitude is needed. Forgetting leads P back to the covariance P_0 of what was
+identified instead of letting it grow: a coefficient of which the motion tells nothing stays where it was
+identified to be.
 
 R is the variance that the noise of the sensor leaves in e, times the samples of e that are not independent of each
-other. The coefficients stay within ``deviations`` standard deviations of what was identified. Behind a bridged sample
-learning rests for the time that the filter remembers.
+other. The coefficients stay within ``deviations`` standard deviations of what was identified. Behind a bridged
+sample learning rests for the time that the filter remembers.
 
-The coefficients contain all delay between command and measured displacement, that of the transport as well: nothing is
-added to ``lead``, which is for what lies behind the measurement. doc/identified_inverse.md has derivation, bounds,
-comparison and failures.
+The coefficients contain all delay between command and measured displacement, that of the transport as well:
+nothing is added to ``lead``, which is for what lies behind the measurement. doc/identified_inverse.md has
+derivation, bounds, comparison and failures.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ NOISE_DOUBT = 5.0
 
 
 class IdentifiedInverse:
-    """The identified inverse of the rig, one axis or coupled ones, whose coefficients are learned on in the test."""
+    """The identified inverse of the rig, one axis or coupled ones; the coefficients are learned on in the test."""
 
     @params
     class Params:
@@ -66,7 +67,8 @@ class IdentifiedInverse:
         order: int = integer("highest derivative that is used and learned", default=3, at_least=0, at_most=ORDER)
         learning: bool = flag("false: the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
-            "standard deviations of C_0, C_1, C_2, C_3 about what was identified, in parts of them: how far the rig of "
+            "standard deviations of C_0, C_1, C_2, C_3 about what was identified, in parts of them: how far the "
+            "rig of "
             "the test may be from the one of the identification",
             "1",
             (0.02, 0.10, 0.15, 0.30),
@@ -77,7 +79,8 @@ class IdentifiedInverse:
         decimation: int = integer("every which sample is learned from", "samples", 16, at_least=1, at_most=1000)
         cutoff_frequency: float = number("of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0)
         displacement_noise_rms: float = number(
-            "of the displacement sensors; ten times too large changes little, ten times too small makes it restless",
+            "of the displacement sensors; ten times too large changes little, ten times too small makes it "
+            "restless",
             "m",
             1.6e-5,
             more_than=0.0,
@@ -108,7 +111,8 @@ class IdentifiedInverse:
             left_out = file.load(self.model).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
-                    f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law does not "
+                    f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law "
+                    "does not "
                     "add: identify the rig with rths identify --for identified_inverse"
                 )
 
@@ -122,7 +126,8 @@ class IdentifiedInverse:
             noise = max(test.displacement_noise_rms, default=0.0)
             if noise > NOISE_DOUBT * self.displacement_noise_rms:
                 found.append(
-                    f"displacement_noise_rms = {self.displacement_noise_rms:g} m: the sensors have {noise:g} m; the "
+                    f"displacement_noise_rms = {self.displacement_noise_rms:g} m: the sensors have {noise:g} m; "
+                    "the "
                     "coefficients will be restless"
                 )
             return found
@@ -135,7 +140,8 @@ class IdentifiedInverse:
                 if name.endswith("prior_distance") and value >= self.deviations * (1.0 - ROUNDING)
             ]
             return [
-                f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard deviations from "
+                f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard "
+                "deviations from "
                 "what was identified: the rig is another one; identify it again, or look for what has changed"
                 for name in found
             ]
@@ -240,8 +246,8 @@ class Learning:
     """Recursive least squares by the instrument, a row of coefficients for each axis.
 
     ``coefficients`` ``(order + 1, n_axes, n_axes)``, their standard ``deviation`` of the same shape, and the
-    ``distance`` ``(n_axes,)`` that a coefficient of an axis has gone from what was identified, in standard deviations,
-    the largest so far.
+    ``distance`` ``(n_axes,)`` that a coefficient of an axis has gone from what was identified, in standard
+    deviations, the largest so far.
     Inside, derivatives count in powers of the cut-off frequency, so that all are of one size.
     """
 
@@ -277,7 +283,8 @@ class Learning:
         impulse = np.array([filter_.step(np.array([float(k == 0)]))[:, 0].copy() for k in range(samples)])
         seen = impulse[:, : self._shape[0]]
         row = self._first.reshape(self._n, self._shape[0], self._n)
-        return np.square(np.einsum("kp,rpc->krc", seen, row)).sum(axis=(0, 2))
+        gain: Array = np.square(np.einsum("kp,rpc->krc", seen, row)).sum(axis=(0, 2))
+        return gain
 
     def reset(self) -> None:
         """As identified, the signals at rest before."""

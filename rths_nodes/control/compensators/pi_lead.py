@@ -1,10 +1,10 @@
-"""Proportional-integral tracking control behind a phase lead: the sample controller of the benchmark (Silva et al. 2020).
+"""PI tracking control behind a phase lead: the sample controller of the RTHS benchmark (Silva et al. 2020).
 
     u = (K_p + K_i / s) (w - m),    w = (1 + T_1 s) / (1 + T_2 s) y
 
 with target y and measured displacement m, both parts by Tustin's rule. Both are those of one sample, the last: the
-newest measurement belongs to it. Without transport that is the benchmark's own simulation, in which the measurement of
-an instant acts on the command from the same instant on.
+newest measurement belongs to it. Without transport that is the benchmark's own simulation, in which the
+measurement of an instant acts on the command from the same instant on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class ProportionalIntegralLead:
 
         proportional: float = number("gain K_p on the tracking error", "1", 2.0, at_least=0.0)
         integral: float = number("gain K_i on its integral", "1/s", 95.0, at_least=0.0)
-        lead_time: float = number("T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0)
+        lead_time: float = number(
+            "T_1 of the phase lead", "s", 50.83163360273612 / 8570.397339444286, at_least=0.0
+        )
         lag_time: float = number("T_2 of the phase lead", "s", 1.0 / 8570.397339444286, more_than=0.0)
         lead: float = lead_parameter()
 

@@ -53,13 +53,20 @@ class ServoHydraulicLinear:
         b1: float = number("beta1 of the valve", "1/s", 425.0, more_than=0.0)
         b2: float = number("beta2 of the valve", "1/s^2", 9.9976e4, more_than=0.0)
         gain: float = number("factor on the command", "1", 1.0261, more_than=0.0)
-        max_force: float | None = number("the force stays within +- this; no limit if left out", "N", None, more_than=0.0)
-        dead_band: float = number("error of the valve, either way, to which it does not answer", "m", 0.0, at_least=0.0)
+        max_force: float | None = number(
+            "the force stays within +- this; no limit if left out", "N", None, more_than=0.0
+        )
+        dead_band: float = number(
+            "error of the valve, either way, to which it does not answer", "m", 0.0, at_least=0.0
+        )
         valve_limit: float | None = number(
             "error of the valve at which it is fully open; no limit if left out", "m", None, more_than=0.0
         )
         substeps: int = integer(
-            "Runge-Kutta steps in a sample where something is not linear, at least", default=4, at_least=1, at_most=1000
+            "Runge-Kutta steps in a sample where something is not linear, at least",
+            default=4,
+            at_least=1,
+            at_most=1000,
         )
         hold: str = hold_parameter()
 
@@ -68,7 +75,8 @@ class ServoHydraulicLinear:
         self._mass: float = getattr(specimen, "mass", 0.0)
         if not self._mass > 0.0:
             raise ConfigError(
-                "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a mass: "
+                "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a "
+                "mass: "
                 "take specimen.type = with_mass"
             )
         if not getattr(specimen, "felt", True):

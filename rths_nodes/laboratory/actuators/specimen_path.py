@@ -14,9 +14,9 @@ INCREMENTS = 4
 class SpecimenPath:
     """Moves ``specimen`` from sample to sample at constant velocity and keeps its inner states.
 
-    A specimen with mass also resists the acceleration, the change of the velocity in a sample; the first one begins
-    at rest. Where the states forget fast a sample has more increments than ``INCREMENTS``, as many as ``specimen.decay``
-    asks for. Beyond ``HARD_LIMIT`` the states are nan.
+    A specimen with mass also resists the acceleration, the change of the velocity in a sample; the first one
+    begins at rest. Where the states forget fast a sample has more increments than ``INCREMENTS``, as many as
+    ``specimen.decay`` asks for. Beyond ``HARD_LIMIT`` the states are nan.
     """
 
     def __init__(self, specimen: Specimen, dt: float) -> None:

@@ -133,7 +133,8 @@ class Scenario:
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
     force_lead: float | None = number(
-        "delay of the measured forces, declared or measured, that is made up for before the integrator gets them; half "
+        "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
+        "them; half "
         "a step is added for one that holds them; left out: forces as measured",
         "s",
         None,

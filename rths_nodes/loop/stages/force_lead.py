@@ -2,9 +2,9 @@
 
     f^ = f_k + p b_k,     b_k the slope of a straight line fitted to the last n + 1 forces
 
-with p the delay of the force in samples and n the samples of an integration step: the difference of two samples alone
-multiplies the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds the force over
-its step sees it half a step late on the mean; that is added to p for those that do, and only for those.
+with p the delay of the force in samples and n the samples of an integration step: the difference of two samples
+alone multiplies the noise of the force by sqrt((1 + p)^2 + p^2), 2.9 for p = 1.5. An integrator that holds the
+force over its step sees it half a step late on the mean; that is added to p for those that do, and only for those.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class ForceLead:
     @property
     def weights(self) -> Array:
         """Of the forces now, one sample ago, and so on, ``(span + 1,)``."""
-        return self._weights[::-1] + np.eye(self._span + 1)[0]
+        found: Array = self._weights[::-1] + np.eye(self._span + 1)[0]
+        return found
 
     def add(self, measured: Measurement) -> None:
         """The next Measurement: every sample has to come."""
@@ -55,4 +56,5 @@ class ForceLead:
         """The forces ``(n_axes,)`` N at the time of the last Measurement, its delay made up for."""
         if not self._resting:
             self._change = self._weights @ self._forces
-        return self._forces[-1] + self._change
+        found: Array = self._forces[-1] + self._change
+        return found

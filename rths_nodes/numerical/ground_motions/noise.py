@@ -42,7 +42,10 @@ class BandLimitedNoise:
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
         taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 1.0, at_least=0.0)
         period: float | None = number(
-            "time after which it repeats itself; left out it never does within its duration", "s", None, more_than=0.0
+            "time after which it repeats itself; left out it never does within its duration",
+            "s",
+            None,
+            more_than=0.0,
         )
 
         def validate(self, path: str) -> None:

@@ -52,7 +52,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 class Rayleigh:
-    """Rayleigh damping by the ratios in two modes, or at two frequencies: C = a M + b K, zeta = a / (2 w) + b w / 2."""
+    """Rayleigh damping by ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
 
     @params
     class Params:
@@ -73,7 +73,9 @@ class Rayleigh:
             if len(set(self.modes)) != 2 or len(self.modes) != 2 or any(mode % 1.0 for mode in self.modes):
                 raise ConfigError(f"{path}.modes = {show(self.modes)}: must be 2 different whole numbers")
             if self.frequencies is not None and (len(self.frequencies) != 2 or len(set(self.frequencies)) != 2):
-                raise ConfigError(f"{path}.frequencies = {show(self.frequencies)}: must be 2 different numbers in Hz")
+                raise ConfigError(
+                    f"{path}.frequencies = {show(self.frequencies)}: must be 2 different numbers in Hz"
+                )
 
     def __init__(self, params: Params) -> None:
         self._p = params
