@@ -62,7 +62,13 @@ def same(a: rths_nodes.recording.run.Run, b: rths_nodes.recording.run.Run) -> li
 
 
 @pytest.mark.parametrize(
-    "case", ["hard", "coupled", "benchmark", *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler"))]
+    "case",
+    [
+        "hard",
+        "coupled",
+        "benchmark",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler")),
+    ],
 )
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path):
     name, overrides = CASES[case]
