@@ -223,7 +223,7 @@ def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pyte
         (["--settings", "nowhere.yaml"], "--settings nowhere.yaml: cannot be read"),
         (["--rank", "J99"], "indices: unknown index 'J99'"),
         (["--plants", "2"], "has no scatter to draw 2 plants from"),
-        (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no model: "),
+        (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no mod"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(
