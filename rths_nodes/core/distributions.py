@@ -1,7 +1,8 @@
 """Distributions of a value: how they are written, checked and drawn.
 
 One is written as a mapping of its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. Those that are
-*relative* multiply what stands there already, each number of a list or a matrix by a factor of its own.
+*relative* multiply what stands there already, each number of a list or a matrix by a factor of its own. What
+is *like* another key goes with that: it is multiplied by the same factor, or by a power of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
 LEAST_SHARE = 1e-9
 """Share of a normal distribution that must lie between the limits of a truncated one."""
@@ -37,12 +38,31 @@ class Distribution:
             return kind.draw(generator, *([self.numbers] if kind.any_values else self.numbers))
         return self._scaled(generator, nominal)
 
+    @property
+    def leader(self) -> str:
+        """The key that this one goes with; empty where it goes with none."""
+        return str(self.numbers[0]) if KINDS[self.kind].follows else ""
+
+    def following(self, nominal: Any, drawn: Any, standing: Any) -> Any:
+        """The value beside a leader that was ``drawn`` where ``standing`` stands. Raises ConfigError."""
+        power = self.numbers[1]
+        if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
+            raise ConfigError(
+                f"{self.kind}: needs {self.leader} to be a number that keeps its sign; it is {show(standing)}, "
+                f"drawn was {show(drawn)}"
+            )
+        factor = (drawn / standing) ** power
+        return self._multiplied(nominal, lambda: factor)
+
     def _scaled(self, generator: np.random.Generator, nominal: Any) -> Any:
+        return self._multiplied(nominal, lambda: KINDS[self.kind].draw(generator, *self.numbers))
+
+    def _multiplied(self, nominal: Any, factor: Callable[[], float]) -> Any:
         if isinstance(nominal, (list, tuple)):
-            return [self._scaled(generator, entry) for entry in nominal]
+            return [self._multiplied(entry, factor) for entry in nominal]
         if isinstance(nominal, bool) or not isinstance(nominal, (int, float)):
             raise ConfigError(f"{self.kind}: multiplies numbers, not {show(nominal)}")
-        return nominal * KINDS[self.kind].draw(generator, *self.numbers)
+        return nominal * factor()
 
 
 @dataclass(frozen=True)
@@ -56,6 +76,8 @@ class Kind:
     relative: bool = False
     any_values: bool = False
     """The numbers may be any values, as many as one likes."""
+    follows: bool = False
+    """It goes with another key: that, and a power, 1 if left out."""
 
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
@@ -127,6 +149,7 @@ KINDS: dict[str, Kind] = {
         _share,
         relative=True,
     ),
+    "like": Kind(("another scattered key", "power"), lambda *_: math.nan, follows=True),
 }
 """The known distributions by name."""
 
@@ -144,11 +167,33 @@ def distribution(data: Any, path: str) -> Distribution:
         if not isinstance(given, Sequence) or isinstance(given, str) or not numbers:
             raise ConfigError(f"{where}: must be a list of values")
         return Distribution(name, numbers)
+    if kind.follows:
+        leader, *power = numbers if numbers else (None,)
+        if not (isinstance(leader, str) and len(power) <= 1 and all(map(_is_number, power))):
+            raise ConfigError(f"{where}: must be {_listed(kind)}, or the key alone")
+        return Distribution(name, (leader, *(power or [1.0])))
     if len(numbers) != len(kind.numbers) or not all(map(_is_number, numbers)):
         raise ConfigError(f"{where}: must be {_listed(kind)}")
     if words := kind.refusal(*numbers):
         raise ConfigError(f"{where}: {words}; the numbers are {_listed(kind)}")
     return Distribution(name, tuple(map(float, numbers)))
+
+
+def check_scatter(scatter: Mapping[str, Any], path: str) -> None:
+    """Refuses, with ConfigError, what is no distribution, and a key that goes with one that is not drawn itself.
+
+    Whether a scenario has such a key shows when a plant is drawn.
+    """
+    problems, known = Problems(), {}
+    for key, data in scatter.items():
+        with problems.gathered():
+            known[key] = distribution(data, f"{path}: {key}")
+    drawn = [key for key, found in known.items() if not found.leader]
+    for key, found in known.items():
+        with problems.gathered():
+            if found.leader and found.leader not in drawn:
+                raise unknown(f"{path}: {key}.like", "scattered key", found.leader, drawn)
+    problems.refuse()
 
 
 def _numbers(given: Any) -> tuple[Any, ...]:

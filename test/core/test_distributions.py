@@ -81,6 +81,8 @@ def test_a_relative_one_multiplies_each_number() -> None:
         ({"choice": []}, "must be a list of values"),
         ({"choice": "abc"}, "must be a list of values"),
         ({"relative_normal": 2.0}, "must be > 0 and < 1"),
+        ({"like": 3.0}, r"x.like = 3: must be \[another scattered key, power\], or the key alone"),
+        ({"like": ["a.b", "c"]}, "or the key alone"),
     ],
 )
 def test_what_is_no_distribution_is_refused(data: Any, words: str) -> None:

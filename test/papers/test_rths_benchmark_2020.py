@@ -9,23 +9,20 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import BENCHMARK_2020, CODE, PAPER, numbers, published_indices
 from rths_nodes.analysis.stability.judgement import judge
 from rths_nodes.app import hosts
+from rths_nodes.app.studies.ensembles import plant, plants
 from rths_nodes.core.partition import whole
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 
 NAME = "rths_benchmark_2020"
-PUBLISHED = {
-    "pi_1": (4.6, 10.4, 11.5, 36.1, 19.0, 32.3, 32.4, 14.8, 14.8),
-    "pi_2": (4.6, 9.8, 11.1, 33.1, 17.1, 30.5, 30.5, 15.3, 15.2),
-    "pi_3": (4.6, 9.1, 10.2, 49.9, 36.7, 49.8, 49.8, 35.5, 35.6),
-    "pi_4": (4.6, 10.5, 11.3, 72.6, 35.2, 68.5, 68.7, 33.4, 33.3),
-}
-"""J1 to J9 in the order of the code: El Centro at 0.4."""
+PUBLISHED = ["pi_1", "pi_2", "pi_3", "pi_4"]
+"""Cases of the scenario, each with J1 to J9 as published in its cases: El Centro at 0.4."""
 
 
-def indices_of(case: str, *overrides: str) -> tuple[dict[str, float], dict[str, float]]:
-    result = hosts.run(files.load(NAME, overrides, case))
+def indices_of(scenario: Scenario) -> tuple[dict[str, float], dict[str, float]]:
+    result = hosts.run(scenario)
     assert result.outcome == "finished", result.reason
     return published_indices(Evaluation(result.read()))
 
@@ -89,8 +86,10 @@ def test_a_late_force_and_what_makes_up_for_it_are_judged(late: int) -> None:
 
 def near_the_published(case: str, *overrides: str) -> None:
     """The delay equal, rms within 2 %, peaks, in which the seed of the noise is seen, within 5 %."""
-    found = indices_of(case, *overrides)[0]
-    for name, published in zip(BENCHMARK_2020[CODE], PUBLISHED[case], strict=True):
+    scenario = files.load(NAME, overrides, case)
+    found, known = indices_of(scenario)[0], files.load(NAME).cases[case].published
+    assert list(known) == list(BENCHMARK_2020[CODE])
+    for name, published in known.items():
         if name == "tracking_delay_ms":
             assert round(found[name], 1) == published
             assert found[name] == pytest.approx(19 / 4.096)
@@ -119,9 +118,9 @@ def test_the_code_and_the_paper_number_the_same_indices() -> None:
 # The law of the package on it
 
 
-def within_its_bounds(case: str, *overrides: str) -> None:
+def within_its_bounds(scenario: Scenario) -> None:
     """With the force read ahead: no delay, and nothing but the noise of the sensor."""
-    measured, true = indices_of(case, *overrides)
+    measured, true = indices_of(scenario)
     assert abs(measured["signed_delay_ms"]) < 0.05
     floor = measured["noise_floor_percent"]
     assert measured["tracking_rms_percent"] <= 1.02 * floor
@@ -133,43 +132,39 @@ def within_its_bounds(case: str, *overrides: str) -> None:
 
 
 def test_the_identified_inverse_leaves_nothing_but_noise() -> None:
-    within_its_bounds("case_1")
+    within_its_bounds(files.load(NAME, case="case_1"))
 
 
 def test_with_a_lead_of_one_sample_it_is_as_good_as_a_late_force_allows() -> None:
     changes = ["force_lead=null", "compensator.lead=2.44140625e-4"]
-    measured, _ = indices_of("case_1", *changes)
+    measured, _ = indices_of(files.load(NAME, changes, "case_1"))
     assert measured["tracking_rms_percent"] <= 1.05 * measured["noise_floor_percent"]
     assert measured["rms_1_percent"] <= 2.75
     assert max(measured["rms_2_percent"], measured["rms_3_percent"]) <= 1.3
     assert max(measured["peak_2_percent"], measured["peak_3_percent"]) <= 0.8
 
 
-SCATTER = {"a3": 1.3, "b1": 3.3, "b2": 3.3e3, "stiffness": 50e3}
-"""Standard deviations of the plants."""
-
-
-def plant(number: int) -> list[str]:
-    """Overrides of the perturbed plant ``number`` (1 to 20); 0 is the nominal one."""
-    if number == 0:
-        return []
-    generator = np.random.default_rng(np.random.SeedSequence([123, number]))
-    a3, b1, b2, k = (generator.normal() * spread for spread in SCATTER.values())
-    stiffness = 1190e3 + k
-    damping = 2.0 * 0.0097 * np.sqrt(29.13 * stiffness)
-    actuator = {"a3": max(0.0, 3.3 + a3), "b1": 425.0 + b1, "b2": 9.9976e4 + b2}
-    held = {"stiffness": stiffness, "damping": damping}
-    rest = ", 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]"
-    return [
-        *(f"axes.floor_1.actuator.{name}={value}" for name, value in actuator.items()),
-        *(f"axes.floor_1.specimen.specimen.{name}={value}" for name, value in held.items()),
-        f"structure.experimental_stiffness=[[{stiffness}{rest}",
-        f"structure.experimental_damping=[[{damping}{rest}",
-    ]
+def test_the_perturbed_plants_are_those_of_the_benchmark() -> None:
+    """Means and standard deviations within three standard errors; no plant is unstable by itself."""
+    scenario, count = files.load(NAME), 400
+    drawn = plants(scenario, count, 1)
+    rig = "axes.floor_1.actuator."
+    for key, mean, deviation in (("b1", 425.0, 3.3), ("b2", 9.9976e4, 3.3e3)):
+        values = np.array([found.values[rig + key] for found in drawn])
+        assert values.mean() == pytest.approx(mean, abs=3.0 * deviation / np.sqrt(count))
+        assert values.std() == pytest.approx(deviation, rel=3.0 / np.sqrt(2.0 * count))
+    assert min(found.values[rig + "a3"] for found in drawn) >= 0.0
+    for found in drawn[:20]:
+        held = found.of(scenario).axes["floor_1"].specimen.specimen
+        structure = found.of(scenario).structure
+        assert structure.experimental_stiffness[0][0] == pytest.approx(held.stiffness)
+        assert structure.experimental_damping[0][0] == pytest.approx(held.damping)
+        assert held.damping == pytest.approx(2.0 * 0.0097 * np.sqrt(29.13 * held.stiffness))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(21))
 @pytest.mark.parametrize("case", ["case_1", "case_2", "case_3", "case_4"])
 def test_the_bounds_hold_for_every_plant(case: str, number: int) -> None:
-    within_its_bounds(case, *plant(number), f"seed={number + 1}")
+    scenario = files.load(NAME, [f"seed={number + 1}"], case)
+    within_its_bounds(plant(scenario, number, 1).of(scenario))

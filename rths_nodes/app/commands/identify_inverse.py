@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     band = tuple(options.band or PERIODIC.band)
     up_to = options.fit_up_to
     if up_to is None:
-        up_to = min(band[1], PERIODIC.beyond_mode * inverse_identification.first_frequency(scenario))
+        up_to = inverse_identification.fitted_up_to(scenario, (band[0], band[1]))
     if not band[0] < up_to <= band[1]:
         raise ConfigError(
             f"--fit-up-to {up_to:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"

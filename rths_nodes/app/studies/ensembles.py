@@ -63,14 +63,20 @@ def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> 
 
 
 def _values(scenario: Scenario, number: int, seed: int) -> dict[str, Any]:
-    data, found, problems = scenario.data(), {}, Problems()
-    for key, words in scenario.scatter.items():
+    data, problems = scenario.data(), Problems()
+    found: dict[str, Any] = {}
+    known = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
+    # what others go with comes first
+    for key, each in sorted(known.items(), key=lambda item: bool(item[1].leader)):
         with problems.gathered():
             nominal = _at(data, key)
             # a stream for each key: another key beside it changes nothing
             generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
             try:
-                found[key] = distribution(words, f"scatter: {key}").draw(generator, nominal)
+                if not (leader := each.leader):
+                    found[key] = each.draw(generator, nominal)
+                elif leader in found:
+                    found[key] = each.following(nominal, found[leader], _at(data, leader))
             except ConfigError as error:
                 raise error.within(f"scatter: {key}") from None
     problems.refuse()

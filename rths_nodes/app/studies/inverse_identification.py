@@ -64,6 +64,11 @@ def first_frequency(scenario: Scenario) -> float:
     return float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
 
 
+def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
+    """Where the fit ends that nobody gives, Hz. Raises ConfigError as :func:`first_frequency`."""
+    return min(band[1], PERIODIC.beyond_mode * first_frequency(scenario))
+
+
 def noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
     """Periodic noise, whose end, where it fades out, is not used. Raises ConfigError for what is no noise."""
     whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration

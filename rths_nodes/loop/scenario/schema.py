@@ -14,7 +14,7 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
-from rths_nodes.core.distributions import distribution
+from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
 from rths_nodes.core.rounding import ROUNDING
@@ -160,7 +160,7 @@ class Scenario:
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
-        self._validate_scatter()
+        check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
             for name, span in spans_of(part).items():
                 if span > self.duration * self.time_ratio:
@@ -182,14 +182,6 @@ class Scenario:
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
-
-    def _validate_scatter(self) -> None:
-        """Refuses what is no distribution; whether there is such a key shows when a study draws."""
-        problems = Problems()
-        for key, data in self.scatter.items():
-            with problems.gathered():
-                distribution(data, f"scatter: {key}")
-        problems.refuse()
 
     @staticmethod
     def _missing(axis: str, noun: str, words: str) -> ConfigError:

@@ -50,6 +50,32 @@ def test_a_relative_scatter_is_one_of_the_scenario_s_value() -> None:
         assert drawn.values[SPECIMEN] == pytest.approx(7.6e6, rel=0.1)
 
 
+def test_what_is_like_another_key_goes_with_it() -> None:
+    """A dashpot of a constant damping ratio goes with the root of the stiffness."""
+    stiffness, damping = "axes.story_1.specimen.stiffness", "axes.story_1.specimen.damping"
+    leader = {stiffness: {"relative_uniform": 0.5}}
+    scenario = scattered({damping: {"like": [stiffness, 0.5]}, "structure.mass": {"like": stiffness}} | leader)
+    found, nominal = plant(scenario, 2, 1), scenario.axes["story_1"].specimen
+    factor = found.values[stiffness] / nominal.stiffness
+    assert factor == pytest.approx(plant(scattered(leader), 2, 1).values[stiffness] / nominal.stiffness)
+    assert abs(factor - 1.0) > 0.01
+    assert found.values[damping] == pytest.approx(nominal.damping * factor**0.5)
+    assert found.values["structure.mass"] == pytest.approx(scenario.structure.mass * factor)
+
+
+@pytest.mark.parametrize("leader", ["axes.story_1.specimen.damping", "duration"])
+def test_nothing_goes_with_what_is_not_drawn_itself(leader: str) -> None:
+    scatter = {"axes.story_1.specimen.damping": {"like": "duration"}, "structure.mass": {"like": leader}}
+    with pytest.raises(ConfigError, match=r"structure.mass.like: unknown scattered key"):
+        scattered(scatter)
+
+
+def test_what_goes_with_a_key_that_changes_its_sign_is_refused() -> None:
+    scatter = {"seed": {"integers": [-9, -8]}, "structure.mass": {"like": "seed"}}
+    with pytest.raises(ConfigError, match=r"structure.mass: like: needs seed to be a number that keeps"):
+        plant(scattered(scatter), 1, 1)
+
+
 def test_the_drawn_scenario_has_the_values_and_tells_of_them() -> None:
     drawn = plant(scattered(), 7, 1)
     scenario = drawn.of(scattered())
