@@ -241,15 +241,13 @@ def test_a_shock_teaches_little(make: Make) -> None:
 
 
 def test_noise_of_the_acceleration_is_not_sent(make: Make) -> None:
-    """By the difference of two samples c3 would multiply it by the rate; over a window by 1 / window."""
-    noise = np.random.default_rng(3).normal(size=4000)
-    sent = {}
-    for window in (DT, 8 * DT):
-        quiet = law(make, ONE, learning=False, jerk_window=window)
+    """A straight line over n samples leaves 12 / (n (n + 1) (n + 2)) of its variance, the difference of two 2."""
+    noise = np.random.default_rng(3).normal(size=20_000)
+    for n in (1, 8):
+        quiet = law(make, ONE, learning=False, jerk_window=n * DT)
         commands = [quiet.step(Motion(np.zeros(1), np.zeros(1), np.array([a])), np.zeros(1))[0] for a in noise]
-        sent[window] = np.std(np.array(commands) - ONE[2, 0, 0] * noise)
-    assert sent[DT] == pytest.approx(ONE[3, 0, 0] * np.sqrt(2.0) / DT, rel=0.05)
-    assert sent[8 * DT] == pytest.approx(sent[DT] / 8.0, rel=0.05)
+        sent = np.std(np.array(commands)[n:] - ONE[2, 0, 0] * noise[n:])
+        assert sent == pytest.approx(ONE[3, 0, 0] / DT * np.sqrt(12.0 / (n * (n + 1) * (n + 2))), rel=0.05)
 
 
 def test_its_response_is_the_identified_inverse(make: Make) -> None:

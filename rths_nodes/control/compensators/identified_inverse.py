@@ -6,8 +6,9 @@
 and, every ``decimation``-th sample, as :mod:`rths_nodes.control.compensators.instrument` has it: least squares of
 command on measured displacement, with the target as instrument, held by the covariance of what was identified.
 
-The third derivative is the slope of the acceleration over ``jerk_window``: the difference of two samples would
-bring the noise of the force into the command, times the square of the servo rate.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
+so late by half of it, in a term of half a per cent: the difference of two samples would bring the noise of the
+force into the command, times the servo rate.
 
 The coefficients contain all delay between command and measured displacement, that of the transport as well:
 nothing is added to ``lead``, which is for what lies behind the measurement. doc/identified_inverse.md has
@@ -16,7 +17,6 @@ derivation, bounds, comparison and failures.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 
 import numpy as np
@@ -142,8 +142,9 @@ class IdentifiedInverse:
         self._identified = identified[: self._count]
         self._learning = Learning(_settings(params), self._identified, dt) if params.learning else None
         self._every = params.decimation
-        self._span = max(1, round(params.jerk_window / dt))
-        self._rate = 1.0 / (self._span * dt)
+        ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
+        middle = ages.mean() - ages
+        self._slope = middle / (middle @ middle)  # of a straight line through the accelerations, oldest first
         names = [_name("c", power, i, j, n_axes) for power, i, j in np.ndindex(self._count, n_axes, n_axes)]
         self.state_units: Mapping[str, str] = {
             _bare(name): inverse.UNITS[index // n_axes**2] for index, name in enumerate(names)
@@ -157,7 +158,7 @@ class IdentifiedInverse:
     def reset(self) -> None:
         """At rest at zero, with the coefficients as identified."""
         self._use(self._identified)
-        self._past = deque([[0.0] * self._n] * self._span)
+        self._past = np.zeros((len(self._slope), self._n))
         self._pair: tuple[list[float], list[float]] = ([0.0] * self._n, [0.0] * self._n)
         self._rows: list[list[float]] = []
         if self._learning:
@@ -174,9 +175,10 @@ class IdentifiedInverse:
         if self._learning:
             self._watch(measured, target.flagged)
         x, v, a = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
-        rate, tau, past = self._rate, self._lead, self._past
-        jerk = [(now - before) * rate for now, before in zip(a, past.popleft(), strict=True)]
-        past.append(a)
+        tau, past = self._lead, self._past
+        past[:-1] = past[1:]
+        past[-1] = target.acceleration
+        jerk = self._slope.dot(past).tolist()
         if tau:
             half, third = 0.5 * tau, tau / 3.0
             motion = list(zip(x, v, a, jerk, strict=True))
