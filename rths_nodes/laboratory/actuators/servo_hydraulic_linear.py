@@ -152,8 +152,12 @@ class ServoHydraulicLinear:
             self._step_exactly(before, command)
         else:
             self._step_in_parts(before, command)
-        _, _, self.force, self.displacement, self.velocity = (
-            value * unit for value, unit in zip(self._state, self._units, strict=False)
+        _, _, force, displacement, velocity = self._state
+        _, _, of_force, of_displacement, of_velocity, *_ = self._units
+        self.force, self.displacement, self.velocity = (
+            force * of_force,
+            displacement * of_displacement,
+            velocity * of_velocity,
         )
 
     def _step_exactly(self, before: float, command: float) -> None:

@@ -55,6 +55,6 @@ class ForceLead:
     def now(self) -> Array:
         """The forces ``(n_axes,)`` N at the time of the last Measurement, its delay made up for."""
         if not self._resting:
-            self._change = self._weights @ self._forces
+            self._change = self._weights.dot(self._forces)
         found: Array = self._forces[-1] + self._change
         return found
