@@ -1,6 +1,7 @@
 """One step of the classical Runge-Kutta method for the inner states of a specimen along a motion that is known.
 
-A specimen may have an ``advance`` of its own that does the same with its arithmetic written out, for speed.
+A specimen may have an ``advance`` of its own that does the same to the bit with its arithmetic written out: for
+one with two thirds of the time of its rig.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory import runge_kutta
-from rths_nodes.laboratory.runge_kutta import Place
+from rths_nodes.laboratory.runge_kutta import Place, by_rates
 
 
 class MagnetorheologicalDamper:
@@ -88,6 +87,20 @@ class MagnetorheologicalDamper:
         self.decay = params.decay()
         self._beta, self._gamma = params.beta / params.slope, params.gamma / params.slope
         self._voltage = params.voltage
+        self._square = params.exponent == 2.0
+        self._constants = (
+            params.damping,
+            params.damping_per_volt,
+            params.series_damping,
+            params.series_damping_per_volt,
+            params.hysteretic_stiffness,
+            params.hysteretic_stiffness_per_volt,
+            params.stiffness,
+            params.slope,
+            -params.filter_rate,
+            self._gamma + self._beta,
+            self._beta - self._gamma,
+        )
         self.initial_state: tuple[float, ...] = (0.0, 0.0, params.voltage)
         """y (m), z (m), u (V); it has stood under its voltage for long."""
 
@@ -107,40 +120,48 @@ class MagnetorheologicalDamper:
 
         The same arithmetic as by :meth:`rate`, written out: the damper is most of the time of its rig.
         """
-        p = self._p
-        if p.exponent != 2.0:
-            return runge_kutta.by_rates(self.rate, state, h, start, middle, end)
-        c_0, c_0_volt, c_1, c_1_volt = p.damping, p.damping_per_volt, p.series_damping, p.series_damping_per_volt
-        alpha, alpha_volt, k, slope = (
-            p.hysteretic_stiffness,
-            p.hysteretic_stiffness_per_volt,
-            p.stiffness,
-            p.slope,
-        )
-        eta, wanted, half = -p.filter_rate, self._voltage, 0.5 * h
-        loading, unloading = self._gamma + self._beta, self._beta - self._gamma
+        if not self._square:
+            return by_rates(self.rate, state, h, start, middle, end)
+        c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, k, slope, eta, loading, unloading = self._constants
+        wanted, half, (x, v) = self._voltage, 0.5 * h, start
         y0, z0, u0 = y, z, u = state
-        sums: list[tuple[float, float, float]] = []
-        for (x, v), ahead in ((start, half), (middle, half), (middle, h), (end, 0.0)):
-            damping = c_0 + c_0_volt * u
-            dy = ((alpha + alpha_volt * u) * z + damping * v + k * (x - y)) / (damping + (c_1 + c_1_volt * u))
-            slip = v - dy
-            dz = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
-            du = eta * (u - wanted)
-            sums.append((dy, dz, du))
-            y, z, u = y0 + ahead * dy, z0 + ahead * dz, u0 + ahead * du
-        (a, d, g), (b, e, i), (c, f, j), (last_y, last_z, last_u) = sums
+        c = c_0 + c_0_volt * u
+        a1 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
+        slip = v - a1
+        b1 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
+        d1 = eta * (u - wanted)
+        x, v = middle
+        y, z, u = y0 + half * a1, z0 + half * b1, u0 + half * d1
+        c = c_0 + c_0_volt * u
+        a2 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
+        slip = v - a2
+        b2 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
+        d2 = eta * (u - wanted)
+        y, z, u = y0 + half * a2, z0 + half * b2, u0 + half * d2
+        c = c_0 + c_0_volt * u
+        a3 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
+        slip = v - a3
+        b3 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
+        d3 = eta * (u - wanted)
+        x, v = end
+        y, z, u = y0 + h * a3, z0 + h * b3, u0 + h * d3
+        c = c_0 + c_0_volt * u
+        a4 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
+        slip = v - a4
+        b4 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
         sixth = h / 6.0
         return [
-            y0 + sixth * (a + 2.0 * (b + c) + last_y),
-            z0 + sixth * (d + 2.0 * (e + f) + last_z),
-            u0 + sixth * (g + 2.0 * (i + j) + last_u),
+            y0 + sixth * (a1 + 2.0 * (a2 + a3) + a4),
+            z0 + sixth * (b1 + 2.0 * (b2 + b3) + b4),
+            u0 + sixth * (d1 + 2.0 * (d2 + d3) + eta * (u - wanted)),
         ]
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, k, *_ = self._constants
+        y, z, u = state
+        damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
+        piston = ((alpha + alpha_volt * u) * z + damping * velocity + k * (displacement - y)) / (damping + series)
         p = self._p
-        series = p.series_damping + p.series_damping_per_volt * state[2]
-        piston = self._series_velocity(state, displacement, velocity)
         return series * piston + p.accumulator_stiffness * (displacement - p.accumulator_displacement)
 
     def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
