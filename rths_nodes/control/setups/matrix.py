@@ -43,5 +43,10 @@ class Matrix:
         found: Array = self._transposed.dot(axis_forces)
         return found
 
+    def histories(self, displacement: Array) -> Array:
+        """Displacements of the axes ``(steps, n_axes)`` at those of the degrees of freedom ``(steps, n_dof)``."""
+        found: Array = displacement @ self._matrix.T
+        return found
+
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return self._inverse @ displacement
