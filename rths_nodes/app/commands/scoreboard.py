@@ -45,6 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (scenario, changed, cases), (completion.scenarios, completion.assignments, completion.cases), strict=True
     ):
         completion.offer(argument, completer)
+    _add_laws(parser)
+    _add_scoring(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
+    arguments.add_where(parser)
+    arguments.add_json(parser)
+
+
+def _add_laws(parser: argparse.ArgumentParser) -> None:
+    """Which compensators, and what becomes of them before they are scored."""
     parser.add_argument(
         "--laws", default="", metavar="NAME,...", help="compensators; by default all registered ones"
     )
@@ -63,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION.KEY=VALUE",
         help="change a value for tuning only, e.g. duration=10; may be repeated",
     )
+
+
+def _add_scoring(parser: argparse.ArgumentParser) -> None:
+    """What they are scored on, and by what."""
     for name, default, words in (
         ("--training-plants", 2, "plants that tuning counts beside the nominal one; none without scatter"),
         ("--plants", 0, "plants that are scored beside the nominal one"),
@@ -71,7 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
     parser.add_argument(
-        "--indices", default="", metavar="NAME,...", help="indices that are shown; default: J1,J2,J3,max_error_mm"
+        "--indices",
+        default="",
+        metavar="NAME,...",
+        help="indices that are shown; default: those of the benchmark, or J1,J2,J3,max_error_mm",
     )
     parser.add_argument(
         "--rank",
@@ -81,9 +97,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--response", metavar="INDEX", help="index of the response in the figure against the rank's"
     )
-    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
-    arguments.add_where(parser)
-    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
