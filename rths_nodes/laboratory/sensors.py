@@ -65,14 +65,20 @@ def _converted(value: float, resolution: float, limit: float | None) -> float:
     return value
 
 
+def _at_end(value: float, limit: float | None) -> bool:
+    return limit is not None and abs(value) >= limit
+
+
 class SensorPair:
     """Turns the true displacement (m) and force (N) of one axis into measured ones."""
 
     def __init__(self, params: Sensors, seed: int, axis: str) -> None:
         self._seed = [seed, zlib.crc32(axis.encode())]
         p = params
-        self._displacement = (p.displacement_noise_rms, p.displacement_resolution, p.displacement_range)
-        self._force = (p.force_noise_rms, p.force_resolution, p.force_range)
+        self._rms = np.array([p.displacement_noise_rms, p.force_noise_rms])
+        self._displacement = (p.displacement_resolution, p.displacement_range)
+        self._force = (p.force_resolution, p.force_range)
+        self._converts = (self._displacement, self._force) != ((0.0, None), (0.0, None))
         self.perfect = params == Sensors()
         self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
         self._late = p.force_delay
@@ -81,7 +87,7 @@ class SensorPair:
     def reset(self) -> None:
         """The noise stream from its beginning, and no force before."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-        self._drawn: list[tuple[float, float]] = []
+        self._drawn: list[list[float]] = []
         self._under_way = deque([0.0] * self._late)
         self.saturated = False
 
@@ -89,28 +95,25 @@ class SensorPair:
         """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
         if self.perfect:
             return displacement, force
-        noise = self._noise()
-        self.saturated = False
-        seen = self._channel(displacement, noise[0], self._displacement)
-        felt = self._channel(force, noise[1], self._force)
+        if self._noisy:
+            if not self._drawn:
+                self._draw()
+            of_displacement, of_force = self._drawn.pop()
+            displacement += of_displacement
+            force += of_force
+        if self._converts:
+            displacement = _converted(displacement, *self._displacement)
+            force = _converted(force, *self._force)
+            self.saturated = _at_end(displacement, self._displacement[1]) or _at_end(force, self._force[1])
         if self._late:
-            self._under_way.append(felt)
-            felt = self._under_way.popleft()
-        return seen, felt
+            self._under_way.append(force)
+            force = self._under_way.popleft()
+        return displacement, force
 
-    def _noise(self) -> tuple[float, float]:
-        if not self._noisy:
-            return 0.0, 0.0
-        if not self._drawn:
-            self._drawn = [(a, b) for a, b in self._random.standard_normal((BLOCK, 2)).tolist()][::-1]
-        return self._drawn.pop()
-
-    def _channel(self, value: float, noise: float, channel: tuple[float, float, float | None]) -> float:
-        rms, resolution, limit = channel
-        value = _converted(value + rms * noise, resolution, limit)
-        if limit is not None and abs(value) >= limit:
-            self.saturated = True
-        return value
+    def _draw(self) -> None:
+        """The next block of noise, the last sample first."""
+        noise = self._random.standard_normal((BLOCK, 2)) * self._rms
+        self._drawn = noise[::-1].tolist()
 
 
 class AuxiliarySensors:

@@ -14,7 +14,7 @@ import pytest
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
 from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
-from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
+from rths_nodes.analysis.stability.of_scenario import continuous_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -574,7 +574,7 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     assert isinstance(found, Judgement)
     assert found.stable, found.verdict()
     assert json.loads(json.dumps(found.data()))["stable"] is True
-    loop, places = sampled_loop(test), [HZ * mode.frequency for mode in found.modes]
+    loop, places = found.loop, [HZ * mode.frequency for mode in found.modes]
     assert growing_motions(loop, places) == 0
     limits = {"delay": found.further_delay, "ratio": found.frequency_factor, "gain": found.gain}
     for parameter, limit in limits.items():

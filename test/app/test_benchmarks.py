@@ -22,6 +22,18 @@ def latency(monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
+def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each loop that is measured; how many, only a quiet machine tells."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import speed
+
+    for name, case, _, _ in speed.LOOPS.values():
+        seconds, steps = speed.steps_a_sample(name, case, 0.1, 1)
+        assert 1e-6 < seconds < 0.1
+        assert steps > 10.0
+    sys.modules.pop("speed")
+
+
 @pytest.mark.parametrize("axes", [1, 3, 8])
 @pytest.mark.parametrize("rate", [256.0, 4096.0])
 def test_the_frame_runs_at_every_rate_without_a_trip(latency: Any, rate: float, axes: int) -> None:

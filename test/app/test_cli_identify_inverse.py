@@ -63,7 +63,7 @@ def test_both_compensators_take_the_file_and_count_the_transport_once(model: Pat
 
 
 def test_what_it_says(model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    short = ["--duration", "20", "--rms", "1e-3"]
+    short = ["--duration", "20", "--rms", "1e-3", "--set", "servo_rate=1024"]
     out = str(tmp_path / "again.yaml")
     assert main(["identify", NAME, "--for", "identified_inverse", *short, "--out", out]) == 0
     said = capsys.readouterr().out

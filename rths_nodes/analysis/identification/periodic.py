@@ -1,13 +1,11 @@
 """Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
 1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period
-has
-   no leakage. Measured and applied command are averaged over the periods, means removed.
+   has no leakage. Measured and applied command are averaged over the periods, means removed.
 2. G(f) at the excited lines, measured over applied command; of coupled axes the matrix, from all tests together.
 3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency
-that
-   the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower the
-   band.
+   that the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower
+   the band.
 
 All delay between command and measurement is in the coefficients, that of the transport as well.
 """

@@ -71,6 +71,6 @@ class DerivativeFilter:
 
     def step(self, values: Array) -> Array:
         self._now[:] = values
-        self._state[:] = self._transition @ self._all
+        self._state[:] = self._transition.dot(self._all)
         self._before[:] = values
         return self._state

@@ -141,7 +141,7 @@ class ModelBased:
         np.subtract(target.acceleration, self._a, out=self._jerk)
         self._jerk /= self._dt
         self._x[:], self._v[:], self._a[:] = target.displacement, target.velocity, target.acceleration
-        np.matmul(self._matrix, self._derivatives, out=self._u_ff)
+        self._matrix.dot(self._derivatives, self._u_ff)
         return self._u_ff + self._u_fb
 
     def frequency_response(self, omega: Frequencies) -> Complex:

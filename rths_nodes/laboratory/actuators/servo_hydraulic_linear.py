@@ -76,8 +76,7 @@ class ServoHydraulicLinear:
         if not self._mass > 0.0:
             raise ConfigError(
                 "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a "
-                "mass: "
-                "take specimen.type = with_mass"
+                "mass: take specimen.type = with_mass"
             )
         if not getattr(specimen, "felt", True):
             raise ConfigError("actuator servo_hydraulic_linear: needs a specimen whose force is felt")
@@ -152,8 +151,12 @@ class ServoHydraulicLinear:
             self._step_exactly(before, command)
         else:
             self._step_in_parts(before, command)
-        _, _, self.force, self.displacement, self.velocity = (
-            value * unit for value, unit in zip(self._state, self._units, strict=False)
+        _, _, force, displacement, velocity = self._state
+        _, _, of_force, of_displacement, of_velocity, *_ = self._units
+        self.force, self.displacement, self.velocity = (
+            force * of_force,
+            displacement * of_displacement,
+            velocity * of_velocity,
         )
 
     def _step_exactly(self, before: float, command: float) -> None:

@@ -142,10 +142,14 @@ class Simulator:
     def _look(self) -> None:
         rig = self._rig
         self._true = list(zip(rig.displacement, rig.force, strict=True))
-        self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+        if self.perfect:
+            self._seen = self._true
+        else:
+            self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+            for pair in self._sensors:
+                if pair.saturated:
+                    self._flags |= FLAG_SATURATED
         self._channels = self._auxiliary.measure(rig.auxiliary)
-        if not self.perfect and any(pair.saturated for pair in self._sensors):
-            self._flags |= FLAG_SATURATED
 
     def read(self) -> Measurement:
         return self._measurement(self._seen, self._channels)
@@ -155,7 +159,7 @@ class Simulator:
         return self._measurement(self._true, self._rig.auxiliary)
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
-        displacement, force = np.array(pairs).T.copy()
+        displacement, force = map(np.array, zip(*pairs, strict=True))
         return Measurement(self.sample, displacement, force, self._command, channels, self._flags, self._modes)
 
     def safe(self) -> None:

@@ -9,6 +9,9 @@ force over its step sees it half a step late on the mean; that is added to p for
 
 from __future__ import annotations
 
+from collections import deque
+from operator import add, mul
+
 import numpy as np
 
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Measurement
@@ -25,28 +28,27 @@ class ForceLead:
         ages = np.arange(span, -1, -1.0)
         middle = ages - ages.mean()
         # a fitted line's slope, oldest first, times how far it is followed
-        self._weights = -samples * middle / (middle @ middle)
-        self._forces = np.zeros((span + 1, n_axes))
+        self._weights: list[float] = (-samples * middle / (middle @ middle)).tolist()
         self._n_axes = n_axes
         self.reset()
 
     def reset(self) -> None:
         """No force before the test."""
-        self._forces[:] = 0.0
+        rest = [0.0] * self._n_axes
+        # in plain floats: there is one a sample, of few axes
+        self._forces = deque([rest] * (self._span + 1), maxlen=self._span + 1)
         self._resting = 0
-        self._change = np.zeros(self._n_axes)
+        self._change = rest
 
     @property
     def weights(self) -> Array:
         """Of the forces now, one sample ago, and so on, ``(span + 1,)``."""
-        found: Array = self._weights[::-1] + np.eye(self._span + 1)[0]
+        found: Array = np.array(self._weights[::-1]) + np.eye(self._span + 1)[0]
         return found
 
     def add(self, measured: Measurement) -> None:
         """The next Measurement: every sample has to come."""
-        forces = self._forces
-        forces[:-1] = forces[1:]
-        forces[-1] = measured.force
+        self._forces.append(measured.force.tolist())
         if measured.flags & FLAG_BRIDGED:
             self._resting = self._span + 1
         elif self._resting:
@@ -55,6 +57,6 @@ class ForceLead:
     def now(self) -> Array:
         """The forces ``(n_axes,)`` N at the time of the last Measurement, its delay made up for."""
         if not self._resting:
-            self._change = self._weights @ self._forces
-        found: Array = self._forces[-1] + self._change
-        return found
+            weights = self._weights
+            self._change = [sum(map(mul, weights, axis)) for axis in zip(*self._forces, strict=True)]
+        return np.array(list(map(add, self._forces[-1], self._change)))
