@@ -107,6 +107,8 @@ class Integrator(Protocol):
     restoring_force: Array
     period: int = 1
     """Steps after which it does the same again."""
+    holds: bool = False
+    """True where the measured force is held over the step: on the mean it is then half a step late."""
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 

@@ -135,6 +135,15 @@ COMPENSATORS: dict[str, dict[str, Any]] = {
         "first": {"type": "derivative_feedforward", "delay": 0.01, "order": 1},
         "second": {"type": "derivative_feedforward", "delay": 0.01, "order": 2},
     },
+    "identified_inverse": {
+        "inverse": {
+            "displacement": [[1.0]],
+            "velocity": [[DELAY]],
+            "acceleration": [[0.5 * DELAY**2]],
+            "jerk": [[0.0]],
+        },
+        "learning": False,
+    },
 }
 """Where they learn, they have nothing to learn from: what is judged is where they begin."""
 COUPLED = {"model_based"}

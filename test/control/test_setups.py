@@ -39,6 +39,13 @@ def test_identity_is_refused_when_the_numbers_differ(make: Make) -> None:
         make("setup", "identity", 1, 2)
 
 
+@pytest.mark.parametrize(("kind", "data"), [("identity", {}), ("matrix", {"matrix": [[0.0, 1.0], [-2.0, 3.0]]})])
+def test_histories_are_the_motions_of_all_steps(make: Make, kind: str, data: dict[str, Any]) -> None:
+    setup, x = make("setup", kind, 2, 2, **data), np.random.default_rng(1).standard_normal((5, 2))
+    one_by_one = [setup.axes(Motion(row, row, row)).displacement for row in x]
+    np.testing.assert_allclose(setup.histories(x), one_by_one, rtol=1e-15)
+
+
 def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
     setup = make("setup", "matrix", 3, 2, matrix=[[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
     x = np.array([1.0, 3.0, 7.0])

@@ -62,7 +62,7 @@ class Dynamics(Integrator):
         self._index += 1
         self._force = self.structure.restoring_force.force(self.displacement)
         self._load = self._apart()
-        extrapolated = 2.0 * experimental_force - self._experimental
+        extrapolated = experimental_force + experimental_force - self._experimental
         self._experimental = experimental_force.copy()
         self.acceleration = self._acceleration_per_load.dot(self._load - extrapolated)
 

@@ -52,7 +52,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 class Rayleigh:
-    """Rayleigh damping by the ratios in two modes: C = a M + b K, zeta = a / (2 w) + b w / 2."""
+    """Rayleigh damping by ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
 
     @params
     class Params:
@@ -62,6 +62,9 @@ class Rayleigh:
         modes: tuple[float, ...] = vector(
             "numbers of the two modes, the lowest is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
         )
+        frequencies: tuple[float, ...] | None = vector(
+            "two frequencies that have the ratios, in place of the modes", "Hz", None, more_than=0.0
+        )
 
         def validate(self, path: str) -> None:
             """Refuses other than two ratios and two different whole numbers."""
@@ -69,12 +72,18 @@ class Rayleigh:
                 raise ConfigError(f"{path}.ratios = {show(self.ratios)}: must be 2 numbers, one for each mode")
             if len(set(self.modes)) != 2 or len(self.modes) != 2 or any(mode % 1.0 for mode in self.modes):
                 raise ConfigError(f"{path}.modes = {show(self.modes)}: must be 2 different whole numbers")
+            if self.frequencies is not None and (len(self.frequencies) != 2 or len(set(self.frequencies)) != 2):
+                raise ConfigError(
+                    f"{path}.frequencies = {show(self.frequencies)}: must be 2 different numbers in Hz"
+                )
 
     def __init__(self, params: Params) -> None:
         self._p = params
 
     def coefficients(self, mass: Array, stiffness: Array) -> tuple[float, float]:
         """a (1/s) and b (s). Raises ConfigError for a mode that the structure has not."""
+        if self._p.frequencies is not None:
+            return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
         omega, _ = modes(mass, stiffness)
         if max(first, second) >= len(omega):
@@ -84,6 +93,10 @@ class Rayleigh:
         pair = omega[[first, second]]
         if not 0.0 < pair[0] != pair[1] > 0.0:
             raise ConfigError("structure.damping.modes: their frequencies must be > 0 and differ")
+        return self._with_ratios_at(pair)
+
+    def _with_ratios_at(self, pair: Array) -> tuple[float, float]:
+        """a and b that give the ratios at two circular frequencies (rad/s)."""
         a, b = np.linalg.solve(np.array([1.0 / pair, pair]).T / 2.0, np.array(self._p.ratios))
         return float(a), float(b)
 
