@@ -20,8 +20,8 @@ EXPLICIT = ["cr", "central_difference", "explicit_newmark", "kr_alpha"]
 OPTIONS: dict[str, dict[str, Any]] = {"hht_alpha": {"iterations": 1}}
 """With one iteration the implicit method is solved in every step: what is iterated here is linear."""
 
-EVERY = [*EXPLICIT, "hht_alpha", "runge_kutta", "exact"]
-CONSERVES = ["cr", "central_difference", "explicit_newmark", "exact"]
+EVERY = [*EXPLICIT, "newmark", "hht_alpha", "runge_kutta", "exact"]
+CONSERVES = ["cr", "central_difference", "explicit_newmark", "newmark", "exact"]
 MASS, FREQUENCY = 2.0, 1.0
 OMEGA = 2.0 * math.pi * FREQUENCY
 STIFFNESS = MASS * OMEGA**2
