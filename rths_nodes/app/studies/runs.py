@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.published_indices import ORDERS, TRUE, published_indices
+from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
@@ -50,8 +50,6 @@ RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
 """``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
 """``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
-BESIDE = ("signed_delay_ms", "noise_floor_percent")
-"""What is computed beside the indices of a set."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
 """Indices that every scenario has, and that are shown where nobody says which."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
@@ -114,7 +112,7 @@ def known_indices(assembly: Assembly) -> list[str]:
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
     known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
     asked = of_set(assembly.scenario)
-    published = [*asked, *BESIDE] if asked else []
+    published = [*asked, *BESIDE[assembly.scenario.indices]] if asked else []
     return known + published + [name + TRUE for name in published]
 
 

@@ -89,7 +89,7 @@ class IdentifiedInverse:
                     "numbers, one for each derivative from 0 to order"
                 )
             if self.inverse is not None:
-                inverse.check(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
+                inverse.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
 
         def spans(self) -> dict[str, float]:
             """Parameter -> seconds of history that it needs."""
@@ -99,7 +99,7 @@ class IdentifiedInverse:
             """Refuses a model that leaves the transport of commands to somebody else."""
             if self.model is None:
                 return
-            left_out = file.load(self.model).lead + test.transport
+            left_out = file.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
                     f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law "
@@ -113,7 +113,7 @@ class IdentifiedInverse:
             if ramp_seen(test) not in ("linear", "hermite", ""):
                 found.append("the third derivative of the target jumps with this ramp; take ramp.type = hermite")
             if self.model is not None:
-                found += file.load(self.model).cautions(test.axes, test.servo_rate)
+                found += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return found
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
@@ -238,7 +238,7 @@ def _identified(params: IdentifiedInverse.Params) -> Array:
     if params.inverse is not None:
         return params.inverse.coefficients("compensator.inverse")
     assert params.model is not None
-    return file.load(params.model).feedforward
+    return file.load(params.model, inverse_only=True).feedforward
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:
