@@ -22,6 +22,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.nodes.accompaniment import Accompaniment
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
@@ -72,8 +73,6 @@ class ActuatorNode(RthsNode):
             rig.port.arm_watchdog()
         self._measuring = False
         """True while a tick has begun whose Measurement has not come yet."""
-        self._sent: tuple[int, int] | None = None
-        """Number and stamp of the Measurement that was sent last, until what goes with it is sent, too."""
         observers = [peer for peer in (MONITOR, RECORDER) if peer in self.settings.peers]
         warn = partial(_warn, self.phase, self.get_logger())
         self._watch = watch_observers(rig, scenario, observers, self._times, topics, warn)
@@ -86,11 +85,12 @@ class ActuatorNode(RthsNode):
             patience,
             clock,
         )
-        self._simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
         self._true_states = TrueStates(rig.port, bool(axes), topics, self.deferred)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
+        simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
+        self._accompaniment = Accompaniment(self._true_states, simulated_time, self._announcer)
         self._end = EndOfTest(
             rig,
             self._times,
@@ -208,8 +208,8 @@ class ActuatorNode(RthsNode):
     def work(self, limit: int = 1_000_000) -> bool:
         gate = self._gate
         if not self.running:
-            self._send_the_rest()
             if self.rig.ended:
+                self._accompaniment.send()
                 self._end.work()
                 return False
             if not self.armed:
@@ -221,7 +221,7 @@ class ActuatorNode(RthsNode):
             return self._complete()
         if gate.command is None and not self.rig.stopping:
             gate.take_command()
-        self._send_the_rest()
+        self._accompaniment.send()
         if self.pacer is not None or not gate.may_tick(self.shutdown.interrupted):
             return False
         self.tick()
@@ -232,7 +232,7 @@ class ActuatorNode(RthsNode):
 
         Where the Measurement is there at once, the sample is completed; otherwise the executor goes on.
         """
-        self._send_the_rest()
+        self._accompaniment.send()
         self.deferred.collect()
         self._times.tick()
         command = self._gate.hand_over()
@@ -258,17 +258,8 @@ class ActuatorNode(RthsNode):
         stamp = times.stamp(measured.sample)
         times.measured()
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
-        self._sent = measured.sample, stamp
+        self._accompaniment.measured(measured.sample, stamp)
         return True
-
-    def _send_the_rest(self) -> None:
-        """What goes with a Measurement: the loop does not wait for that."""
-        if self._sent is not None:
-            sample, stamp = self._sent
-            self._sent = None
-            self._true_states.measured(stamp)
-            self._simulated_time.measured(sample, stamp)
-            self._announcer.announce_change()
 
     def counters(self) -> dict[str, int]:
         counts = {"bridged": self.rig.bridged, "late": self.rig.late_commands}

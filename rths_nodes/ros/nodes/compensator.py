@@ -148,7 +148,7 @@ class CompensatorNode(RthsNode):
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
         self.deferred.collect()
         self._answered = measured.sample
-        if not self._guard.measurement(measured, self.topics.from_neighbour("measurement")):
+        if not self._guard.measurement(measured, self.measurements.handed_over):
             return
         command = self.stage.bridge(measured) if late else self.stage.next(measured)
         if command is not None and self._guard.command(command):

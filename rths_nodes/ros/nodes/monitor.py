@@ -43,7 +43,7 @@ class MonitorNode(RthsNode):
         )
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy, judged = False, self.topics.from_neighbour("measurement")
+        busy, judged = False, self.measurements.handed_over
         while limit > 0 and (found := self.measurements.next()) is not None:
             measured, stamp = found
             self.stage.measurement(measured)
