@@ -53,8 +53,7 @@ class IdentifiedInverse:
         learning: bool = flag("false: the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
             "standard deviations of C_0, C_1, C_2, C_3 about what was identified, in parts of them: how far the "
-            "rig of "
-            "the test may be from the one of the identification",
+            "rig of the test may be from the one of the identification",
             "1",
             (0.02, 0.10, 0.15, 0.30),
             more_than=0.0,
@@ -103,8 +102,7 @@ class IdentifiedInverse:
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
                     f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law "
-                    "does not "
-                    "add: identify the rig with rths identify --for identified_inverse"
+                    "does not add: identify the rig with rths identify --for identified_inverse"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -125,8 +123,8 @@ class IdentifiedInverse:
             ]
             return [
                 f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard "
-                "deviations from "
-                "what was identified: the rig is another one; identify it again, or look for what has changed"
+                "deviations from what was identified: the rig is another one, or the motion does not tell the "
+                "coefficients apart; identify it again, or look for what has changed"
                 for name in found
             ]
 
