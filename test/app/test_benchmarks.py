@@ -34,6 +34,7 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
     sys.modules.pop("speed")
 
 
+@pytest.mark.soak
 def test_many_plants_at_once_are_the_runs_of_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With force_lead and with a lead; but for samples that fall to another side of a rounding."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

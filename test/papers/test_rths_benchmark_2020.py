@@ -161,6 +161,7 @@ def test_with_a_lead_of_one_sample_every_case_is(case: str, response: float) -> 
     as_good_as_a_late_force_allows(files.load(NAME, LED, case), response)
 
 
+@pytest.mark.soak
 def test_noise_and_a_wrong_start_do_not_trip_it() -> None:
     """Ten times the noise of the force, five times that of the displacement, untold, and a delay 20 % too long."""
     start = {"velocity": 0.02497 * 1.2, "acceleration": 1.085e-4 * 1.2**2, "jerk": 3.985e-7 * 1.2**3}

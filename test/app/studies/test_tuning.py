@@ -47,7 +47,7 @@ def test_the_worst_plant_counts() -> None:
 
 def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
     scenario = paper(*INVERSE)
-    one, two = (Search([scenario], parameters(scenario, []), "J2", Where(n)).tune(16, 3) for n in (1, 2))
+    one, two = (Search([scenario], parameters(scenario, []), "J2", Where(n)).tune(6, 3) for n in (1, 2))
     assert one == two
 
 
