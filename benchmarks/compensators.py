@@ -39,7 +39,13 @@ OWN: dict[str, dict[str, Any]] = {
     "model_based": {
         "known": {name: (size * np.eye(N_AXES)).tolist() for name, size in RIG.items()},
         "feedback": {},
-    }
+    },
+    "identified_inverse": {
+        "inverse": {
+            name: (size * np.eye(N_AXES)).tolist()
+            for name, size in (("displacement", 1.0), ("velocity", DELAY), ("acceleration", 1e-4), ("jerk", 4e-7))
+        }
+    },
 }
 """What a compensator needs beside: the specimen of a rig of its own."""
 

@@ -19,7 +19,7 @@ from rths_nodes.core.parameters import Spec, required_names, spec_of
 from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.laboratory.sensors import Sensors
+from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
 from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.monitor import MonitorParams
@@ -36,6 +36,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("restoring_force", "linear"): {"stiffness": 3.0},
     ("restoring_force", "bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
     ("specimen", "parallel"): {"first": {"type": "kelvin_voigt"}, "second": {"type": "softening_elastomeric"}},
+    ("specimen", "with_mass"): {"mass": 29.0},
     ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
     ("setup", "rigid_coupler"): {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
@@ -45,6 +46,19 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         "damping": [[125.0, -50.0], [-50.0, 50.0]],
         "stiffness": [[12e5, -6.84e5], [-6.84e5, 6.84e5]],
         "damper": {"type": "magnetorheological_damper"},
+    },
+    ("rig", "coupled_transfer_functions"): {
+        "responses": {
+            "a": {"static_gains": [0.9, 0.1], "poles": [-3.0, -40.0, -90.0], "zeros": [[-100.0]]},
+            "b": {"static_gains": [0.1, 0.9], "poles": [-4.0, -20.0], "zeros": None},
+        },
+        "coupler": {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
+        "frame": {
+            "mass": [[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            "damping": [[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            "stiffness": [[9e3, 1e3, 1e3], [1e3, 2e3, 0.0], [1e3, 0.0, 2e3]],
+            "driven": [1, 2],
+        },
     },
     ("compensator", "polynomial"): {"delay": 0.02},
     ("compensator", "linear_acceleration"): {"delay": 0.02},
@@ -57,6 +71,15 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
             "stiffness": [[9e3, -4e3], [-4e3, 4e3]],
         },
         "feedback": {},
+    },
+    ("compensator", "identified_inverse"): {
+        "inverse": {
+            "displacement": [[1.0, 0.1], [0.0, 1.0]],
+            "velocity": [[0.02, 0.0], [0.0, 0.03]],
+            "acceleration": [[1e-4, 0.0], [0.0, 1e-4]],
+            "jerk": [[0.0, 0.0], [0.0, 0.0]],
+        },
+        "cutoff_frequency": 5.0,
     },
     ("compensator", "chain"): {"first": {"type": "inverse"}, "second": {"type": "polynomial", "delay": 0.02}},
 }
@@ -227,8 +250,11 @@ def drive_compensator(cls: Any, params: Any) -> Drive:
 
 
 def drive_actuator(cls: Any, params: Any) -> Drive:
-    specimen = registry.load("specimen", "softening_elastomeric")
-    actuator = cls(params, DT, specimen(params_of("specimen", "softening_elastomeric")))
+    held = {"mass": 29.0, "specimen": {"type": "softening_elastomeric"}}
+    light, heavy = "softening_elastomeric", "with_mass"
+    name, data = (heavy, held) if params.type_name == "servo_hydraulic_linear" else (light, {})
+    specimen = registry.load("specimen", name)
+    actuator = cls(params, DT, specimen(build(specimen.Params, data)))
 
     def drive() -> Iterator[Any]:
         actuator.reset()
@@ -432,7 +458,7 @@ def test_an_unknown_name_lists_the_known(family: str) -> None:
 # Documentation
 
 
-SECTIONS = (Scenario, Axis, Recording, Limits, Sensors, MonitorParams)
+SECTIONS = (Scenario, Axis, Recording, Limits, Sensors, Output, MonitorParams)
 FIELDS: list[tuple[str, Spec]] = [
     (f"{cls.__name__}.{field.name}", spec_of(field)) for cls in SECTIONS for field in attrs.fields(cls)
 ] + [
@@ -442,7 +468,7 @@ FIELDS: list[tuple[str, Spec]] = [
 ]
 
 SYMBOLS = {"m", "s", "N", "J", "kg", "Hz", "rad", "V", "1", "%", "samples", "or"}
-SYMBOLS |= {"mm^2", "m^2", "m^3", "s^2", "s^4", "N^2"}
+SYMBOLS |= {"mm^2", "m^2", "m^3", "s^2", "s^3", "s^4", "N^2"}
 PLAIN = ("alpha", "beta", "gamma", "exponent", "scale", "version", "seed")
 """Names of numbers without a dimension, beside ratios."""
 

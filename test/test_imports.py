@@ -46,6 +46,7 @@ EXTERNAL = {
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
+    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }
@@ -69,7 +70,11 @@ LAYERS = {
         ("sink", "reading"),
     ),
     "analysis": (
-        ("units", "reference", "stability", "histories", "energy", "response_errors", "identification"),
+        (
+            *("units", "reference", "stability", "histories", "energy"),
+            *("response_errors", "published_indices", "identification"),
+        ),
+        ("study_table", "what_if"),
         ("figures",),
         ("report",),
     ),

@@ -18,6 +18,10 @@ from rths_nodes.loop.outcomes import ExitCode
 COMMANDS = {
     "run": ("run", "run a scenario"),
     "compare": ("compare", "run variants of a scenario side by side, and print one table"),
+    "study": ("study", "run many variants of a scenario, as a study file describes them"),
+    "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
+    "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
+    "what-if": ("what_if", "run a recorded test again with other settings, on the rig as the recording tells it"),
     "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     "identify": ("identify", "identify the loading system of a rig, and write a model file"),
     "stability": ("stability", "judge whether the loop of a test is stable, without running it"),

@@ -131,7 +131,8 @@ def run(
     loop = _loop(loaded, chosen)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
-    watch = Watch((lambda sample: progress(sample, loaded.samples)) if progress else None, interrupted, starting)
+    samples = loaded.samples
+    watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
     result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch)
     result.wall_s = time.monotonic() - started

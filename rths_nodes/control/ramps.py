@@ -113,7 +113,7 @@ class HermiteRamp:
     def step(self, substep: int) -> Motion:
         if substep == self._substeps:
             return Motion(*self._to)
-        displacement, velocity, acceleration = self._weights[substep - 1] @ self._ends
+        displacement, velocity, acceleration = self._weights[substep - 1].dot(self._ends)
         return Motion(displacement, velocity, acceleration)
 
 
@@ -183,7 +183,7 @@ class PredictorCorrectorRamp:
         self._error = self._targets[0] - self._prediction[0][-1] @ self._past
 
     def step(self, substep: int) -> Motion:
-        x, v, a = (table[substep] @ self._past for table in self._prediction)
+        x, v, a = (table[substep].dot(self._past) for table in self._prediction)
         by_x, by_v, by_a = self._correction[substep]
         return Motion(x + by_x * self._error, v + by_v * self._error, a + by_a * self._error)
 

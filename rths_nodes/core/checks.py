@@ -42,6 +42,8 @@ class TestContext:
     has_structure: bool
     """False where the motion is prescribed, so that no loop is closed."""
     has_soft_start: bool
+    transport: float = 0.0
+    """Time after which a command acts, as the port declares it, s."""
     behind: bool = False
     """True for a compensator whose target is the output of another one, in place of the ramp's."""
     axis: str = ""
@@ -72,6 +74,10 @@ class ChecksScenario(Protocol):
         """What is allowed but dangerous or doubtful in this test, in words."""
         ...
 
+    def remarks(self, state: Mapping[str, float]) -> list[str]:
+        """After a test: what the last inner numbers of a compensator, by their names, say of it, in words."""
+        ...
+
 
 def spans_of(params: Any) -> Mapping[str, float]:
     """Seconds of history that ``params`` need, by parameter."""
@@ -91,4 +97,10 @@ def check_fit(params: Any, test: TestContext, place: str) -> None:
 def cautions_of(params: Any, test: TestContext) -> list[str]:
     """The cautions of ``params`` in the test."""
     found: list[str] = params.cautions(test) if hasattr(params, "cautions") else []
+    return found
+
+
+def remarks_of(params: Any, state: Mapping[str, float]) -> list[str]:
+    """The remarks of ``params`` on the last inner numbers of a test."""
+    found: list[str] = params.remarks(state) if hasattr(params, "remarks") else []
     return found

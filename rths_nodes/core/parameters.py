@@ -106,7 +106,10 @@ def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any
 
 
 def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
-    """A list of rows of equal length, kept as a tuple of tuples."""
+    """A list of rows of equal length, kept as a tuple of tuples; or the CSV file that has them.
+
+    The file is found as that of a :func:`path`; what is kept, and recorded, are its numbers.
+    """
     return _field(Spec("matrix", doc, unit, optional=default is None), default)
 
 

@@ -107,6 +107,8 @@ class Integrator(Protocol):
     restoring_force: Array
     period: int = 1
     """Steps after which it does the same again."""
+    force_age: float = 0.0
+    """Steps by which it takes the measured force late, on the mean: half a one where it holds it over the step."""
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 

@@ -14,6 +14,7 @@ import attrs
 
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.parameters import Spec, spec_of
+from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
 
@@ -81,8 +82,13 @@ def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
 
 
 def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...]:
+    if isinstance(value, str):
+        try:
+            value = read_rows(value)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} = {show(value)}: cannot be read as a table of numbers ({error})") from None
     if not isinstance(value, (list, tuple)) or not value:
-        raise ConfigError(f"{path} = {show(value)}: must be a list of rows")
+        raise ConfigError(f"{path} = {show(value)}: must be a list of rows, or a CSV file")
     rows = tuple(_vector(spec, row, f"{path}[{index}]") for index, row in enumerate(value))
     if len({len(row) for row in rows}) != 1:
         raise ConfigError(f"{path}: rows of different length ({', '.join(str(len(row)) for row in rows)})")

@@ -34,3 +34,23 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
 def read_text(path: str | os.PathLike[str], most: int = LARGEST_TEXT) -> str:
     """A file as text (UTF-8). Raises what :func:`read_bytes` does, and ValueError where it is not text."""
     return read_bytes(path, most).decode()
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[list[float]]:
+    """The numbers of a CSV file, row by row; blank lines and lines that begin with # are passed over.
+
+    Raises what :func:`read_text` does, and ValueError that names the line of a cell that is no number.
+    """
+    rows = []
+    for number, line in enumerate(read_text(Path(path).expanduser()).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            rows.append([float(cell) for cell in line.split(",")])
+        except ValueError:
+            raise ValueError(
+                f"line {number}: {line.strip()[:40]!r} must be numbers with commas between them"
+            ) from None
+    if not rows:
+        raise ValueError("holds no row of numbers")
+    return rows

@@ -101,7 +101,7 @@ class Loop:
         progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
     ) -> Outcome:
-        rig, loop = self.rig, Durations(self.scenario.samples)
+        rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
         measured = rig.first()
@@ -116,7 +116,7 @@ class Loop:
                     sink.command(command)
             self._show(measured, sinks)
             loop.add(perf_counter_ns() - started)
-            if measured.sample % self.scenario.samples_per_step == 0:
+            if measured.sample % per_step == 0:
                 if progress:
                     progress(measured.sample)
                 if interrupted and interrupted():
@@ -168,9 +168,12 @@ class Loop:
         self.monitor.measurement(measured)
         self.monitor.work()
         self._heed_monitor()
+        if not sinks:
+            return
+        true = self.rig.port.truth()
         for sink in sinks:
             sink.measurement(measured)
-            if (true := self.rig.port.truth()) is not None:
+            if true is not None:
                 sink.truth(true)
 
     def _heed_monitor(self) -> None:

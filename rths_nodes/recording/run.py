@@ -82,10 +82,12 @@ class _Table:
 
     def __init__(self, width: int) -> None:
         self.values = np.full((_ROWS, width), np.nan)
+        self._room = _ROWS
 
     def put(self, row: int, values: Any) -> None:
-        while row >= len(self.values):
+        while row >= self._room:
             self.values = np.vstack((self.values, np.full_like(self.values, np.nan)))
+            self._room = len(self.values)
         self.values[row] = values
 
     def first(self, rows: int) -> Array:

@@ -34,6 +34,7 @@ INTEGRATORS: dict[str, dict[str, Any]] = {
     "exact": {"measured_force": "held"},
     "exact, extrapolated": {"measured_force": "extrapolated"},
     "runge_kutta": {},
+    "newmark": {},
     "hht_alpha": {"iterations": 1},
     "hht_alpha, 4 iterations": {"iterations": 4},
 }
@@ -134,6 +135,15 @@ COMPENSATORS: dict[str, dict[str, Any]] = {
     "chain": {
         "first": {"type": "derivative_feedforward", "delay": 0.01, "order": 1},
         "second": {"type": "derivative_feedforward", "delay": 0.01, "order": 2},
+    },
+    "identified_inverse": {
+        "inverse": {
+            "displacement": [[1.0]],
+            "velocity": [[DELAY]],
+            "acceleration": [[0.5 * DELAY**2]],
+            "jerk": [[0.0]],
+        },
+        "learning": False,
     },
 }
 """Where they learn, they have nothing to learn from: what is judged is where they begin."""

@@ -13,8 +13,8 @@ import pytest
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
-from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, judge, judge_loop
-from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
+from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
+from rths_nodes.analysis.stability.of_scenario import continuous_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -467,6 +467,15 @@ COMPENSATORS = {
         "first": {"type": "inverse", "alpha": 3.0},
         "second": {"type": "polynomial", "delay": 0.007, "order": 2},
     },
+    "identified_inverse": {
+        "inverse": {
+            "displacement": [[0.99]],
+            "velocity": [[0.025]],
+            "acceleration": [[1.1e-4]],
+            "jerk": [[0.0]],
+        },
+        "learning": False,
+    },
 }
 ACTUATORS = {
     "pure_delay": {"delay": 0.0123},
@@ -475,6 +484,7 @@ ACTUATORS = {
     "transfer_function": {"numerator": [20.0, 9e3], "denominator": [1.0, 130.0, 9e3], "hold": "ramp"},
     "servo_hydraulic": {},
     "amplitude_dependent": {"hold": "ramp"},
+    "servo_hydraulic_linear": {"hold": "ramp"},
 }
 DT, OMEGA = 1e-3, 2.0 * math.pi * 7.0
 COUPLED = {"model_based"}
@@ -509,6 +519,8 @@ def test_a_compensator_answers_a_sine_as_its_response_says(name: str) -> None:
 @pytest.mark.parametrize("name", ACTUATORS)
 def test_an_actuator_answers_a_sine_as_its_response_says(name: str, make: Callable[..., Any]) -> None:
     specimen = make("specimen", "kelvin_voigt", stiffness=0.0, damping=0.0)
+    if name == "servo_hydraulic_linear":  # moves none without mass
+        specimen = make("specimen", "with_mass", mass=30.0)
     cls = registry.load("actuator", name)
     actuator = cls(build(cls.Params, ACTUATORS[name], name), DT, specimen)
     moved = []
@@ -558,14 +570,24 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
         with pytest.raises(ConfigError, match="structure"):
             judge(test)
         return
+    if name == "marths_2023":  # the rotations of its frame
+        with pytest.raises(ConfigError, match="have no mass: the stability of such a test cannot be judged"):
+            judge(test)
+        return
     found = judge(test)
     assert isinstance(found, Judgement)
     assert found.stable, found.verdict()
     assert json.loads(json.dumps(found.data()))["stable"] is True
-    loop, places = sampled_loop(test), [HZ * mode.frequency for mode in found.modes]
+    loop, places = found.loop, [HZ * mode.frequency for mode in found.modes]
     assert growing_motions(loop, places) == 0
     limits = {"delay": found.further_delay, "ratio": found.frequency_factor, "gain": found.gain}
     for parameter, limit in limits.items():
         if limit:
             beside = [{parameter: limit.value * factor} for factor in (1.0 - 2e-4, 1.0 + 2e-4)]
             assert [growing_motions(loop, places, **state) for state in beside] == [0, limit.roots], parameter
+
+
+@pytest.mark.parametrize(("transport", "stable"), [(0, True), (40, True), (150, False)])
+def test_the_verdict_alone_is_that_of_the_judgement(transport: int, stable: bool) -> None:
+    scenario = files.load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
+    assert is_stable(scenario) == judge(scenario).stable == stable

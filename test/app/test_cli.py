@@ -261,7 +261,7 @@ WRONG: list[tuple[str, str]] = [
     ("compensator.alpha_min=20", "compensator.alpha_es = 15 samples: must be within alpha_min and alpha_max"),
     (
         "ground_motion.record=elcentro",
-        "ground_motion.record: unknown value 'elcentro'.*known: elcentro_1940_180, ",
+        "ground_motion.record: unknown value 'elcentro'.*known: .*elcentro_1940_180, ",
     ),
     (
         "axes.story_1.actuator.type=pure_delay axes.story_1.actuator.delay=28000",

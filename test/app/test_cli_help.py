@@ -122,19 +122,19 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert set(completed(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
     assert set(completed("rths list ")) >= set(FAMILIES)
     assert "axes.NAME.limits" in completed("rths params axes")
-    assert completed("rths params servo_h") == ["servo_hydraulic"]
+    assert completed("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
 
 
 def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
     assert completed(f"rths run {PAPER} --set axes") == [
-        f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "limits")
+        f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")
     ]
     assert completed(f"rths run {PAPER} --set axes.story_1.limits.str") == ["axes.story_1.limits.stroke="]
     values = completed(f"rths run {PAPER} --set compensator.type=")
     assert values == [f"compensator.type={name}" for name in registry.names("compensator")]
     assert completed(f"rths run {PAPER} --set heartbeat.recorder_lost=w") == ["heartbeat.recorder_lost=warn"]
     other = f"rths run {PAPER} --set compensator.type=inverse --set compensator."
-    assert completed(other) == ["compensator.type=", "compensator.alpha="]
+    assert completed(other) == ["compensator.type=", "compensator.alpha=", "compensator.lead="]
     assert completed("rths run nowhere --set stru") == [""]
 
 

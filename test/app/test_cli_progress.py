@@ -92,7 +92,8 @@ def test_work_in_another_process_tells_how_far_it_is(tmp_path: Path, monkeypatch
         if shares[0] == 0.5:
             (tmp_path / "told").touch()
 
-    assert list(engine.side_by_side(work, [(str(tmp_path / "told"),)], 1, progress)) == [(0, "done")]
+    jobs = [(0, (str(tmp_path / "told"),))]
+    assert list(engine.finished(work, jobs, 1, engine.Where(2), progress)) == [(0, "done")]
     assert [0.5] in heard
     assert heard[-1] == [1.0]
 

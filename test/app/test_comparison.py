@@ -11,8 +11,9 @@ import pytest
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.app.studies import comparison
-from rths_nodes.app.studies.comparison import Result, Variant, compare, variants
+from rths_nodes.app.studies import comparison, runs
+from rths_nodes.app.studies.comparison import compare, variants
+from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.files import load, shipped
@@ -177,13 +178,13 @@ def test_of_several_axes_the_worst_counts() -> None:
         "b": dict.fromkeys(("delay_s", "error_norm_percent", "max_error_percent", "max_error_m"), -0.002)
         | {"fei_amplitude": 1.05, "fei_delay_s": math.nan},
     }
-    metrics = {key: 1.0 for key, _ in comparison.TEST_INDICES.values()}
+    metrics = {key: 1.0 for key, _ in runs.TEST_INDICES.values()}
     parameters = {"alpha": {"a": (1.0, 4.0), "b": (5.0, 6.0)}}
-    result = Result(Variant("v", load(PAPER)), "finished", "", axes, metrics, parameters, 0.0)
-    values = result.values
+    findings = Findings("finished", "", axes, metrics, parameters, 0.0)
+    values = findings.values
     assert (values["J1"], values["fei_amplitude"], values["fei_delay_ms"]) == (-2.0, 0.9, 1.0)
     assert values["alpha_range"] == 3.0
-    nothing = dataclasses.replace(result, axes={}, parameters={}).values
+    nothing = dataclasses.replace(findings, axes={}, parameters={}).values
     assert math.isnan(nothing["J1"])
 
 

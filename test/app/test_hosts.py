@@ -47,11 +47,18 @@ CASES = {
     "sine": ("predefined_sine", (BRIEF,)),
     "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
     "coupler": ("two_actuator_coupler", (BRIEF,)),
+    "benchmark": ("rths_benchmark_2020", ("duration=0.3", "ground_motion.record=elcentro_1940_ns")),
 }
 
 
 @pytest.mark.parametrize(
-    "case", ["hard", "coupled", *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler"))]
+    "case",
+    [
+        "hard",
+        "coupled",
+        "benchmark",
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler")),
+    ],
 )
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, different):
     name, overrides = CASES[case]
@@ -72,6 +79,14 @@ SECTIONS = {  # what a compensator needs beside its defaults
     "adaptive_time_series": DELAY | {"window": 0.5, "trigger_amplitude": 1e-4},
     "chain": {"first": {"type": "discrete_model"}, "second": {"type": "polynomial"} | DELAY},
     "derivative_feedforward": DELAY,
+    "identified_inverse": {
+        "inverse": {
+            "displacement": [[1.0]],
+            "velocity": [[0.0137]],
+            "acceleration": [[1.2e-4]],
+            "jerk": [[5e-7]],
+        }
+    },
     "linear_acceleration": DELAY,
     "polynomial": DELAY,
     "model_based": {"known": {"mass": [[100.0]], "damping": [[50.0]], "stiffness": [[1e6]]}},

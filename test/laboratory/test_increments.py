@@ -45,6 +45,11 @@ STIFF = {
     ),
 }
 """Specimens whose states forget too fast for four increments of a sample."""
+NEEDED = {
+    "parallel": {"first": {"type": "maxwell_damper"}, "second": {"type": "slipping_elastomeric"}},
+    "with_mass": {"mass": 30.0, "specimen": {"type": "slipping_elastomeric"}},
+}
+"""What specimens need that have no defaults: others with states in them."""
 
 
 def wave(samples: int, amplitude: float = 0.02, frequency: float = 3.0, dt: float = DT) -> np.ndarray:
@@ -167,8 +172,7 @@ def test_a_state_that_settles_is_followed_at_any_velocity(make: Make, name: str)
 def test_no_state_decays_faster_than_stated(make: Make, name: str) -> None:
     """Eigenvalues of the slopes of the rates, by differences, on the way along a wave."""
     kind, data = STIFF.get(name, (name, {}))
-    if kind == "parallel" and not data:
-        data = {"first": {"type": "maxwell_damper"}, "second": {"type": "slipping_elastomeric"}}
+    data = data or NEEDED.get(kind, {})
     specimen = make("specimen", kind, **data)
     assert isinstance(specimen.decay, Decay)
     if not specimen.initial_state:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.strict import build
-from rths_nodes.laboratory.sensors import SensorPair, Sensors
+from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors
 
 
 def pair(seed: int = 1, axis: str = "story_1", **data: float) -> SensorPair:
@@ -74,3 +74,30 @@ def test_what_is_not_a_number_passes_so_that_the_limits_see_it() -> None:
     displacement, force = sensors.measure(math.nan, math.inf)
     assert math.isnan(displacement)
     assert force == math.inf
+
+
+def test_a_late_force_is_that_of_so_many_samples_before() -> None:
+    forces = [1.0, -2.0, 3.0, 4.0, 5.0]
+    late = pair(force_delay=2)
+    seen = [late.measure(0.1, force) for force in forces]
+    assert seen == [(0.1, force) for force in [0.0, 0.0, *forces[:-2]]]
+    late.reset()
+    assert late.measure(0.1, 7.0) == (0.1, 0.0)
+
+
+def test_the_delay_takes_the_noise_along() -> None:
+    prompt, late = readings(pair(**NOISY), 100, force=5.0), readings(pair(**NOISY, force_delay=3), 100, force=5.0)
+    np.testing.assert_array_equal(late[3:, 1], prompt[:-3, 1])
+    np.testing.assert_array_equal(late[:, 0], prompt[:, 0])
+
+
+def test_the_converter_of_the_command_rounds_and_saturates() -> None:
+    output = build(Output, {"resolution": 1e-3, "range": 0.0105})
+    assert [output.sent(value) for value in (0.00049, 0.0026, -0.0026, 0.02, -1.0)] == [
+        0.0,
+        pytest.approx(0.003),
+        pytest.approx(-0.003),
+        0.0105,
+        -0.0105,
+    ]
+    assert build(Output, {}).sent(0.123456789) == 0.123456789

@@ -476,3 +476,17 @@ def test_a_part_of_a_chain_may_refuse_its_test(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"compensator.second.second.model '{model}': axes = other: must be those of the rig: story_1"
     )
+
+
+def test_a_matrix_may_stand_in_a_csv_file_beside_the_scenario(tmp_path: Path) -> None:
+    """Its numbers are what is kept and recorded, so that a recording needs no file."""
+    text = files.locate("phillips_spencer_2012").read_text()
+    assert "experimental_mass: &specimen_mass [[98.3, 0.0, 0.0], [0.0, 98.3, 0.0], [0.0, 0.0, 98.3]]" in text
+    (tmp_path / "mass.csv").write_text("# kg\n983, 0, 0\n0, 983.0, 0\n\n0, 0, 9.83e2\n")
+    rows = "[[983.0, 0.0, 0.0], [0.0, 983.0, 0.0], [0.0, 0.0, 983.0]]"
+    assert rows in text
+    (tmp_path / "frame.yaml").write_text(text.replace(rows, "mass.csv"))
+    assert load(tmp_path / "frame.yaml").data() == load("phillips_spencer_2012").data()
+    (tmp_path / "mass.csv").write_text("983, 0, 0\n0, x, 0\n")
+    with pytest.raises(ConfigError, match=r"structure\.mass = .*: cannot be read as a table .*line 2: '0, x"):
+        load(tmp_path / "frame.yaml")

@@ -94,3 +94,21 @@ def test_what_does_not_fit_is_refused(
 def test_rayleigh_needs_modes_of_different_frequency(make: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError, match="their frequencies must be > 0 and differ"):
         make("damping", "rayleigh").matrix(np.eye(2), np.eye(2))
+
+
+def test_rayleigh_has_its_ratios_at_frequencies_whatever_the_structure(make: Callable[..., Any]) -> None:
+    """The two of a mode are those of the modes; 5 % at 13.493 and 165.125 rad/s is a = 1.2474, b = 5.5986e-4."""
+    omega, _ = modes(MASS, STIFFNESS)
+    given = (omega[[0, 2]] / (2.0 * math.pi)).tolist()
+    by_frequency = make("damping", "rayleigh", ratios=[0.01, 0.05], frequencies=given)
+    by_mode = make("damping", "rayleigh", ratios=[0.01, 0.05], modes=[1, 3])
+    assert by_frequency.coefficients(MASS, STIFFNESS) == pytest.approx(by_mode.coefficients(MASS, STIFFNESS))
+    pair = [13.493 / (2.0 * math.pi), 165.125 / (2.0 * math.pi)]
+    a, b = make("damping", "rayleigh", ratios=[0.05, 0.05], frequencies=pair).coefficients(MASS, STIFFNESS)
+    assert a == pytest.approx(2.0 * 0.05 * 13.493 * 165.125 / (13.493 + 165.125))
+    assert b == pytest.approx(2.0 * 0.05 / (13.493 + 165.125))
+
+
+def test_rayleigh_refuses_one_frequency_twice(make: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=r"damping\.frequencies = .*: must be 2 different numbers in Hz"):
+        make("damping", "rayleigh", frequencies=[2.0, 2.0])

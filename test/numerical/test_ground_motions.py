@@ -16,6 +16,7 @@ import pytest
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario import files
 from rths_nodes.numerical.ground_motions import readers, record
@@ -485,7 +486,7 @@ def test_refuses_scale_zero_and_step_zero() -> None:
 def test_refuses_unknown_names() -> None:
     message = refusal("record", record="loma_prieta_1989_corralitos")
     expect(message, "ground_motion.record", "did you mean 'loma_prieta_1989_corralitos_0", "elcentro_1940_ns")
-    expect(refusal("record", record="northridge_sylmar_1994"), "known: elcentro_1940_180")
+    expect(refusal("record", record="northridge_sylmar_1994"), "known: benchmark_el_centro_1940")
     expect(refusal("record", file="a.txt", unit="inch/s^2"), "ground_motion.unit", "'inch/s^2'", "gal", "mm/s^2")
 
 
@@ -690,3 +691,26 @@ def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
     change = ["ground_motion={type: sine, amplitude: 1, frequency: 60}"]
     words = "ground_motion: frequency = 60 Hz: the integration step resolves less than 51.2 Hz"
     assert words in files.load("chen_ricles_2010", change).cautions()
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "step", "peak"),
+    [
+        ("benchmark_el_centro_1940", 2060, 0.02, 3.1349302),
+        ("benchmark_kobe_1995", 5095, 0.01, 6.3298),
+        ("benchmark_morgan_hill_1984", 7995, 0.005, 2.3892),
+    ],
+)
+def test_the_records_of_the_benchmarks_come_with_the_package(
+    name: str, points: int, step: float, peak: float
+) -> None:
+    own = make("record", record=name)
+    assert (len(own.values), own.step) == (points, pytest.approx(step))
+    assert np.abs(own.values).max() == pytest.approx(peak, rel=1e-4)
+    assert own.values[0] == own.values[-1] == 0.0
+
+
+def test_those_records_are_all_there_is_in_the_folder() -> None:
+    folder = resource("config", "ground_motions")
+    assert {path.stem for path in folder.glob("*.txt")} == set(record.OWN)
+    assert "Permission is hereby granted" in (folder / "README.md").read_text()

@@ -31,9 +31,6 @@ QUIET = (
 )
 
 
-LENGTH: dict[str, tuple[str, ...]] = {"c": (), "d": (), "e": (SHORT,), "f": (SHORT,)}
-
-
 @cache
 def run(case: str, *overrides: str) -> Run:
     return hosts.run(files.load(NAME, case=case), overrides).read()
@@ -76,15 +73,22 @@ def test_without_compensation_the_monitor_ends_an_unstable_test() -> None:
     assert np.isfinite(unstable.displacement).all()
 
 
+WHOLE = pytest.param((), marks=pytest.mark.soak, id="whole record")
+
+
+@pytest.mark.parametrize("length", [(SHORT,), WHOLE])
 @pytest.mark.parametrize("case", TRACKING)
-def test_without_coupling_tracking_is_poor_as_in_table_3_1(case: str) -> None:
+def test_without_coupling_tracking_is_poor_as_in_table_3_1(case: str, length: tuple[str, ...]) -> None:
     expected, margin = TRACKING[case]
-    np.testing.assert_allclose(tracking(run(case, *LENGTH[case])), expected, rtol=margin)
+    np.testing.assert_allclose(tracking(run(case, *length)), expected, rtol=margin)
 
 
+@pytest.mark.parametrize("length", [(SHORT,), WHOLE])
 @pytest.mark.parametrize(("case", "first", "others"), [("d", 0.15, 0.02), ("f", 0.06, 0.02)])
-def test_with_coupling_tracking_and_response_are_good(case: str, first: float, others: float) -> None:
-    made = run(case, *LENGTH[case])
+def test_with_coupling_tracking_and_response_are_good(
+    case: str, first: float, others: float, length: tuple[str, ...]
+) -> None:
+    made = run(case, *length)
     errors = tracking(made)
     assert errors[0] < first
     assert np.all(errors[1:] < others)

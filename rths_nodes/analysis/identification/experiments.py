@@ -23,6 +23,9 @@ class Noise:
     lower_frequency: float = number("lower end of the band", "Hz", 0.25, more_than=0.0)
     upper_frequency: float = number("upper end of the band", "Hz", 50.0, more_than=0.0)
     duration: float = number("of the test of each axis", "s", 60.0, more_than=0.0, at_most=3600.0)
+    period: float | None = number(
+        "after which the noise repeats itself; never if left out", "s", None, more_than=0.0
+    )
 
     def validate(self, path: str) -> None:
         """Refuses a band that ends before it begins."""
@@ -55,6 +58,7 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
         "upper_frequency": noise.upper_frequency,
         "duration": noise.duration,
         "taper": min(TAPER, 0.1 * noise.duration),
+        "period": noise.period,
     }
     name = list(scenario.axes)[axis]
     changes: dict[str, Any] = {
@@ -71,6 +75,8 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
         "compensator": {"type": "none"},
         "semi_active": _switching(scenario),
         "monitor": {},
+        "force_lead": None,
+        "indices": "none",
         "cases": {},
     }
     return replace(scenario, [([key], value) for key, value in changes.items()])

@@ -20,6 +20,7 @@ from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import parameters, tables
 from rths_nodes.analysis.units import MM, MS, US, grouped, number, quantity, rounded
+from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
@@ -54,12 +55,13 @@ def render(run: Run, reference: bool = False) -> str:
         "reason": run.information.get("reason", ""),
         "kind": KINDS.get(run.outcome, "unknown"),
         "stopped": STOPS.get(run.outcome, ""),
-        "summary": _summary(run),
+        "summary": [*_summary(run), *_remarks(of)],
         "facts": _facts(of),
         "running": _running(run),
         "parameters": parameters.sections(run.scenario),
         "tables": {
             "indices": tables.indices(of),
+            "published": of.or_left_out("published indices", lambda: tables.published(of), None),
             "response": tables.response(of) if reference else None,
             "timing": tables.timing(run),
         },
@@ -75,17 +77,18 @@ def render(run: Run, reference: bool = False) -> str:
         "no_safety": NO_SAFETY,
         "version": __version__,
     }
-    return _template().render(contents, left_out=_by_reason(of.left_out))
+    return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A page of the folder ``templates``; text in it is escaped."""
     places = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
         loader=places, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["css"] = css_text
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def css_text(text: str) -> str:
@@ -198,6 +201,15 @@ def _summary(run: Run) -> list[str]:
         part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
         sentences.append(f"{whose} {did} the structure: {part}.")
     return sentences
+
+
+def _remarks(of: Evaluation) -> list[str]:
+    """What the compensator's last inner numbers say of the test, in sentences."""
+    run = of.run
+    if not len(of.counted):
+        return []
+    last = dict(zip(run.compensator_names, run.compensator[of.counted[-1]].tolist(), strict=True))
+    return [f"{words[0].upper()}{words[1:]}." for words in remarks_of(run.scenario.compensator, last)]
 
 
 def _late(index: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, MM, MM2, MS, US, clocks, number, rounded
@@ -154,6 +155,24 @@ def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
         return measured
     both = (("measured", measured), ("true", of.indices(run.true_displacement)))
     return {f"{name} {kind}": rows[name] for name in run.axes for kind, rows in both}
+
+
+def published(of: Evaluation) -> Table | None:
+    """The indices of a benchmark by name, with their numbers in its code and its paper; None for no benchmark."""
+    which = of.scenario.indices
+    found = published_indices.published_indices(of)
+    if not found.measured:
+        return None
+    both = {"measured": found.measured} | ({"true": found.true} if found.true else {})
+    rows = []
+    for name in found.measured:
+        quantity, _, unit = name.rpartition("_")
+        shown = {"ms": "ms", "percent": "%"}[unit]
+        numbered = published_indices.numbers(which, name)
+        meaning = ", ".join(f"{number} in the {order}" for order, number in numbered.items())
+        values = [rounded(column.get(name)) for column in both.values()]
+        rows.append(Row(quantity.replace("_", " "), values, shown, meaning))
+    return Table(f"Indices of {which}", list(both), rows)
 
 
 def response(of: Evaluation) -> Table:

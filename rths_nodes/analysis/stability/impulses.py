@@ -3,7 +3,8 @@
 Ramp, setup, compensator, transport and simulated rig are the objects that the loop would step, in its order. One
 Target differs from rest, by so little that every part is linear; what the rig answers, sample by sample, is
 the whole way, whatever it consists of: interpolation between the steps, derivatives as the ramp hands them on,
-holds, coupled axes, feedback of the measured displacement. Adaptation rests, sensors are perfect.
+holds, coupled axes, feedback of the measured displacement, delay of the measured force and what makes up for it.
+Adaptation rests, sensors are otherwise perfect.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rths_nodes.core.strict import walk
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.numerical import force_lead_of
 
 SMALL = 1e-9
 """Displacement (m) of the Target that is not at rest; its velocity and acceleration are this over the step."""
@@ -70,7 +72,10 @@ class Way:
         self.auxiliary = self._inputs(assembly)
         """Auxiliary inputs of the rig, which stay as they are at rest."""
         spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
-        self._patience = PATIENCE + 4 * self.per_step + self.transport + round(spans / scenario.dt)
+        self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
+        self._lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)
+        late = self.transport + max(self._late)
+        self._patience = PATIENCE + 4 * self.per_step + late + round(spans / scenario.dt)
         self._rig.reset()
         self._rest_force = self._answer(np.zeros(self.n_axes))[0]
 
@@ -147,13 +152,16 @@ class Way:
         """What the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
         self._rig.reset()
         line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
+        self._under_way = [deque([0.0] * late) for late in self._late]
+        if self._lead is not None:
+            self._lead.reset()
         seen: list[Array] = []
         measured, largest, loud, sent = np.zeros(self.n_axes), np.zeros(2), 0, False
         for sample in range(LONGEST):
             line.append(commands(sample, measured))
             sent = sent or bool(line[-1].any())
             force, measured = self._answer(line.popleft())
-            seen.append(np.array([force - self._rest_force, measured]))
+            seen.append(np.array([self._felt(sample, force - self._rest_force), measured]))
             size = np.abs(seen[-1]).max(axis=1)
             largest = np.maximum(largest, size)
             if (size > FADED * largest).any():
@@ -167,6 +175,17 @@ class Way:
             f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "
             "judged before the test"
         )
+
+    def _felt(self, sample: int, force: Array) -> Array:
+        """What the integrator gets of the ``force`` (n_axes,) N of a sample: late, and perhaps read ahead."""
+        if any(self._late):
+            for line, value in zip(self._under_way, force.tolist(), strict=True):
+                line.append(value)
+            force = np.array([line.popleft() for line in self._under_way])
+        if self._lead is None:
+            return force
+        self._lead.add(Measurement(sample, force, force, force))
+        return self._lead.now()
 
     def _answer(self, command: Array) -> tuple[Array, Array]:
         self._rig.step(command, self.auxiliary)

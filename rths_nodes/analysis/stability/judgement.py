@@ -192,6 +192,17 @@ def judge(scenario: Scenario) -> Judgement:
     return replace(found, assumptions=loop.assumptions, continuous_delay=_continuous_delay(scenario))
 
 
+def is_stable(scenario: Scenario) -> bool:
+    """The verdict of :func:`judge` alone, without its limits: several times sooner. Raises what that raises."""
+    loop = sampled_loop(scenario)
+    return growing_motions(loop, _places(modes_of(loop))) == 0
+
+
+def _places(modes: Iterable[Mode]) -> list[float]:
+    """Angular frequencies (rad/s) to look at closely: those of the modes, in the structure and in the loop."""
+    return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+
+
 def _continuous_delay(scenario: Scenario) -> float | None:
     """Critical delay in continuous time; None where there is none, or a part states no response for it."""
     try:
@@ -204,7 +215,7 @@ def _continuous_delay(scenario: Scenario) -> float | None:
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:
     """Stability of any linear loop; ``axes``: their names."""
     modes, delay = modes_of(loop), loop.delay
-    places = [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
+    places = _places(modes)
     growing, grid = growing_motions(loop, places), sweep(loop, places)
     if isinstance(loop, SampledLoop):
         factors = sampled_limits.ratios(loop, places, growing)

@@ -15,11 +15,15 @@ from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.strict import walk
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.force_lead import ForceLead
+from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 HZ = 2.0 * np.pi
@@ -112,6 +116,16 @@ class _Scaled:
 def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
     """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
     scenario = assembly.scenario
+    if massless(structure.mass).any():
+        raise ConfigError(
+            f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "
+            "of such a test cannot be judged before it"
+        )
+    if scenario.rig is not None and not hasattr(scenario.rig, "model"):
+        raise ConfigError(
+            f"rig.type = {type(scenario.rig).type_name!r}: does not say what the specimen is without its "
+            "actuators, so the stability cannot be judged before the test"
+        )
     axes_of, forces_of = transformation(assembly, structure)
     mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
     if scenario.rig is None:
@@ -189,14 +203,31 @@ def _response(part: Any, family: str, path: str, params: Any) -> Response:
 
 
 def _actuators(scenario: Scenario) -> tuple[Response, ...]:
-    """The actuators' responses; a specimen at small motion does not change them."""
+    """The actuators' responses, to the displacement whose force the integrator has at the time.
+
+    A specimen at small motion does not change them, or is in them. A force that is measured late is that of a
+    displacement before.
+    """
     found = []
+    lead = None if scenario.force_lead is None else force_lead_of(scenario, Assembly(scenario).integrator)
     for name in scenario.axes:
         specimen = registry.build("specimen", scenario.model_of(name, "specimen"))
         params = scenario.model_of(name, "actuator")
         actuator = registry.build("actuator", params, scenario.dt, specimen)
-        found.append(_response(actuator, "actuator", f"axes.{name}.actuator", params))
+        own = _response(actuator, "actuator", f"axes.{name}.actuator", params)
+        late = scenario.axes[name].sensors.force_delay
+        found.append(own if lead is None and not late else _felt(own, late, lead, scenario.dt))
     return tuple(found)
+
+
+def _felt(own: Response, late: int, lead: ForceLead | None, dt: float) -> Response:
+    """``own``, ``late`` samples of ``dt`` (s), and read ahead by ``lead``."""
+    weights = np.ones(1) if lead is None else lead.weights
+
+    def response(omega: Frequencies) -> Complex:
+        return own(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
+
+    return response
 
 
 def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure) -> Iterator[str]:
@@ -213,5 +244,6 @@ def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure
     tested = whole.whole_stiffness - structure.stiffness
     if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
         yield "the specimens' stiffness counts; the structure's experimental stiffness is another one"
-    if structure.experimental_mass.any() and scenario.rig is None:
+    weightless = not any(specimen.mass for specimen in whole.specimens)
+    if structure.experimental_mass.any() and scenario.rig is None and weightless:
         yield "the mass under test is left out: the simulated specimens have no inertia"

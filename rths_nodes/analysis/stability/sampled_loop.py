@@ -87,12 +87,37 @@ class Period(NamedTuple):
         return cls(onward, force, np.vstack(targets), np.vstack(through))
 
 
-def _waves(angles: Complex, powers: Array) -> Complex:
-    """e^{-angle power} for consecutive ``powers``, ``(n, t)``: products of a few, faster than each by exp."""
-    few = math.ceil(math.sqrt(len(powers)))
-    fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
-    coarse = np.exp(-np.multiply.outer(angles, powers[0] + few * np.arange(few)))
-    return np.asarray((coarse[:, :, None] * fine[:, None, :]).reshape(len(angles), -1)[:, : len(powers)])
+class Lines(NamedTuple):
+    """A sum of e^{-angle power} times a row for each of consecutive powers, the rows in blocks side by side.
+
+    ``first`` power; ``blocks`` ``(few, few * columns)``: place in its block, then block and column.
+    """
+
+    first: float
+    blocks: Array
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, first: float, lines: Array) -> Lines:
+        """``lines`` ``(t, ...)`` for the powers from ``first`` on."""
+        flat = lines.reshape(len(lines), -1)
+        few = math.ceil(math.sqrt(len(flat)))
+        padded = np.pad(flat, ((0, few * few - len(flat)), (0, 0)))
+        blocks = padded.reshape(few, few, -1).transpose(1, 0, 2).reshape(few, -1)
+        return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
+
+    def at(self, angles: Complex) -> Complex:
+        """The sum at the ``angles`` ``(n,)``, ``(n, ...)``: within the blocks, then of the blocks.
+
+        So few waves are needed at a time that they stay near the processor.
+        """
+        few = len(self.blocks)
+        fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
+        coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
+        inside = np.vstack([fine.real, fine.imag]) @ self.blocks
+        real, imag = inside.reshape(2, len(angles), few, -1)
+        found = (coarse[:, None, :] @ real + 1j * (coarse[:, None, :] @ imag))[:, 0]
+        return np.asarray(found.reshape(len(angles), *self.shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +139,7 @@ class SampledLoop:
     assumptions: tuple[str, ...] = ()
     separate: bool = True
     _periods: Callable[[float], Period] = field(init=False, repr=False)
-    _lines: Callable[[float], tuple[Array, Array]] = field(init=False, repr=False)
+    _lines: Callable[[float], Lines] = field(init=False, repr=False)
 
     sampled = True
     finest = 1e-10
@@ -189,8 +214,8 @@ class SampledLoop:
         of_dof = np.einsum("fakd,fk->fad", parts, derivatives)
         return np.asarray(of_dof @ np.linalg.pinv(self.axes_of))
 
-    def _read(self, delay: float) -> tuple[Array, Array]:
-        """Powers ``(t,)`` of 1/w, w = e^{s q h}, and the responses ``(t, q n_axes, q 3 n_dof)`` that go with them.
+    def _read(self, delay: float) -> Lines:
+        """The responses ``(t, q n_axes, q 3 n_dof)`` that go with powers of 1/w, w = e^{s q h}.
 
         Row block i, column block j: force measured at step i of a period, Target made at step j of it.
         """
@@ -212,7 +237,7 @@ class SampledLoop:
         blocks = np.where(inside[..., None, None], read[np.clip(steps - lowest, 0, len(read) - 1)], 0.0)
         rows, columns = forces.shape[1:]
         lines = blocks.transpose(0, 1, 3, 2, 4).reshape(len(powers), q * rows, q * columns)
-        return np.asarray(powers, np.float64), np.asarray(lines, np.float64)
+        return Lines.of(float(powers[0]), lines)
 
     def _way(self, s: Complex, delay: float = 0.0, share: float = 1.0, ratio: float = 1.0) -> Complex:
         """Forces of the axes over the Targets, at the frequencies ``s`` (rad/s), ``(n, q n_axes, q 3 n_dof)``.
@@ -220,11 +245,9 @@ class SampledLoop:
         Specimens at their place, for a ``share`` below 1, are as fast as the structure.
         """
         q = self.period
-        powers, lines = self._lines(delay)
-        waves = _waves(s * (q * self.step), powers)
-        found = (waves @ lines.reshape(len(lines), -1)).reshape(len(s), *lines.shape[1:])
+        found = self._lines(delay).at(s * (q * self.step))
         if share == 1.0:
-            return np.asarray(found)
+            return found
         at_place = np.zeros_like(found).reshape(len(s), q, self.n_axes, q, -1)
         stiffness = self.whole.specimen_stiffness(s / ratio)[:, :, None] * self.axes_of
         n_dof = stiffness.shape[2]

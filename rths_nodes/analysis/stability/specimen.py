@@ -19,7 +19,7 @@ STEEPER = 0.01
 
 @dataclass(frozen=True, eq=False)
 class SmallSpecimen:
-    """A specimen about its rest: F = k d + c v + p z, z' = A z + b d + e v, for inner states z."""
+    """A specimen about its rest: F = m a + k d + c v + p z, z' = A z + b d + e v, for inner states z."""
 
     stiffness: float
     damping: float
@@ -27,6 +27,7 @@ class SmallSpecimen:
     force_of_state: Array
     displacement_to_state: Array
     velocity_to_state: Array
+    mass: float = 0.0
 
     @classmethod
     def spring(cls, stiffness: float, damping: float = 0.0) -> SmallSpecimen:
@@ -41,11 +42,12 @@ class SmallSpecimen:
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
         force, rates = slopes[0], slopes[1:]
-        return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1])
+        mass: float = getattr(specimen, "mass", 0.0)
+        return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1], mass)
 
     def at(self, s: Frequencies) -> Complex:
         """Dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
-        found: Complex = np.asarray(self.stiffness + s * self.damping, complex)
+        found: Complex = np.asarray(self.stiffness + s * (self.damping + s * self.mass), complex)
         if len(self.force_of_state):
             memory = s[:, None, None] * np.eye(len(self.states)) - self.states
             driven = self.displacement_to_state + s[:, None] * self.velocity_to_state

@@ -75,8 +75,9 @@ class WholeStructure:
         size = 2 * n + sum(len(one.states) for one in self.specimens)
         matrix = np.zeros((len(rig), size, size), complex)
         matrix[:, :n, n : 2 * n] = np.eye(n)
-        matrix[:, n : 2 * n, :n] = -self.inverse @ held
-        matrix[:, n : 2 * n, n : 2 * n] = -self.inverse @ slowed
+        inverse = self._inverse_with_masses(moved)
+        matrix[:, n : 2 * n, :n] = -inverse @ held
+        matrix[:, n : 2 * n, n : 2 * n] = -inverse @ slowed
         first = 2 * n
         for axis, one in enumerate(self.specimens):
             rows = slice(first, first + len(one.states))
@@ -84,6 +85,13 @@ class WholeStructure:
             matrix[:, rows, n : 2 * n] = one.velocity_to_state[:, None] * moved[:, axis, None, :]
             matrix[:, rows, rows] = r * one.states
             force = np.outer(self.forces_of[:, axis], one.force_of_state)
-            matrix[:, n : 2 * n, rows] = -self.inverse @ force
+            matrix[:, n : 2 * n, rows] = -inverse @ force
             first = rows.stop
         return matrix
+
+    def _inverse_with_masses(self, moved: NDArray[Any]) -> NDArray[Any]:
+        """Of the mass with those of the specimens, which are ``moved`` ``(n, n_axes, n_dof)`` per motion."""
+        masses = np.array([one.mass / self.time_ratio**2 for one in self.specimens])
+        if not masses.any():
+            return self.inverse
+        return np.linalg.inv(self.mass + self.forces_of @ (masses[:, None] * moved))

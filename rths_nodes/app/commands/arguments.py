@@ -6,6 +6,8 @@ import argparse
 from typing import Any
 
 from rths_nodes.app.commands import completion
+from rths_nodes.app.studies.engine import Where, processors
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.options import COMMAND, PYTHON, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -57,6 +59,24 @@ def chosen(given: argparse.Namespace) -> dict[str, Any]:
 def scenario(given: argparse.Namespace) -> Scenario:
     """The scenario of the command line: the case first, then what ``--set`` changes. Raises ConfigError."""
     return files.load(given.scenario, given.set, given.case)
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Where many runs are done."""
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="runs at a time on this machine; default: one for each processor"
+    )
+    words = "dask scheduler that has the runs done by its workers, e.g. tcp://host:8786"
+    parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=words)
+
+
+def where(given: argparse.Namespace) -> Where:
+    """Where the runs are done. Raises ConfigError for options that make no sense."""
+    if given.jobs is not None and given.scheduler:
+        raise ConfigError("--jobs: the scheduler knows how many runs its workers do at a time; leave it out")
+    if given.jobs is not None and given.jobs < 1:
+        raise ConfigError(f"--jobs = {given.jobs}: must be >= 1")
+    return Where(given.jobs or processors(), given.scheduler)
 
 
 def add_recording(parser: argparse.ArgumentParser) -> None:

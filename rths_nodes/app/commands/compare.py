@@ -127,7 +127,7 @@ def _of_axis(published: Any, axis: str, first: bool) -> dict[str, float]:
 
 def _in_tables(result: Any) -> Iterator[str]:
     """Names of the published values that the tables show."""
-    from rths_nodes.app.studies.comparison import RESPONSE
+    from rths_nodes.app.studies.runs import RESPONSE
 
     yield from (key for _, key in _COMPARED)
     yield from (f"{key}_{axis}" for _, key in _COMPARED for axis in result.axes)
@@ -139,7 +139,7 @@ def _print_response(console: Any, results: Sequence[Any]) -> None:
     from rich import box
     from rich.table import Table
 
-    from rths_nodes.app.studies.comparison import RESPONSE
+    from rths_nodes.app.studies.runs import RESPONSE
 
     console.print("response, RMS error against the whole structure computed in one piece")
     grid = Table("variant", "degree of freedom", box=box.SIMPLE)
@@ -156,7 +156,7 @@ def _print_response(console: Any, results: Sequence[Any]) -> None:
 
 
 def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:
-    from rths_nodes.app.studies.comparison import AXIS_INDICES
+    from rths_nodes.app.studies.runs import AXIS_INDICES
 
     for _, key in _COMPARED:
         index, factor = AXIS_INDICES[key]

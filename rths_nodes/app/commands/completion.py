@@ -64,10 +64,14 @@ def offer(argument: Any, completer: Completer) -> None:
 
 def scenarios(prefix: str, given: argparse.Namespace) -> list[str]:
     """The shipped scenarios, and the files and folders that begin with ``prefix``."""
+    return [*files.shipped(), *yaml_files(prefix, given)]
+
+
+def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
+    """The files and folders that begin with ``prefix``."""
     import argcomplete
 
-    files_here = argcomplete.completers.FilesCompleter(("yaml", "yml"))
-    return [*files.shipped(), *files_here(prefix)]
+    return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
 
 
 def cases(prefix: str, given: argparse.Namespace) -> list[str]:
@@ -90,6 +94,11 @@ def assignments(prefix: str, given: argparse.Namespace) -> list[str]:
     while len(found) == 1 and found[0].endswith("."):  # the shell puts a space behind the only answer
         found = _keys(scenario, found[0])
     return found
+
+
+def keys(prefix: str, given: argparse.Namespace) -> list[str]:
+    """Keys of the scenario that is given, a level at a time."""
+    return [key.removesuffix("=") for key in _keys(_changed(given), prefix)]
 
 
 def _changed(given: argparse.Namespace) -> Scenario:

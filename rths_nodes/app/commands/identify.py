@@ -1,4 +1,4 @@
-"""``rths identify``: the loading system of a rig by frequency responses -> a model file for ``model_based``.
+"""``rths identify``: the loading system of a rig by frequency responses -> a model file for a compensator.
 
 Without recordings, each axis of the scenario's rig is driven with noise, one after the other, the others being
 commanded to stand still (Phillips & Spencer 2012, section 3.1).
@@ -23,19 +23,29 @@ from rths_nodes.analysis.identification.frequency_responses import (
     Transport,
 )
 from rths_nodes.analysis.units import MS, PERCENT
-from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.commands import arguments, identify_inverse, terminal
 from rths_nodes.app.studies import expectation, identification
 from rths_nodes.app.studies.identification import DECLARED, FINEST, LINES, MEASURED
+from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Scenario
 
+MODEL_BASED, IDENTIFIED_INVERSE = "model_based", "identified_inverse"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     arguments.add_scenario(parser)
-    defaults = build(Noise, {})
+    parser.add_argument(
+        "--for",
+        choices=(MODEL_BASED, IDENTIFIED_INVERSE),
+        default=MODEL_BASED,
+        dest="purpose",
+        help=f"compensator that will use it: {MODEL_BASED} leaves the transport out and may choose its orders; "
+        f"{IDENTIFIED_INVERSE} has it in its coefficients, from periodic noise; default: %(default)s",
+    )
     parser.add_argument("--out", metavar="FILE", required=True, help="model file to write (YAML)")
     parser.add_argument(
         "--report",
@@ -52,24 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="use this recording instead of running a test; repeat, one for each axis that was driven",
     )
     parser.add_argument("--record", metavar="DIR", help="record the tests, each into DIR/<axis>")
-    parser.add_argument(
-        "--rms", type=float, default=defaults.rms, metavar="M", help="rms of the noise, m; default: %(default)g"
-    )
-    parser.add_argument(
-        "--band",
-        type=float,
-        nargs=2,
-        default=[defaults.lower_frequency, defaults.upper_frequency],
-        metavar="HZ",
-        help="of the noise and of the fit, lower and upper end; default: %(default)s",
-    )
-    parser.add_argument(
-        "--duration",
-        type=float,
-        default=defaults.duration,
-        metavar="S",
-        help="of each test, s; default: %(default)g",
-    )
+    _add_tests(parser)
     parser.add_argument(
         "--resolution",
         type=float,
@@ -91,13 +84,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json(parser)
 
 
+def _add_tests(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the tests, whose defaults depend on what they are for."""
+    defaults = build(Noise, {})
+    parser.add_argument(
+        "--rms",
+        type=float,
+        metavar="M",
+        help=f"rms of the noise, m; default: {defaults.rms:g}, for {IDENTIFIED_INVERSE} a tenth of the "
+        "motion that the structure would make",
+    )
+    parser.add_argument(
+        "--band",
+        type=float,
+        nargs=2,
+        metavar="HZ",
+        help="of the noise and of the fit, lower and upper end; default: "
+        f"{defaults.lower_frequency:g} {defaults.upper_frequency:g}, for {IDENTIFIED_INVERSE} "
+        f"{PERIODIC.band[0]:g} {PERIODIC.band[1]:g}",
+    )
+    parser.add_argument(
+        "--fit-up-to",
+        type=float,
+        metavar="HZ",
+        help=f"for {IDENTIFIED_INVERSE}: highest frequency of the fit; default: {PERIODIC.beyond_mode:g} times "
+        "the first natural frequency of the structure",
+    )
+    parser.add_argument(
+        "--duration",
+        type=float,
+        metavar="S",
+        help=f"of each test, s; default: {defaults.duration:g}, for {IDENTIFIED_INVERSE} {PERIODIC.periods} "
+        f"periods of {PERIODIC.period:g} s",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
-    scenario = arguments.scenario(options)
+    if options.purpose == IDENTIFIED_INVERSE:
+        return identify_inverse.run(options)
+    scenario, defaults = arguments.scenario(options), build(Noise, {})
+    if options.fit_up_to is not None:
+        raise ConfigError(f"--fit-up-to {options.fit_up_to:g}: is for --for {IDENTIFIED_INVERSE}")
     out, figure = Path(options.out), terminal.figure_path(options.report)
     terminal.check_writable(out)
     orders = _orders(options.orders, len(scenario.axes))
-    lower, upper = options.band
+    lower, upper = options.band or (defaults.lower_frequency, defaults.upper_frequency)
+    rms = defaults.rms if options.rms is None else options.rms
+    duration = defaults.duration if options.duration is None else options.duration
     if options.recordings:
         experiments = identification.read(options.recordings, scenario)
         names = ", ".join(options.recordings)
@@ -105,13 +139,13 @@ def run(options: argparse.Namespace) -> int:
         noise = build(
             Noise,
             {
-                "rms": options.rms,
+                "rms": rms,
                 "lower_frequency": lower,
                 "upper_frequency": upper,
-                "duration": options.duration,
+                "duration": duration,
             },
         )
-        names = f"{options.duration:g} s of noise, {options.rms:g} m rms, on each axis"
+        names = f"{duration:g} s of noise, {rms:g} m rms, on each axis"
         terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
         try:
             experiments = identification.run(scenario, noise, options.record, terminal.progress)

@@ -11,8 +11,10 @@ from typing import Any
 from rths_nodes.analysis.units import MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.flat_names import flatten
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMMAND, EMBEDDED, REALTIME
 from rths_nodes.loop.options import options as run_options
@@ -125,7 +127,8 @@ def _print(done: hosts.RunResult) -> None:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
-    for note in (*done.notes, *late):
+    said = remarks_of(done.scenario.compensator, flatten(done.compensator, "compensator"))
+    for note in (*done.notes, *late, *said):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)

@@ -1,58 +1,21 @@
-"""Variants of a scenario, run side by side on all cores: what ``rths compare`` prints and draws.
-
-No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a
-process of its own, and its indices are those of ``analysis/histories.py`` on the true displacement.
-"""
+"""Variants of a scenario, run side by side on all cores: what ``rths compare`` prints and draws."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import MM, MS
-from rths_nodes.app import hosts
-from rths_nodes.app.studies import engine
-from rths_nodes.core import yaml_text
+from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies.pieces import Progress, Tell
+from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import checked_loop
-from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.indices import PUBLISHED
-from rths_nodes.recording.run import Run
 
-AXIS_INDICES: dict[str, tuple[str, float]] = {
-    "J1": (PUBLISHED["J1"], MS),
-    "J2": (PUBLISHED["J2"], 1.0),
-    "J3": (PUBLISHED["J3"], 1.0),
-    "max_error_mm": ("max_error_m", MM),
-    "fei_amplitude": ("fei_amplitude", 1.0),
-    "fei_delay_ms": ("fei_delay_s", MS),
-}
-"""Indices of an axis by the names that ``published`` of a case has: key of the index and factor to its unit.
-
-As papers print them: J1 in ms, J2 and J3 in %.
-"""
-TEST_INDICES: dict[str, tuple[str, float]] = {
-    "hsem_percent": ("hsem_percent", 1.0),
-    "max_displacement_mm": ("max_displacement_m", MM),
-    "min_displacement_mm": ("min_displacement_m", MM),
-    "end_displacement_mm": ("end_displacement_m", MM),
-}
-"""Indices of the whole test, likewise."""
-RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
-"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
-RANGE = "_range"
-"""``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
 FORMATS = (".png", ".svg", ".pdf")
 """Kinds of files of a figure."""
 FEW = 20_000
@@ -72,46 +35,10 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """What a variant came to.
+class Result(Findings):
+    """What a variant came to."""
 
-    ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
-    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, empty where they
-    were not asked for; ``run`` holds the histories where they were.
-    """
-
-    variant: Variant
-    outcome: str
-    reason: str
-    axes: dict[str, dict[str, float]]
-    metrics: dict[str, Any]
-    parameters: dict[str, dict[str, tuple[float, float]]]
-    wall_s: float
-    response: dict[str, dict[str, float]] = field(default_factory=dict)
-    run: Run | None = None
-
-    @property
-    def values(self) -> dict[str, float]:
-        """The indices in the units of their names: of each axis, and of the worst one without a name behind it."""
-        found = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
-        for axis, row in self.axes.items():
-            found |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
-        for dof, errors in self.response.items():
-            found |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
-        found |= {name: factor * self.metrics[key] for name, (key, factor) in TEST_INDICES.items()}
-        ranges = {
-            quantity + RANGE: max(high - low for low, high in rows.values())
-            for quantity, rows in self.parameters.items()
-        }
-        return found | ranges
-
-
-def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
-    values = [row[key] for row in axes.values()]
-    if not values or np.isnan(values).all():
-        return float("nan")
-    distance = [abs(value - (1.0 if key == "fei_amplitude" else 0.0)) for value in values]
-    return values[int(np.nanargmax(distance))]
+    variant: Variant = field(kw_only=True)
 
 
 # -- variants ---------------------------------------------------------------------------------------------
@@ -160,10 +87,7 @@ def _check(variant: Variant) -> None:
         assembly = checked_loop(variant.scenario).assembly
     except ConfigError as error:
         raise error.within(variant.name) from None
-    quantities = {name.rpartition(".")[2] for name in assembly.names.state}
-    known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
-    known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in variant.scenario.axes]
-    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
+    known = known_indices(assembly)
     for name in variant.published:
         if name not in known:
             raise unknown(f"cases.{variant.name}.published.{name}", "index", name, known)
@@ -174,8 +98,7 @@ def _check(variant: Variant) -> None:
 
 def has_response(chosen: Sequence[Variant]) -> bool:
     """True when response errors of one of the variants were published."""
-    names = {name for variant in chosen for name in variant.published}
-    return any(name.startswith(f"{kind}_") for kind in RESPONSE for name in names)
+    return needs_response(name for variant in chosen for name in variant.published)
 
 
 def compare(
@@ -191,76 +114,33 @@ def compare(
     the whole structure; ``progress`` gets how many samples are done, and how many there are in all variants.
     """
     samples = [variant.scenario.samples for variant in chosen]
-    shares = [0.0] * len(chosen)
 
-    def told(now: Sequence[float]) -> None:
+    def told(shares: Sequence[float]) -> None:
         if progress:
-            progress(sum(share * each for share, each in zip(now, samples, strict=True)), sum(samples))
-
-    def tell(number: int, share: float) -> None:
-        shares[number] = share
-        told(shares)
+            progress(sum(share * each for share, each in zip(shares, samples, strict=True)), sum(samples))
 
     processes = at_once(chosen, workers)
-    finished = (
-        ((number, _result(each, keep, response, partial(tell, number))) for number, each in enumerate(chosen))
-        if processes <= 1
-        else _side_by_side(chosen, keep, response, processes, told)
-    )
-    found = dict(finished)
-    return [found[number] for number in range(len(chosen))]
+    if processes <= 1:
+        found = dict(_here(chosen, keep, response, told))
+    else:
+        scenarios = [variant.scenario for variant in chosen]
+        found = dict(runs.all_of(scenarios, engine.Where(processes), keep, response, told))
+    return [Result(**vars(found[number]), variant=variant) for number, variant in enumerate(chosen)]
+
+
+def _here(chosen: Sequence[Variant], keep: bool, response: bool, told: Progress) -> Iterator[tuple[int, Findings]]:
+    """The runs in this process, one after the other."""
+
+    def work(number: int, tell: Tell) -> Findings:
+        return runs.findings(chosen[number].scenario, tell, keep, response)
+
+    yield from engine.finished(work, [(n, (n,)) for n in range(len(chosen))], len(chosen), engine.Where(), told)
 
 
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
     """How many of the variants run at a time."""
     few = sum(variant.scenario.samples for variant in chosen) < FEW
-    return min(len(chosen), workers or (1 if few else os.cpu_count() or 1))
-
-
-def _side_by_side(
-    chosen: Sequence[Variant],
-    keep: bool,
-    response: bool,
-    processes: int,
-    told: Callable[[Sequence[float]], None],
-) -> Iterator[tuple[int, Result]]:
-    """Results in the order in which they are ready, with the numbers of their variants."""
-    # text travels, not objects: classes of components are looked up again on the other side
-    jobs = [(yaml_text.dump(variant.scenario.data()), keep, response) for variant in chosen]
-    for number, plain in engine.side_by_side(_remote, jobs, processes, told):
-        yield number, _bound(plain, chosen[number])
-
-
-def _remote(text: str, keep: bool, response: bool, tell: engine.Tell) -> dict[str, Any]:
-    """A run in another process: what of its Result can travel."""
-    result = _result(Variant("", files.from_text(text, "variant")), keep, response, tell)
-    plain = {name: value for name, value in vars(result).items() if name not in ("variant", "run")}
-    if result.run is not None:
-        plain["run"] = {name: value for name, value in vars(result.run).items() if name != "scenario"}
-    return plain
-
-
-def _bound(plain: dict[str, Any], variant: Variant) -> Result:
-    run = plain.pop("run", None)
-    kept = None if run is None else Run(scenario=variant.scenario, **run)
-    return Result(variant=variant, run=kept, **plain)
-
-
-def _result(variant: Variant, keep: bool, response: bool, tell: engine.Tell) -> Result:
-    report = hosts.run(variant.scenario, progress=lambda sample, samples: tell(min(1.0, sample / samples)))
-    run = report.read()
-    evaluation = Evaluation(run)
-    return Result(
-        variant=variant,
-        outcome=report.outcome,
-        reason=report.reason,
-        axes=evaluation.indices(run.true_displacement),
-        metrics={key: report.metrics[key] for key, _ in TEST_INDICES.values()},
-        parameters=evaluation.parameter_ranges(),
-        wall_s=report.wall_s,
-        response=response_errors(evaluation) if response else {},
-        run=run if keep else None,
-    )
+    return min(len(chosen), workers or (1 if few else engine.processors()))
 
 
 # -- what is printed and drawn ----------------------------------------------------------------------------

@@ -1,79 +1,74 @@
-"""Independent pieces of work side by side, each in a process of its own.
+"""Independent pieces of work side by side: on this machine with joblib, on many with dask.distributed.
 
-The processes are spawned: a program of your own that starts a study needs its ``if __name__ == "__main__":``, as
-for every use of ``multiprocessing`` with fresh processes.
+Every piece stands alone, so that its result is the same wherever it was computed, and in whatever order. No
+cluster is started here: a scheduler of dask that is named must be there, with workers that have this version of
+the package.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from typing import Any, TypeVar
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
-R = TypeVar("R")
+import numpy as np
 
-TOLD_S = 0.1
-"""Time between two looks at how far the processes are."""
+from rths_nodes.app.studies.pieces import Job, Progress, Tell
 
 
-Tell = Callable[[float], None]
-"""How a piece of work says which share of it is done, 0 to 1."""
+@dataclass(frozen=True)
+class Where:
+    """Where the work is done: by dask at the address ``scheduler``, else by so many ``processes`` here.
 
-
-def side_by_side(
-    work: Callable[..., R],
-    jobs: Sequence[tuple[Any, ...]],
-    at_once: int,
-    progress: Callable[[Sequence[float]], None] | None = None,
-) -> Iterator[tuple[int, R]]:
-    """Results of ``work(*job, tell)`` as they are ready, with the numbers of their jobs; ``at_once`` at a time.
-
-    ``work`` is a function of a module, which may ``tell`` the share of it that is done; ``progress`` gets the
-    shares of all jobs, now and then. Jobs and results must be what ``pickle`` takes. Raises what ``work`` raises;
-    then, and when the caller stops, the processes are ended at once.
+    One process is this one. A scheduler's address looks like ``tcp://host:8786``.
     """
-    context = multiprocessing.get_context("spawn")
-    shares = context.RawArray("d", len(jobs))
-    pool = ProcessPoolExecutor(at_once, context, _begin, (shares,))
-    try:
-        numbers = {pool.submit(_work, work, number, job): number for number, job in enumerate(jobs)}
-        waiting = set(numbers)
-        while waiting:
-            done, waiting = wait(waiting, TOLD_S if progress else None, FIRST_COMPLETED)
-            for each in done:
-                shares[numbers[each]] = 1.0
+
+    processes: int = 1
+    scheduler: str = ""
+
+
+def finished(
+    work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None = None
+) -> Iterator[tuple[int, Any]]:
+    """Results of ``work(*arguments, tell)`` as they are ready, with the numbers of their jobs, 0 to ``count`` - 1.
+
+    ``jobs`` are taken as they are needed, never all at once. ``work`` is a function of a module, which may
+    ``tell`` the share of it that is done; jobs and results must be what ``pickle`` takes. A piece whose processes
+    end under it is given as ``Lost``. Raises what ``work`` raises, and ConfigError for a scheduler that cannot be
+    used; then, and when the caller stops, nothing goes on.
+    """
+    if where.scheduler:
+        from rths_nodes.app.studies import cluster
+
+        yield from cluster.finished(work, jobs, count, where.scheduler, progress)
+    elif where.processes <= 1:
+        yield from _here(work, jobs, count, progress)
+    else:
+        from rths_nodes.app.studies import local
+
+        yield from local.finished(work, jobs, count, where.processes, progress)
+
+
+def _here(
+    work: Callable[..., Any], jobs: Iterable[Job], count: int, progress: Progress | None
+) -> Iterator[tuple[int, Any]]:
+    shares = np.zeros(count)
+
+    def tell_of(number: int) -> Tell:
+        def tell(share: float) -> None:
+            shares[number] = share
             if progress:
-                progress(list(shares))
-            yield from ((numbers[each], each.result()) for each in done)
-    except BaseException:
-        _end(pool)
-        raise
-    pool.shutdown()
+                progress(shares.tolist())
+
+        return tell
+
+    for number, arguments in jobs:
+        result = work(*arguments, tell_of(number))
+        tell_of(number)(1.0)
+        yield number, result
 
 
-_shares: Any = None
-"""In a process of the pool: the shares that are done, which it has in common with the parent."""
-
-
-def _begin(shares: Any) -> None:
-    """Ctrl-C reaches every process of a terminal; the parent alone answers it."""
-    global _shares
-    _shares = shares
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _work(work: Callable[..., R], number: int, job: tuple[Any, ...]) -> R:
-    def tell(share: float) -> None:
-        _shares[number] = share
-
-    return work(*job, tell)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End the processes of ``pool`` at once."""
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for worker in workers:
-        worker.terminate()
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,4 +15,6 @@ TABLE = {
     "discrete_model": ".discrete_model:DiscreteModel",
     "adaptive": ".adaptive:Adaptive",
     "model_based": ".model_based:ModelBased",
+    "identified_inverse": ".identified_inverse:IdentifiedInverse",
+    "pi_lead": ".pi_lead:ProportionalIntegralLead",
 }

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -61,6 +62,7 @@ class LawParams:
         "target velocity below which the integral rests; never if left out", "m/s", None, more_than=0.0
     )
     quiet_time: float = number("time in which a peak of the velocity is forgotten", "s", 1.0, more_than=0.0)
+    lead: float = lead_parameter()
 
     def validate(self, path: str) -> None:
         """Refuses limits that leave no room."""
@@ -194,6 +196,12 @@ class Adaptive:
         def validate(self, path: str) -> None:
             """Refuses the gains of the other indicator, and the energy indicator without a gain."""
             LawParams.validate(self, path)
+            if getattr(self.compensator, "lead", 0.0):
+                raise ConfigError(
+                    f"{path}.compensator.lead = {self.compensator.lead:g} s: must be left out; {path}.lead is "
+                    "read "
+                    "by the law as well"
+                )
             mine, others = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
             for name in (f"k_p_per_{others}", f"k_i_per_{others}_s"):
                 value = getattr(self, name)
@@ -227,14 +235,17 @@ class Adaptive:
         self.state_units: Mapping[str, str] = {name: UNITS[name] for name in names}
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in names)
         self._nothing = [0.0] * n_axes
+        self._ahead = Ahead(params.lead, dt, n_axes)
         self.reset()
 
     def reset(self) -> None:
         """No motion yet, no adaptation yet."""
         self._inner.reset()
+        self._ahead.reset()
         self._axes = [_Axis(self._indicator(), AdaptiveLaw(e, self._gains)) for e in self._parameter.tolist()]
 
     def step(self, target: Motion, measured: Array) -> Array:
+        target = self._ahead.of(target)
         forces = target.force.tolist() if self._feels else self._nothing
         values = zip(self._axes, target.displacement.tolist(), measured.tolist(), forces, strict=True)
         for index, (axis, c, m, force) in enumerate(values):
@@ -246,7 +257,7 @@ class Adaptive:
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the estimate of the adapted parameter."""
         response: Complex = self._inner.frequency_response(omega)
-        return response
+        return response * self._ahead.response(omega)
 
     def state(self) -> list[float]:
         values: list[float] = []

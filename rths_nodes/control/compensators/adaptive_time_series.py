@@ -25,6 +25,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
@@ -96,6 +97,7 @@ class AdaptiveTimeSeries:
             None,
             at_least=0.0,
         )
+        lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
             """Refuses vectors that are not three, and a start outside the limits."""
@@ -138,6 +140,7 @@ class AdaptiveTimeSeries:
         self._initial, self._step = initial, rate * dt
         self._settling = round(1.0 / (params.cutoff_frequency * dt))
         self._sent = np.zeros((2, n_axes))
+        self._ahead = Ahead(params.lead, dt, n_axes)
         self._coefficients = np.zeros((COEFFICIENTS, n_axes))
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self.reset()
@@ -146,6 +149,7 @@ class AdaptiveTimeSeries:
         """At rest at zero, with the coefficients of the parameters."""
         self._filter.reset()
         self._fit.reset()
+        self._ahead.reset()
         self._coefficients[:] = self._initial
         self._sent[:] = 0.0
         self._sample = self._rest = 0
@@ -155,6 +159,7 @@ class AdaptiveTimeSeries:
         a = self._coefficients
         if self._rest == 0:
             np.minimum(np.maximum(self._fit.wanted, a - self._step), a + self._step, out=a)
+        target = self._ahead.of(target)
         command: Array = a[0] * target.displacement + a[1] * target.velocity + a[2] * target.acceleration
         self._sent[0] = command
         return command
@@ -178,7 +183,7 @@ class AdaptiveTimeSeries:
         """Command over target at ``omega`` (rad/s) with the first coefficients, and exact derivatives."""
         a0, a1, a2 = self._p.bounded()[1]
         s = 1j * omega
-        return np.asarray(a0 + a1 * s + a2 * s**2)
+        return np.asarray((a0 + a1 * s + a2 * s**2) * self._ahead.response(omega))
 
     def state(self) -> list[float]:
         values: list[float] = self._coefficients.T.ravel().tolist()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -32,6 +33,7 @@ class DerivativeFeedforward:
             "delay to make up for, as identified: that of the transport included", "s", at_least=0.0
         )
         order: int = integer("highest derivative of the target that is used", default=1, at_least=1, at_most=2)
+        lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
             """Parameter -> seconds of history that it needs."""
@@ -47,13 +49,15 @@ class DerivativeFeedforward:
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._p = params
         self.delay = np.full(n_axes, params.delay)
+        self._ahead = Ahead(params.lead, dt, n_axes)
 
     def reset(self) -> None:
-        """The delay of the parameters; there is nothing else to forget."""
+        """The delay of the parameters; the target was at rest."""
         self.delay[:] = self._p.delay
+        self._ahead.reset()
 
     def step(self, target: Motion, measured: Array) -> Array:
-        delay = self.delay
+        delay, target = self.delay, self._ahead.of(target)
         if self._p.order == 1:
             return target.displacement + delay * target.velocity
         return target.displacement + delay * (target.velocity + 0.5 * delay * target.acceleration)
@@ -61,7 +65,8 @@ class DerivativeFeedforward:
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         ahead = 1j * omega * self._p.delay
-        return np.asarray(1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0))
+        own = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
+        return np.asarray(own * self._ahead.response(omega))
 
     def state(self) -> tuple[float, ...]:
         return ()

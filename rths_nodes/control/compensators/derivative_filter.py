@@ -52,12 +52,25 @@ class DerivativeFilter:
         held: Array = np.ascontiguousarray(solved)
         return held
 
+    def block(self, samples: int) -> Array:
+        """Matrix ``(4, 4 + 1 + samples)`` from states, last and ``samples`` new inputs to the states after them.
+
+        The same as so many steps, for inputs that are worked off together.
+        """
+        order, now = self.ORDER, self._transition
+        whole = np.zeros((order, order + 1 + samples))
+        whole[:, :order] = np.eye(order)
+        for index in range(samples):
+            whole = now[:, :order] @ whole
+            whole[:, order + index : order + index + 2] += now[:, order:]
+        return whole
+
     def reset(self) -> None:
         """The input was zero before."""
         self._all[:] = 0.0
 
     def step(self, values: Array) -> Array:
         self._now[:] = values
-        self._state[:] = self._transition @ self._all
+        self._state[:] = self._transition.dot(self._all)
         self._before[:] = values
         return self._state

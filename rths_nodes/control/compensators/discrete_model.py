@@ -33,6 +33,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -92,6 +93,7 @@ class DiscreteModel:
             5e-5,
             at_least=0.0,
         )
+        lead: float = lead_parameter()
 
         def validate(self, path: str) -> None:
             """Refuses initial parameters that are not three, or beyond their own limit."""
@@ -133,6 +135,7 @@ class DiscreteModel:
         self._dt = dt
         self._axes = [_Axis(params, dt) for _ in range(n_axes)]
         self._command = np.zeros(n_axes)
+        self._ahead = Ahead(params.lead, dt, n_axes)
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self.reset()
 
@@ -140,6 +143,7 @@ class DiscreteModel:
         """At rest, nothing learned."""
         for axis in self._axes:
             axis.reset()
+        self._ahead.reset()
         self._preparing = False
         self._sample = 0
 
@@ -151,7 +155,8 @@ class DiscreteModel:
         self._sample += not preparing
         learning = not target.flagged and (preparing or self._sample * self._dt >= self._p.update_after)
         command = self._command
-        values = zip(self._axes, target.displacement.tolist(), measured.tolist(), strict=True)
+        wanted_ahead = self._ahead.of(target).displacement
+        values = zip(self._axes, wanted_ahead.tolist(), measured.tolist(), strict=True)
         for index, (axis, wanted, seen) in enumerate(values):
             taps = axis.measured.push(seen)
             if learning:
@@ -172,7 +177,8 @@ class DiscreteModel:
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
-        return taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
+        own = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
+        return own * self._ahead.response(omega)
 
     def state(self) -> list[float]:
         return [value for axis in self._axes for value in axis.theta]

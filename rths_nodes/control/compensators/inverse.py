@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array, Motion
@@ -20,6 +21,7 @@ class Inverse:
     @params
     class Params:
         alpha: float = number("delay constant alpha", "samples", 29.0, at_least=1.0)
+        lead: float = lead_parameter()
 
     state_names: tuple[str, ...] = ()
     state_units: Mapping[str, str] = {}
@@ -29,21 +31,24 @@ class Inverse:
         self._dt = dt
         self.alpha = np.full(n_axes, params.alpha)
         self._previous = np.zeros(n_axes)
+        self._ahead = Ahead(params.lead, dt, n_axes)
 
     def reset(self) -> None:
         """The target was zero before the test; the alpha of the parameters."""
         self.alpha[:] = self._p.alpha
         self._previous[:] = 0.0
+        self._ahead.reset()
 
     def step(self, target: Motion, measured: Array) -> Array:
-        command = self.alpha * target.displacement - (self.alpha - 1.0) * self._previous
-        self._previous[:] = target.displacement
+        wanted = self._ahead.of(target).displacement
+        command = self.alpha * wanted - (self.alpha - 1.0) * self._previous
+        self._previous[:] = wanted
         return command
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the alpha of the parameters."""
         alpha = self._p.alpha
-        return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt))
+        return taps(omega, (alpha, 1.0 - alpha), (0.0, self._dt)) * self._ahead.response(omega)
 
     def state(self) -> tuple[float, ...]:
         return ()

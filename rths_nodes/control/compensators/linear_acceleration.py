@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -42,6 +43,7 @@ class LinearAcceleration:
             at_least=1,
             at_most=LONGEST,
         )
+        lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
             """Parameter -> seconds of history that it needs."""
@@ -66,14 +68,17 @@ class LinearAcceleration:
         self._per_span = 1.0 / (6.0 * params.spacing * dt)
         self._history = np.zeros((params.spacing, n_axes))
         self.delay = np.zeros(n_axes)
+        self._ahead = Ahead(params.lead, dt, n_axes)
         self.reset()
 
     def reset(self) -> None:
         """No acceleration known yet."""
         self.delay[:] = self._p.delay
         self._oldest = -1
+        self._ahead.reset()
 
     def step(self, target: Motion, measured: Array) -> Array:
+        target = self._ahead.of(target)
         a, delay = target.acceleration, self.delay
         if self._oldest < 0:
             # the acceleration a test starts with was there before: its jump from zero is no third derivative
@@ -90,7 +95,7 @@ class LinearAcceleration:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         delay, ahead = self._p.delay, 1j * omega * self._p.delay
         growth = delay * self._per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))
-        return np.asarray(1.0 + ahead + ahead**2 * (0.5 + growth))
+        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * self._ahead.response(omega))
 
     def state(self) -> tuple[float, ...]:
         return ()

@@ -60,8 +60,8 @@ class DeviationController:
         """From the deviation one sample ago ``(n_axes,)`` m: that of now into ``feedback`` ``(n_axes,)`` m."""
         n, known = self._n, self._known
         known[n:] = deviation
-        known[:n] = self._onward @ known
-        np.matmul(self._answer, known[:n], out=feedback)
+        known[:n] = self._onward.dot(known)
+        self._answer.dot(known[:n], feedback)
 
 
 def deviation_controller(

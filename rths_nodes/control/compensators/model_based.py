@@ -16,6 +16,7 @@ derivatives are those of the target: the ramp in front must hand on the integrat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,6 +92,8 @@ class ModelBased:
                 found += load(self.model).cautions(test.axes, test.servo_rate)
             return found
 
+    transport_in_lead: ClassVar[bool] = True
+    """The scenario adds the port's transport to ``lead``: the model leaves it out."""
     state_units: Mapping[str, str] = {"u_ff": "m", "u_fb": "m"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
@@ -138,7 +141,7 @@ class ModelBased:
         np.subtract(target.acceleration, self._a, out=self._jerk)
         self._jerk /= self._dt
         self._x[:], self._v[:], self._a[:] = target.displacement, target.velocity, target.acceleration
-        np.matmul(self._matrix, self._derivatives, out=self._u_ff)
+        self._matrix.dot(self._derivatives, self._u_ff)
         return self._u_ff + self._u_fb
 
     def frequency_response(self, omega: Frequencies) -> Complex:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import integer, number, params
@@ -72,6 +73,7 @@ class Polynomial:
             at_least=1,
             at_most=LONGEST,
         )
+        lead: float = lead_parameter()
 
         def spans(self) -> dict[str, float]:
             """Parameter -> seconds of history that it needs."""
@@ -96,23 +98,25 @@ class Polynomial:
         self._ages = spacing * np.arange(params.order + 1)
         self._history = np.zeros((history + 1, n_axes))
         self._now = 0
+        self._ahead = Ahead(params.lead, dt, n_axes)
 
     def reset(self) -> None:
         """The target was zero before the test."""
         self._history[:] = 0.0
         self._now = 0
+        self._ahead.reset()
 
     def step(self, target: Motion, measured: Array) -> Array:
         history = self._history
         self._now = now = (self._now + 1) % len(history)
-        history[now] = target.displacement
+        history[now] = self._ahead.of(target).displacement
         # a row before the first is counted from the end, as a ring wants it
         command: Array = self._weights @ history[now - self._ages]
         return command
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s); with the delay behind it, Eq. (6) of Horiuchi et al."""
-        return taps(omega, self._weights, self._ages * self._dt)
+        return taps(omega, self._weights, self._ages * self._dt) * self._ahead.response(omega)
 
     def state(self) -> tuple[float, ...]:
         return ()

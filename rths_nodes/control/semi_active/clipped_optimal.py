@@ -103,8 +103,8 @@ class ClippedOptimal:
         """Voltage ``(1,)`` V from the auxiliary channels and the ground acceleration (m/s^2) at the same time."""
         self._before[:] = self._now
         self._now[:] = measured.auxiliary[self._channels] + ground_acceleration * self._ground
-        self._state[: len(self.gain)] = self._matrix @ self._state
-        self.desired_force = -float(self.gain @ self.estimate)
+        self._state[: len(self.gain)] = self._matrix.dot(self._state)
+        self.desired_force = -float(self.gain.dot(self.estimate))
         force = float(self._now[-1])
         return self._voltages[(self.desired_force - force) * force > 0.0]
 

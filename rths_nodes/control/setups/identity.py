@@ -26,5 +26,9 @@ class Identity:
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         return axis_forces
 
+    def histories(self, displacement: Array) -> Array:
+        """Displacements of the axes ``(steps, n_axes)`` at those of the degrees of freedom, of the same shape."""
+        return displacement
+
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return displacement

@@ -36,11 +36,17 @@ class Matrix:
         self._inverse = np.linalg.pinv(self._matrix)
 
     def axes(self, motion: Motion) -> Motion:
-        t = self._matrix
-        return Motion(t @ motion.displacement, t @ motion.velocity, t @ motion.acceleration)
+        of = self._matrix.dot  # with so few numbers several times faster than @
+        return Motion(of(motion.displacement), of(motion.velocity), of(motion.acceleration))
 
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        return self._transposed @ axis_forces
+        found: Array = self._transposed.dot(axis_forces)
+        return found
+
+    def histories(self, displacement: Array) -> Array:
+        """Displacements of the axes ``(steps, n_axes)`` at those of the degrees of freedom ``(steps, n_dof)``."""
+        found: Array = displacement @ self._matrix.T
+        return found
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         return self._inverse @ displacement

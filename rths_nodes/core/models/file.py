@@ -1,4 +1,4 @@
-"""Model files: the identified loading system of a rig; ``rths identify`` writes, ``model_based`` reads them.
+"""Model files: the identified loading system of a rig; ``rths identify`` writes, compensators read them.
 
 One YAML file: the inverse model (Phillips & Spencer 2012, Eq. 2.8), by what each coefficient is multiplied with,
 and, for the feedback, the state space (Eq. 2.9) from commands to displacements. SI units.
@@ -40,6 +40,14 @@ class Feedforward:
     acceleration: Rows = matrix("of the acceleration", UNITS[2])
     jerk: Rows = matrix("of the jerk", UNITS[3])
 
+    def coefficients(self, path: str, n_axes: int = 0) -> Array:
+        """``(4, n_axes, n_axes)``; as many axes as rows unless ``n_axes`` says it.
+
+        Raises ConfigError, with ``path`` in front, for matrices of another size.
+        """
+        n = n_axes or len(self.displacement)
+        return np.array([_sized(getattr(self, name), n, n, f"{path}.{name}") for name in DERIVATIVES])
+
 
 @params
 class Plant:
@@ -61,6 +69,9 @@ class Content:
         "by which commands act later than the rig's port declares; added to the compensator's lead", "s", 0.0
     )
     feedforward: Feedforward = section(Feedforward, "the inverse model")
+    deviation: Feedforward | None = section(
+        Feedforward, "standard deviations of its coefficients; left out where they are not known", None
+    )
     plant: Plant | None = section(Plant, "minimal state space; if left out, it follows from the inverse", None)
 
 
@@ -79,6 +90,8 @@ class LoadingModel:
     provenance: str = ""
     lead: float = 0.0
     origin: str = "model"
+    deviation: Array | None = None
+    """Standard deviations of ``feedforward``, of the same shape."""
 
     @property
     def n_axes(self) -> int:
@@ -112,8 +125,12 @@ class LoadingModel:
         return found
 
 
-def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> LoadingModel:
+def load(
+    path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
+) -> LoadingModel:
     """Read and check a model file; ``axes`` are the names that it must have, in their order.
+
+    With ``inverse_only`` no model of the rig has to follow from the inverse, which is used as it stands.
 
     Raises ConfigError with file, key and reason for a file that is missing or malformed, names or a number of axes
     that do not fit, and a model that is singular, not stable or not minimal.
@@ -133,14 +150,14 @@ def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> Loa
         raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
         raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be those of the rig: {', '.join(axes)}")
-    return _checked(names, content, origin)
+    return _checked(names, content, origin, inverse_only)
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     """Write ``model``; reading gives the same bits. Raises OSError."""
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
-    plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if model.dynamic else None
-    data = {
+    plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if _has_plant(model) else None
+    data: dict[str, Any] = {
         "version": VERSION,
         "provenance": model.provenance,
         "servo_rate": model.servo_rate,
@@ -149,8 +166,19 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
         "feedforward": inverse,
         "plant": plant,
     }
+    if model.deviation is not None:
+        data["deviation"] = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.deviation, strict=True)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(dump(data))
+
+
+def _has_plant(model: LoadingModel) -> bool:
+    """True where a model of the rig is given, or follows from the inverse."""
+    try:
+        inverse_model.check(model.feedforward, model.origin)
+    except ConfigError:
+        return model.state_space is not None
+    return model.dynamic
 
 
 def _names(names: Any, origin: str) -> tuple[str, ...]:
@@ -160,15 +188,16 @@ def _names(names: Any, origin: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _checked(axes: tuple[str, ...], content: Content, origin: str) -> LoadingModel:
+def _checked(axes: tuple[str, ...], content: Content, origin: str, inverse_only: bool) -> LoadingModel:
     n = len(axes)
-    inverse = [
-        _sized(getattr(content.feedforward, name), n, n, f"{origin}: feedforward.{name}") for name in DERIVATIVES
-    ]
-    feedforward = np.array(inverse)
-    inverse_model.check(feedforward, f"{origin}: feedforward")
+    feedforward = content.feedforward.coefficients(f"{origin}: feedforward", n)
+    check = inverse_model.check_static if inverse_only else inverse_model.check
+    check(feedforward, f"{origin}: feedforward")
     plant = None if content.plant is None else _plant(content.plant, n, f"{origin}: plant")
-    return LoadingModel(axes, feedforward, plant, content.servo_rate, content.provenance, content.lead, origin)
+    spread = None if content.deviation is None else content.deviation.coefficients(f"{origin}: deviation", n)
+    return LoadingModel(
+        axes, feedforward, plant, content.servo_rate, content.provenance, content.lead, origin, spread
+    )
 
 
 def _sized(rows: Rows, height: int, width: int, path: str) -> Array:

@@ -7,4 +7,5 @@ TABLE = {
     "transfer_function": ".transfer_function:TransferFunction",
     "amplitude_dependent": ".amplitude_dependent:AmplitudeDependent",
     "servo_hydraulic": ".servo_hydraulic:ServoHydraulic",
+    "servo_hydraulic_linear": ".servo_hydraulic_linear:ServoHydraulicLinear",
 }

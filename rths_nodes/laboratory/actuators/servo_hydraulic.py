@@ -47,6 +47,12 @@ class ServoHydraulic:
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+        if getattr(specimen, "mass", 0.0):
+            raise ConfigError(
+                "actuator servo_hydraulic: takes no specimen with mass: its flow gives the velocity, which no "
+                "inertia "
+                "resists; take servo_hydraulic_linear"
+            )
         self._p = params
         self._specimen = specimen
         self._load = specimen.force if getattr(specimen, "felt", True) else _no_force

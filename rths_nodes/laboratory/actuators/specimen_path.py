@@ -14,13 +14,15 @@ INCREMENTS = 4
 class SpecimenPath:
     """Moves ``specimen`` from sample to sample at constant velocity and keeps its inner states.
 
-    Where the states forget fast a sample has more increments than ``INCREMENTS``, as many as ``specimen.decay``
-    asks for. Beyond ``HARD_LIMIT`` the states are nan.
+    A specimen with mass also resists the acceleration, the change of the velocity in a sample; the first one
+    begins at rest. Where the states forget fast a sample has more increments than ``INCREMENTS``, as many as
+    ``specimen.decay`` asks for. Beyond ``HARD_LIMIT`` the states are nan.
     """
 
     def __init__(self, specimen: Specimen, dt: float) -> None:
         self._specimen = specimen
         self._dt = dt
+        self._mass: float = getattr(specimen, "mass", 0.0)
         self._decay = decay_of(specimen)
         self._fastest = self._decay.fastest(dt / INCREMENTS)
         self.reset()
@@ -28,14 +30,18 @@ class SpecimenPath:
     def reset(self) -> None:
         """The specimen as built, at displacement zero."""
         self._state = list(self._specimen.initial_state)
-        self._displacement = 0.0
+        self._displacement = self._velocity = 0.0
 
     def move(self, displacement: float, velocity: float) -> float:
         """Force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
         if self._state:
             self._advance(displacement)
         self._displacement = displacement
-        return self._specimen.force(self._state, displacement, velocity)
+        force = self._specimen.force(self._state, displacement, velocity)
+        if self._mass:
+            force += self._mass * (velocity - self._velocity) / self._dt
+            self._velocity = velocity
+        return force
 
     def _advance(self, displacement: float) -> None:
         v = (displacement - self._displacement) / self._dt

@@ -27,7 +27,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensors import AuxiliarySensors, SensorPair
+from rths_nodes.laboratory.sensors import AuxiliarySensors, Output, SensorPair
 
 
 class Simulator:
@@ -79,6 +79,8 @@ class Simulator:
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
+        outputs = [axis.output for axis in axes.values()]
+        self._outputs = [] if all(output == Output() for output in outputs) else outputs
         self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
         self.perfect = all(pair.perfect for pair in self._sensors)
         self.open()
@@ -124,17 +126,30 @@ class Simulator:
             self.interlock = self._watchdog.beat()
         if not self.interlock:  # else it stands where it stood
             self._command = command.command.copy()
+            if self._outputs:
+                self._convert()
         self._line.append((self._command, command.auxiliary))
         self._rig.step(*self._line.popleft())
         self._look()
 
+    def _convert(self) -> None:
+        """The command as the converters send it."""
+        for index, (output, value) in enumerate(zip(self._outputs, self._command.tolist(), strict=True)):
+            sent = self._command[index] = output.sent(value)
+            if output.range is not None and abs(sent) >= output.range:
+                self._flags |= FLAG_SATURATED
+
     def _look(self) -> None:
         rig = self._rig
         self._true = list(zip(rig.displacement, rig.force, strict=True))
-        self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+        if self.perfect:
+            self._seen = self._true
+        else:
+            self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+            for pair in self._sensors:
+                if pair.saturated:
+                    self._flags |= FLAG_SATURATED
         self._channels = self._auxiliary.measure(rig.auxiliary)
-        if not self.perfect and any(pair.saturated for pair in self._sensors):
-            self._flags |= FLAG_SATURATED
 
     def read(self) -> Measurement:
         return self._measurement(self._seen, self._channels)
@@ -144,7 +159,7 @@ class Simulator:
         return self._measurement(self._true, self._rig.auxiliary)
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
-        displacement, force = np.array(pairs).T.copy()
+        displacement, force = map(np.array, zip(*pairs, strict=True))
         return Measurement(self.sample, displacement, force, self._command, channels, self._flags, self._modes)
 
     def safe(self) -> None:

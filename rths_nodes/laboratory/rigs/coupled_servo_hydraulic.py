@@ -119,7 +119,7 @@ class CoupledServoHydraulic:
         n, plant = self._n, self._plant
         state = plant.state_and_force.copy()
         self.displacement, self.velocity, self.force = state[:n], state[n : 2 * n], state[2 * n : 3 * n]
-        measured = (self._acceleration @ state).tolist()
+        measured = self._acceleration.dot(state).tolist()
         if len(self.auxiliary_names) > n:
             measured += plant.displacement, plant.force
         self.auxiliary = np.array(measured)

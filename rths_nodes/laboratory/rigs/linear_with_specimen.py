@@ -12,6 +12,7 @@ from rths_nodes.core.discretisation import transition
 from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.runge_kutta import advance_of
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -53,6 +54,7 @@ class LinearWithSpecimen:
     ) -> None:
         system, inputs = linear
         self.specimen = specimen
+        self._advance = advance_of(specimen)
         self._decay = decay_of(specimen)
         self._fastest = self._decay.fastest(dt / substeps)
         self._most = HARD_LIMIT / substeps
@@ -63,6 +65,7 @@ class LinearWithSpecimen:
         self._correction = with_specimen @ now[:, -1]
         self._drive = np.vstack([with_specimen @ part for part in self._driven(before[:, :-1], now[:, :-1])])
         self._inputs = np.zeros(2 * inputs.shape[1])
+        self._force = 0.0
         self.reset()
 
     def _driven(self, before: Array, now: Array) -> list[Array]:
@@ -97,18 +100,18 @@ class LinearWithSpecimen:
         """
         n, m = self._n, len(before)
         self._inputs[:m], self._inputs[m:] = before, now
-        driven = (self._drive @ self._inputs).reshape(self._substeps, n + 2)
+        driven = self._drive.dot(self._inputs).reshape(self._substeps, n + 2)
+        onward, state, force = self._matrix.dot, self.state_and_force, self.specimen.force
         for drive in driven:
-            after = self._matrix @ self.state_and_force
+            after = onward(state)
             after += drive
-            held = self._force
             self._move(*after[n:].tolist())
-            change = self.specimen.force(self._specimen_state, *self._place) - held
+            change = force(self._specimen_state, *self._place) - self._force
             if change:
                 after += change * self._correction
                 self._place = tuple(after[n:].tolist())
-            self.state_and_force[:n] = after[:n]
-            self._keep_force()
+            state[:n] = after[:n]
+            self._force = state[n] = force(self._specimen_state, *self._place)
 
     def _keep_force(self) -> None:
         self._force = self.specimen.force(self._specimen_state, *self._place)
@@ -144,13 +147,5 @@ class LinearWithSpecimen:
 
     def _increment(self, h: float, x0: float, v0: float, x1: float, v1: float) -> None:
         """One RK4 step of ``h`` (s)."""
-        state, rate = self._specimen_state, self.specimen.rate
-        v = 0.5 * (v0 + v1)
-        x = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1)
-        half = 0.5 * h
-        k1 = rate(state, x0, v0)
-        k2 = rate([s + half * k for s, k in zip(state, k1, strict=True)], x, v)
-        k3 = rate([s + half * k for s, k in zip(state, k2, strict=True)], x, v)
-        k4 = rate([s + h * k for s, k in zip(state, k3, strict=True)], x1, v1)
-        slopes = zip(state, k1, k2, k3, k4, strict=True)
-        self._specimen_state = [s + h / 6.0 * (a + 2.0 * (b + c) + d) for s, a, b, c, d in slopes]
+        middle = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1), 0.5 * (v0 + v1)
+        self._specimen_state = self._advance(self._specimen_state, h, (x0, v0), middle, (x1, v1))

@@ -33,6 +33,7 @@ class KelvinVoigt:
     def __init__(self, params: Params) -> None:
         self._stiffness, self._damping = params.stiffness, params.damping
         self._exponent, self._reference = params.exponent, params.reference_velocity
+        self.linear = (self._stiffness, self._damping) if self._exponent == 1.0 else None
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
         if self._exponent != 1.0:

@@ -33,6 +33,7 @@ class Parallel:
         self._split = len(self._first.initial_state)
         self.initial_state: tuple[float, ...] = (*self._first.initial_state, *self._second.initial_state)
         self.decay: Decay = decay_of(self._first).beside(decay_of(self._second))
+        self.mass: float = getattr(self._first, "mass", 0.0) + getattr(self._second, "mass", 0.0)
         self.felt: bool = getattr(self._first, "felt", True) or getattr(self._second, "felt", True)
 
     def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:

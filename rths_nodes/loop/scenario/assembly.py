@@ -145,9 +145,9 @@ class Assembly:
 
     @cached_property
     def compensator(self) -> Compensator:
-        """The compensator for all axes; to a ``lead`` the port's transport is added."""
+        """The compensator for all axes; one whose model leaves the transport out gets it added to its ``lead``."""
         scenario, params = self.scenario, self.scenario.compensator
-        if hasattr(params, "lead"):
+        if getattr(registry.class_of("compensator", params), "transport_in_lead", False):
             params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
         built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
         return built

@@ -80,7 +80,7 @@ def _resolve_files(cls: type, data: Any, folder: Path) -> None:
         return
     for field in attrs.fields(cls):
         spec, value = spec_of(field), data.get(field.name)
-        if spec.kind == "path" and isinstance(value, str):
+        if spec.kind in ("path", "matrix") and isinstance(value, str):
             data[field.name] = str((folder / os.path.expanduser(value)).absolute())
         elif spec.kind == "section" and spec.cls is not None:
             _resolve_files(spec.cls, value, folder)

@@ -14,11 +14,12 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
+from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import as_data, walk, walk_declared
-from rths_nodes.laboratory.sensors import Sensors
+from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.limits import Limits
@@ -38,6 +39,12 @@ SHARED = (
     "heartbeat",
 )
 """Fields that two or more nodes share, beside the axes' names and limits and the port: the hash covers them."""
+
+LONGEST_FORCE_LEAD = 0.1
+"""s: a straight line through a force goes no further."""
+
+INDICES = ("none", "rths_benchmark_2020", "marths_2023")
+"""Sets of published indices."""
 
 LAST_SAMPLE = 2**32 - 1
 """The messages number samples with 32 bits."""
@@ -61,7 +68,8 @@ class Axis:
         "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
         None,
     )
-    sensors: Sensors = section(Sensors, "noise, resolution and range of the measurement")
+    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
+    output: Output = section(Output, "resolution and range of the command")
     limits: Limits = section(Limits, "limits of this axis")
 
 
@@ -70,6 +78,9 @@ class Recording:
     """What goes into the recording beside the messages."""
 
     note: str = text("words of the operator about this run", "")
+    drawn: dict[str, Any] = mapping(
+        "what a study has drawn for this run: number of the plant, seed, values by key"
+    )
 
 
 @params
@@ -121,9 +132,21 @@ class Scenario:
     semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
+    force_lead: float | None = number(
+        "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
+        "them; half a step is added for one that holds them, a step for newmark; left out: forces as measured",
+        "s",
+        None,
+        at_least=0.0,
+        at_most=LONGEST_FORCE_LEAD,
+    )
+    indices: str = text("published indices that the report shows beside its own", "none", INDICES)
     monitor: MonitorParams = section(MonitorParams, "limits on the indices")
     recording: Recording = section(Recording, "what goes into the recording beside the messages")
     cases: dict[str, Case] = sections(Case, "named variants", optional=True)
+    scatter: dict[str, Any] = mapping(
+        "how the plants of an ensemble differ, for studies: section.key: {distribution: numbers}"
+    )
 
     def validate(self, path: str) -> None:
         """Refuses a name that no file may have, too many samples, and a memory longer than the test."""
@@ -136,6 +159,7 @@ class Scenario:
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
+        check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
             for name, span in spans_of(part).items():
                 if span > self.duration * self.time_ratio:
@@ -210,6 +234,7 @@ class Scenario:
             ramp=type(self.ramp).type_name,
             has_structure=self.structure is not None,
             has_soft_start=self.soft_start is not None,
+            transport=getattr(self.port, "transport_samples", 0) * self.dt,
         )
 
     @property

@@ -9,6 +9,7 @@ from rths_nodes.core.protocols import Integrator, SemiActive, Setup
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.force_lead import ForceLead
 
 
 class NumericalStage:
@@ -45,6 +46,7 @@ class NumericalStage:
         self._controller = controller
         self._ground_acceleration = ground_acceleration.tolist()
         self._auxiliary = np.zeros(n_inputs)
+        self._lead = force_lead_of(scenario, integrator)
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
@@ -97,13 +99,16 @@ class NumericalStage:
             return None
         if self._index == self._steps:
             return None
+        if self._lead is not None:
+            self._lead.add(measured)
         if measured.sample != self._index * self.substeps:
             return None
         self._index += 1
         if self._index <= self._before:
             return self._soft_start[self._index]
         self._measured = measured
-        self._force = self.setup.forces(measured.force, self.integrator.displacement)
+        forces = measured.force if self._lead is None else self._lead.now()
+        self._force = self.setup.forces(forces, self.integrator.displacement)
         self.pending = True
         self.integrator.begin(self._force)
         return self.answer()
@@ -128,3 +133,12 @@ class NumericalStage:
         return Target(
             self._index, solver.displacement, velocity, acceleration, exact, external, restoring, auxiliary
         )
+
+
+def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | None:
+    """What makes up for the delay of the forces in ``scenario``; None where that is not asked for."""
+    if scenario.force_lead is None:
+        return None
+    step = scenario.samples_per_step
+    samples = scenario.force_lead * scenario.servo_rate + integrator.force_age * step
+    return ForceLead(samples, step, len(scenario.axes))

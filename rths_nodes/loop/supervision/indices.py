@@ -264,7 +264,7 @@ class EnergyMonitor:
         if before is not None:
             external = target.external_force
             if self._external is not None and self._move is not None:
-                self.input += 0.5 * float((self._external + external) @ self._move)
+                self.input += 0.5 * float((self._external + external).dot(self._move))
             self._external = external.copy()
             self._move = now - before
         self._displacement = now

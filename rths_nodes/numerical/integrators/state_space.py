@@ -43,12 +43,19 @@ class LinearSteps:
         slope = now if extrapolated else np.zeros_like(now)
         self._matrix = np.hstack([phi, -(before + now), -slope])
         self._loads = external_force[:-1] @ before.T + external_force[1:] @ now.T
-        self._n = external_force.shape[1]
+        n = self._n = external_force.shape[1]
+        self._known = np.zeros(4 * n)
+        self._parts = tuple(self._known[part * n : part * n + n] for part in range(4))
 
     def step(self, index: int, motion: tuple[Array, Array], forces: tuple[Array, Array]) -> tuple[Array, Array]:
         """Displacement and velocity at ``index`` + 1 from those at ``index`` and the forces before and now."""
         before, now = forces
-        after = self._matrix @ np.concatenate((*motion, now, now - before)) + self._loads[index]
+        x, v, f, change = self._parts
+        x[:], v[:] = motion
+        f[:] = now
+        np.subtract(now, before, out=change)
+        after = self._matrix.dot(self._known)
+        after += self._loads[index]
         return after[: self._n], after[self._n :]
 
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.massless import followers, massless
 from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
 
@@ -22,10 +23,23 @@ TABLE = {
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Undamped circular frequencies ``(n_dof,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n_dof)``.
+    """Undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
-    Shapes are scaled to a modal mass of 1 kg. ``mass`` (kg) must be positive definite; both are symmetric.
+    Shapes are scaled to a modal mass of 1 kg; both matrices are symmetric. ``mass`` (kg) must be positive
+    definite, but for degrees of freedom that have none at all: there are as many modes as others, n.
     """
+    some = ~massless(mass)
+    if some.all():
+        return _modes(mass, stiffness)
+    nothing = np.zeros_like(mass)
+    static = followers(mass, nothing, stiffness).static
+    shape = np.zeros((len(mass), int(some.sum())))
+    shape[some], shape[~some] = np.eye(int(some.sum())), static
+    omega, vectors = _modes(mass[np.ix_(some, some)], shape.T @ stiffness @ shape)
+    return omega, shape @ vectors
+
+
+def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     root = np.linalg.inv(np.linalg.cholesky(mass))
     squares, vectors = np.linalg.eigh(root @ stiffness @ root.T)
     return np.sqrt(np.maximum(squares, 0.0)), root.T @ vectors
@@ -52,7 +66,7 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
 
 
 class Rayleigh:
-    """Rayleigh damping by the ratios in two modes: C = a M + b K, zeta = a / (2 w) + b w / 2."""
+    """Rayleigh damping by ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
 
     @params
     class Params:
@@ -62,6 +76,9 @@ class Rayleigh:
         modes: tuple[float, ...] = vector(
             "numbers of the two modes, the lowest is 1", "1", (1.0, 2.0), at_least=1.0, at_most=1e6
         )
+        frequencies: tuple[float, ...] | None = vector(
+            "two frequencies that have the ratios, in place of the modes", "Hz", None, more_than=0.0
+        )
 
         def validate(self, path: str) -> None:
             """Refuses other than two ratios and two different whole numbers."""
@@ -69,12 +86,18 @@ class Rayleigh:
                 raise ConfigError(f"{path}.ratios = {show(self.ratios)}: must be 2 numbers, one for each mode")
             if len(set(self.modes)) != 2 or len(self.modes) != 2 or any(mode % 1.0 for mode in self.modes):
                 raise ConfigError(f"{path}.modes = {show(self.modes)}: must be 2 different whole numbers")
+            if self.frequencies is not None and (len(self.frequencies) != 2 or len(set(self.frequencies)) != 2):
+                raise ConfigError(
+                    f"{path}.frequencies = {show(self.frequencies)}: must be 2 different numbers in Hz"
+                )
 
     def __init__(self, params: Params) -> None:
         self._p = params
 
     def coefficients(self, mass: Array, stiffness: Array) -> tuple[float, float]:
         """a (1/s) and b (s). Raises ConfigError for a mode that the structure has not."""
+        if self._p.frequencies is not None:
+            return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
         omega, _ = modes(mass, stiffness)
         if max(first, second) >= len(omega):
@@ -84,6 +107,10 @@ class Rayleigh:
         pair = omega[[first, second]]
         if not 0.0 < pair[0] != pair[1] > 0.0:
             raise ConfigError("structure.damping.modes: their frequencies must be > 0 and differ")
+        return self._with_ratios_at(pair)
+
+    def _with_ratios_at(self, pair: Array) -> tuple[float, float]:
+        """a and b that give the ratios at two circular frequencies (rad/s)."""
         a, b = np.linalg.solve(np.array([1.0 / pair, pair]).T / 2.0, np.array(self._p.ratios))
         return float(a), float(b)
 
@@ -107,12 +134,12 @@ class Modal:
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
         """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
-        if len(self._ratios) not in (1, len(mass)):
+        omega, shapes = modes(mass, stiffness)
+        if len(self._ratios) not in (1, len(omega)):
             raise ConfigError(
-                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(mass)} numbers, "
+                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(omega)} numbers, "
                 "one for each mode"
             )
-        omega, shapes = modes(mass, stiffness)
         weighted = mass @ shapes
         damping: Array = (weighted * (2.0 * np.array(self._ratios) * omega)) @ weighted.T
         return damping

@@ -1,0 +1,173 @@
+"""A simulated rig that does what a recorded one did: actuator and specimen of each axis, fitted to the recording.
+
+The actuator is the transfer function
+
+    G(s) = g / ((1 + tau s) (1 + 2 zeta s / w + s^2 / w^2)),
+
+of order 1 to 3, from the command to the displacement behind the declared transport, by least squares of the
+simulated displacement: noise of the sensor does not bias it (output error; L. Ljung, System Identification, 2nd
+ed. 1999, section 4.2). The order with the least information criterion of Schwarz (1978) is taken. The specimen is
+a spring with a dashpot, by least squares on displacement, velocity and force behind one low-pass filter that
+shifts nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array
+from rths_nodes.laboratory.actuators.held_plant import transition
+from rths_nodes.recording.run import Run
+
+LEAST = 500
+"""Samples that a fit needs."""
+CUTOFF = 30.0
+"""Of the low-pass filter on displacement and force, Hz; at most a fifth of the servo rate."""
+DAMPING = 0.7
+"""Damping ratio with which a fit begins."""
+
+
+@dataclass(frozen=True)
+class AxisModel:
+    """Data of the sections ``actuator`` and ``specimen`` of an axis, and how well they explain the recording.
+
+    The fits are ``100 (1 - rms error / rms)``, %: of the measured displacement and of the measured force.
+    ``residual`` is the rms error of the displacement (m).
+    """
+
+    actuator: dict[str, Any]
+    specimen: dict[str, Any]
+    displacement_fit: float
+    force_fit: float
+    residual: float
+
+
+def usable(run: Run) -> int:
+    """Samples from the first on that are complete and neither bridged nor part of a safe stop."""
+    broken = ~np.isfinite(run.command + run.displacement + run.force).all(axis=1)
+    bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_TRIPPED)) != 0))
+    return int(bad[0]) if len(bad) else len(run.flags)
+
+
+def axis_models(run: Run) -> dict[str, AxisModel]:
+    """The model of each axis, from the samples that are :func:`usable`.
+
+    Raises ConfigError for a rig whose axes are coupled, for too short a recording, and where nothing moves.
+    """
+    if run.scenario.rig is not None:
+        raise ConfigError("rig: its axes are coupled; such a rig is not identified from a recording")
+    samples = usable(run)
+    if samples < LEAST:
+        raise ConfigError(f"{samples} samples before the first that was bridged or lost: must be >= {LEAST}")
+    q, dt = int(run.scenario.port.transport_samples), run.scenario.dt
+    found = {}
+    for column, axis in enumerate(run.axes):
+        command, moved, force = (values[:samples, column] for values in (run.command, run.displacement, run.force))
+        if not np.ptp(command) > 0.0 or not np.ptp(moved) > 0.0:
+            raise ConfigError(f"{axis}: nothing moves in this recording")
+        late = np.concatenate([np.zeros(q), command[: samples - q]])
+        parameters, residual = _actuator(late, moved, dt)
+        delay = int(getattr(run.scenario.axes[axis].sensors, "force_delay", 0))
+        stiffness, damping, force_fit = _specimen(moved[: samples - delay], force[delay:], dt)
+        numerator, denominator = polynomials(parameters)
+        found[axis] = AxisModel(
+            {"type": "transfer_function", "numerator": numerator, "denominator": denominator},
+            {"type": "kelvin_voigt", "stiffness": stiffness, "damping": damping},
+            100.0 * (1.0 - residual / _rms(moved)),
+            force_fit,
+            residual,
+        )
+    return found
+
+
+def polynomials(parameters: Array) -> tuple[list[float], list[float]]:
+    """Numerator and denominator of G, highest power first: of g and log tau; log w, log zeta; log tau, w, zeta."""
+    gain, logarithms = float(parameters[0]), np.exp(parameters[1:])
+    denominator = np.ones(1)
+    if len(logarithms) in (1, 3):
+        denominator = np.array([logarithms[0], 1.0])
+    if len(logarithms) >= 2:
+        omega, zeta = logarithms[-2:]
+        denominator = np.convolve(denominator, [1.0 / omega**2, 2.0 * zeta / omega, 1.0])
+    return [gain], [float(value) for value in denominator]
+
+
+def simulated(parameters: Array, command: Array, dt: float) -> Array:
+    """Displacement (m) of the actuator under ``command (n,)`` m, each held over the sample that ends with it."""
+    from scipy.signal import lfilter
+
+    (gain,), denominator = polynomials(parameters)
+    top = denominator[0]
+    n = len(denominator) - 1
+    a = np.eye(n, k=-1)
+    a[0] = -np.array(denominator[1:]) / top
+    b = np.zeros(n)
+    b[0] = 1.0
+    rows = transition(a, b, dt, "staircase")
+    phi, now = rows[:, :n], rows[:, -1]
+    poles = np.poly(phi)
+    # C (z I - phi)^-1 now, of the last state, one sample ahead: the command acts within its own sample
+    output = np.zeros((1, n))
+    output[0, -1] = gain / top
+    zeros = np.poly(phi - np.outer(now, output)) - poles
+    moved: Array = lfilter(zeros[1:], poles, command)
+    return moved
+
+
+def _actuator(command: Array, moved: Array, dt: float) -> tuple[Array, float]:
+    """The parameters with the least information criterion, and the rms error (m)."""
+    from scipy.optimize import least_squares
+
+    scale, delay = _rms(moved), max(_delay(command, moved, dt), dt)
+    first = {
+        1: [1.0, math.log(delay)],
+        2: [1.0, math.log(2.0 * DAMPING / delay), math.log(DAMPING)],
+        3: [1.0, math.log(0.5 * delay), math.log(4.0 * DAMPING / delay), math.log(DAMPING)],
+    }
+    best: tuple[float, Array, float] = (math.inf, np.zeros(0), math.inf)
+    for begin in first.values():
+
+        def errors(parameters: Array) -> Array:
+            with np.errstate(all="ignore"):
+                found = (simulated(parameters, command, dt) - moved) / scale
+            return np.asarray(np.nan_to_num(found, nan=1e3, posinf=1e3, neginf=-1e3))
+
+        limits = [-np.inf, *(math.log(1e-5) for _ in begin[1:])], [np.inf, *(math.log(1e5) for _ in begin[1:])]
+        fitted = least_squares(errors, begin, bounds=limits, x_scale="jac")
+        error = float(np.sqrt(2.0 * fitted.cost / len(moved)))
+        criterion = len(moved) * math.log(max(error, 1e-12) ** 2) + len(begin) * math.log(len(moved))
+        if criterion < best[0]:
+            best = criterion, fitted.x, error * scale
+    return best[1], best[2]
+
+
+def _delay(command: Array, moved: Array, dt: float) -> float:
+    """Delay (s) of slow motions: the best first-order Taylor step back, m = c - delay c'."""
+    slope = np.gradient(command, dt)
+    return float((slope @ (command - moved)) / max(float(slope @ slope), 1e-300))
+
+
+def _specimen(moved: Array, force: Array, dt: float) -> tuple[float, float, float]:
+    """Stiffness (N/m), damping (N s/m), and the fit of the force (%)."""
+    from scipy.optimize import nnls
+    from scipy.signal import butter, sosfiltfilt
+
+    sections = butter(4, min(CUTOFF, 0.2 / dt), fs=1.0 / dt, output="sos")
+    x, f = sosfiltfilt(sections, moved), sosfiltfilt(sections, force)
+    velocity = np.gradient(x, dt)
+    scales = np.array([_rms(x), _rms(velocity)])
+    if not _rms(f) > 0.0:
+        return 0.0, 0.0, 100.0
+    columns = np.column_stack((x, velocity)) / scales
+    shares, error = nnls(columns, f)
+    stiffness, damping = (float(value) for value in shares / scales)
+    return stiffness, damping, 100.0 * (1.0 - error / math.sqrt(len(f)) / _rms(f))
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

@@ -1,0 +1,91 @@
+"""One self-contained HTML page about a study, in the style of the report of a test."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.figures import studies
+from rths_nodes.analysis.report.document import template
+from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.analysis.units import grouped, rounded
+from rths_nodes.core.version import __version__
+
+WORST = 10
+"""Runs that are named for each index."""
+REASONS = 20
+"""Different reasons of runs without a result that are told."""
+
+
+def write(table: StudyTable, path: Path) -> None:
+    """Write the page about ``table``. Raises OSError."""
+    Path(path).write_text(render(table), encoding="utf-8")
+
+
+def render(table: StudyTable) -> str:
+    """The page as text."""
+    outcomes = table.outcomes()
+    contents: dict[str, Any] = {
+        "title": table.title,
+        "description": table.description,
+        "badge": f"{grouped(outcomes.get('finished', 0))} of {grouped(len(table))} finished",
+        "kind": "good" if set(outcomes) <= {"finished"} else "bad",
+        "facts": {
+            "Scenario": table.scenario,
+            "Runs": ", ".join(f"{grouped(count)} {outcome}" for outcome, count in outcomes.items()),
+            "Factors": ", ".join((*table.factors, *table.drawn)) or "none",
+            "rths_nodes": __version__,
+            "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        },
+        "summary": [(index, _numbers(table.summary(index))) for index in table.indices],
+        "effects": _effects(table),
+        "figures": studies.drawn(table),
+        "worst": [(index, _worst(table, index)) for index in table.indices],
+        "reasons": _reasons(table),
+        "version": __version__,
+    }
+    return template("study.html.j2").render(contents)
+
+
+def _numbers(of: dict[str, float]) -> list[str]:
+    return [rounded(of[name]) for name in ("median", "low", "high", "worst")]
+
+
+def _effects(table: StudyTable) -> list[tuple[str, list[tuple[str, list[str]]]]]:
+    """Of each factor with few levels: the median of each index by level, and the worst."""
+    found = []
+    for factor in table.factors:
+        if table.continuous(factor):
+            continue
+        levels = {index: table.levels(factor, index) for index in table.indices}
+        rows = []
+        for number, level in enumerate(levels[table.indices[0]]):
+            of = [levels[index][number] for index in table.indices]
+            cells = [rounded(value) for each in of for value in (each.median, each.worst)]
+            rows.append((level.label, [str(level.runs), *cells]))
+        found.append((factor, rows))
+    return found
+
+
+def _worst(table: StudyTable, index: str) -> list[tuple[str, str, str]]:
+    """Name, value or outcome, and reason of the worst runs."""
+    values, columns = table.values(index), table.columns
+    return [
+        (
+            columns["name"][row],
+            rounded(values[row]) if table.finished[row] else columns["outcome"][row],
+            columns["reason"][row],
+        )
+        for row in table.worst(index, WORST)
+    ]
+
+
+def _reasons(table: StudyTable) -> list[tuple[str, str, int, str]]:
+    """Outcome, reason, number of runs and the first of them, of those that did not finish."""
+    found: dict[tuple[str, str], list[str]] = {}
+    rows = zip(table.columns["outcome"], table.columns["reason"], table.columns["name"], strict=True)
+    for outcome, reason, name in rows:
+        if outcome != "finished":
+            found.setdefault((outcome, reason), []).append(name)
+    return [(outcome, reason, len(names), names[0]) for (outcome, reason), names in found.items()][:REASONS]

@@ -1,0 +1,118 @@
+"""The table of a study: one row for each run, and what is read from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.core.samples import Array
+
+FEW_LEVELS = 12
+"""A factor with more values is drawn as a continuous one."""
+LOW, HIGH = 5.0, 95.0
+"""Percentiles that are given as the spread."""
+
+
+class Level(NamedTuple):
+    """The effect of one level of a factor on an index: percentiles over the finished runs that have it."""
+
+    label: str
+    runs: int
+    low: float
+    median: float
+    high: float
+    worst: float
+
+
+@dataclass(frozen=True, eq=False)
+class StudyTable:
+    """Columns of equal length by name: ``name``, ``outcome``, ``reason``, then factors, drawn values, indices.
+
+    ``factors`` name those that are varied by levels, ``drawn`` those that have a distribution, ``indices`` those
+    that are shown. An index that a run does not have is nan.
+    """
+
+    title: str
+    description: str
+    scenario: str
+    columns: Mapping[str, Sequence[Any]]
+    factors: tuple[str, ...]
+    indices: tuple[str, ...]
+    drawn: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns["name"])
+
+    @property
+    def finished(self) -> NDArray[np.bool_]:
+        """The runs that came to their end."""
+        return np.array([outcome == "finished" for outcome in self.columns["outcome"]], dtype=bool)
+
+    def outcomes(self) -> dict[str, int]:
+        """How many runs ended how; the finished ones first."""
+        found = dict.fromkeys(("finished", *self.columns["outcome"]), 0)
+        for outcome in self.columns["outcome"]:
+            found[outcome] += 1
+        return {outcome: count for outcome, count in found.items() if count}
+
+    def values(self, index: str) -> Array:
+        """An index of all runs ``(n,)``; nan for those that did not finish."""
+        given = np.array([_float(value) for value in self.columns[index]])
+        return np.where(self.finished, given, np.nan)
+
+    def continuous(self, factor: str) -> bool:
+        """True for what is drawn, and for a factor with many values, if all of them are numbers."""
+        values = self.columns[factor]
+        many = factor in self.drawn or len(set(values)) > FEW_LEVELS
+        return many and all(map(_is_number, values))
+
+    @property
+    def shown_factors(self) -> tuple[str, ...]:
+        """The factors, and what is drawn, if it is a number: of lists of numbers no effect is shown."""
+        return self.factors + tuple(key for key in self.drawn if self.continuous(key))
+
+    def levels(self, factor: str, index: str) -> list[Level]:
+        """The effect of each level of a ``factor``, in their order."""
+        size = np.abs(self.values(index))
+        labels = [shown(value) for value in self.columns[factor]]
+        found = []
+        for label in dict.fromkeys(labels):
+            of = size[[other == label for other in labels]]
+            of = of[np.isfinite(of)]
+            spread = np.percentile(of, (LOW, 50.0, HIGH)) if len(of) else np.full(3, np.nan)
+            low, median, high = map(float, spread)
+            found.append(Level(label, len(of), low, median, high, float(of.max()) if len(of) else math.nan))
+        return found
+
+    def summary(self, index: str) -> dict[str, float]:
+        """Median, percentiles and the largest magnitude of an index over the finished runs; nan for none."""
+        size = np.abs(self.values(index))
+        size = size[np.isfinite(size)]
+        if not len(size):
+            return dict.fromkeys(("low", "median", "high", "worst"), math.nan)
+        low, median, high = np.percentile(size, (LOW, 50.0, HIGH))
+        return {"low": float(low), "median": float(median), "high": float(high), "worst": float(size.max())}
+
+    def worst(self, index: str, count: int) -> list[int]:
+        """Rows of the largest magnitudes of an index, the largest first; before them those that did not finish."""
+        size = np.where(self.finished, np.abs(self.values(index)), np.inf)
+        order = np.argsort(-np.nan_to_num(size, nan=-1.0, posinf=np.inf), kind="stable")
+        return [int(row) for row in order[:count]]
+
+
+def shown(value: Any) -> str:
+    """A level as it is shown."""
+    return f"{value:.6g}" if _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _float(value: Any) -> float:
+    return float(value) if _is_number(value) else math.nan

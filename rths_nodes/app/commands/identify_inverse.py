@@ -1,0 +1,103 @@
+"""``rths identify --for identified_inverse``: periodic noise on each axis -> a model file with the inverse."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.identification.periodic import Fit
+from rths_nodes.analysis.units import MM, PERCENT
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import expectation, identification, inverse_identification
+from rths_nodes.app.studies.inverse_identification import PERIODIC
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.file import LoadingModel, save
+from rths_nodes.core.models.inverse import DERIVATIVES, UNITS
+from rths_nodes.loop.scenario.schema import Scenario
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
+    scenario = arguments.scenario(options)
+    _refuse_others(options)
+    out = Path(options.out)
+    terminal.check_writable(out)
+    band = tuple(options.band or PERIODIC.band)
+    up_to = options.fit_up_to
+    if up_to is None:
+        up_to = inverse_identification.fitted_up_to(scenario, (band[0], band[1]))
+    if not band[0] < up_to <= band[1]:
+        raise ConfigError(
+            f"--fit-up-to {up_to:g}: must be > {band[0]:g} and <= {band[1]:g} Hz, the band of the noise"
+        )
+    if options.recordings:
+        experiments = identification.read(options.recordings, scenario)
+        names = ", ".join(options.recordings)
+    else:
+        rms = options.rms
+        if rms is None:
+            rms = PERIODIC.share * inverse_identification.expected_rms(scenario)
+        noise = inverse_identification.noise(rms, (band[0], band[1]), options.duration)
+        names = f"{noise.duration:g} s of periodic noise, {MM * rms:.3g} mm rms, on each axis"
+        terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
+        try:
+            experiments = identification.run(scenario, noise, options.record, terminal.progress)
+        except identification.Stopped as stop:
+            print(stop)
+            return stop.exit_code
+    _, found, model = inverse_identification.fit(scenario, experiments, (band[0], band[1]), up_to, names)
+    if options.json:
+        print(json.dumps(_data(scenario, found, model, up_to), indent=2))
+    else:
+        _print(scenario, found, model, up_to)
+    with terminal.writing(out, "" if options.json else "model"):
+        save(model, out)
+    if not options.json:
+        instead = " --set compensator.inverse=null" if getattr(scenario.compensator, "inverse", None) else ""
+        print(f"use it: --set compensator.type=identified_inverse --set compensator.model={out}{instead}")
+    return 0
+
+
+def _refuse_others(options: argparse.Namespace) -> None:
+    """What belongs to the other kind of model."""
+    for name, given in (
+        ("--orders", options.orders),
+        ("--resolution", options.resolution),
+        ("--report", options.report),
+    ):
+        if given is not None:
+            raise ConfigError(f"{name} {given}: is not for --for identified_inverse")
+    if options.transport == identification.MEASURED:
+        raise ConfigError("--transport measured: is not for --for identified_inverse: it has all delay in it")
+
+
+def _data(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "axes": list(model.axes),
+        "fitted_up_to_hz": up_to,
+        "coefficients": found.coefficients.tolist(),
+        "standard_deviations": found.deviation.tolist(),
+        "fit_error_percent": (PERCENT * found.error).tolist(),
+        "lead": model.lead,
+    }
+
+
+def _print(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=160)
+    console.print(f"{scenario.name}: inverse of {len(model.axes)} axes up to {up_to:.3g} Hz", markup=False)
+    grid = Table("command of", "of the motion of", *DERIVATIVES, "fit error (%)", box=box.SIMPLE)
+    for i, row in enumerate(model.axes):
+        for j, column in enumerate(model.axes):
+            cells = [
+                f"{c:.4g} +- {d:.1g} {unit}".removesuffix(" 1")
+                for c, d, unit in zip(found.coefficients[:, i, j], found.deviation[:, i, j], UNITS, strict=True)
+            ]
+            grid.add_row(row, column, *cells, f"{PERCENT * found.error[i]:.2g}" if i == j else "")
+    console.print(grid)

@@ -1,0 +1,290 @@
+"""``rths scoreboard``: every compensator on the same cases, plants and noise."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.units import plain
+from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.core import registry, yaml_text
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.text_files import read_text
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
+
+BENCHMARK = "rths_benchmark_2020"
+PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
+FAMILY = "compensator"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    scenario = parser.add_argument(
+        "benchmark",
+        nargs="?",
+        default=BENCHMARK,
+        help="name of a shipped scenario or path of a YAML file; default: %(default)s",
+    )
+    changed = parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="change a value of the scenario for all compensators; may be repeated",
+    )
+    cases = parser.add_argument(
+        "--cases", default="", metavar="NAME,...", help="cases that count; by default all that name no compensator"
+    )
+    for argument, completer in zip(
+        (scenario, changed, cases), (completion.scenarios, completion.assignments, completion.cases), strict=True
+    ):
+        completion.offer(argument, completer)
+    _add_laws(parser)
+    _add_scoring(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
+    arguments.add_where(parser)
+    arguments.add_json(parser)
+
+
+def _add_laws(parser: argparse.ArgumentParser) -> None:
+    """Which compensators, and what becomes of them before they are scored."""
+    parser.add_argument(
+        "--laws", default="", metavar="NAME,...", help="compensators; by default all registered ones"
+    )
+    parser.add_argument(
+        "--settings",
+        metavar="FILE",
+        help="YAML file of settings by compensator, as this command writes it; others are identified",
+    )
+    parser.add_argument(
+        "--tune", type=int, default=0, metavar="N", help="tune each with so many candidates before; default: 0"
+    )
+    parser.add_argument(
+        "--training",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="change a value for tuning only, e.g. duration=10; may be repeated",
+    )
+
+
+def _add_scoring(parser: argparse.ArgumentParser) -> None:
+    """What they are scored on, and by what."""
+    for name, default, words in (
+        ("--training-plants", 2, "plants that tuning counts beside the nominal one; none without scatter"),
+        ("--plants", 0, "plants that are scored beside the nominal one"),
+        ("--noise-seeds", 1, "seeds of the noise that each is scored with"),
+        ("--seed", 1, "seed of the plants that are scored"),
+    ):
+        parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
+    parser.add_argument(
+        "--indices",
+        default="",
+        metavar="NAME,...",
+        help="indices that are shown; default: those of the benchmark, or J1,J2,J3,max_error_mm",
+    )
+    parser.add_argument(
+        "--rank",
+        metavar="INDEX",
+        help="index by which they rank and are tuned; default: the tracking error on the true displacement",
+    )
+    parser.add_argument(
+        "--response", metavar="INDEX", help="index of the response in the figure against the rank's"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Identify, tune if asked for, run all, and print one table; exit code 0 also where one is unstable."""
+    from rths_nodes.app.studies import laws, runs, scoreboard, study
+    from rths_nodes.app.studies.identification import Stopped
+    from rths_nodes.app.studies.journal import Journal
+
+    where = arguments.where(options)
+    _check(options)
+    loaded = files.load(options.benchmark, options.set)
+    options.rank = options.rank or runs.ranking_index(loaded)
+    chosen_cases = _names(options.cases) or scoreboard.cases(loaded)
+    folder = Path(options.out or Path("runs") / f"{loaded.name}_scoreboard")
+    terminal.check_writable(folder / SCORES)
+    given = _settings(options.settings)
+    names = _names(options.laws) or registry.names(FAMILY)
+    for name in names:
+        if name not in given:
+            registry.load(FAMILY, name, "--laws")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        identified = laws.identify(loaded, folder)
+    except Stopped as stopped:
+        print(f"rths: {stopped}", file=sys.stderr)
+        return stopped.exit_code
+    chosen = laws.laws(loaded, identified, names, given)
+    searches: dict[str, Any] = {}
+    if options.tune:
+        chosen, searches = _tuned(options, loaded, chosen, where)
+    shown = _names(options.indices) or runs.shown_indices(loaded)
+    indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
+    of = scoreboard.design(
+        loaded, chosen, chosen_cases, options.noise_seeds, options.plants, options.seed, indices
+    )
+    with Journal(folder) as journal, terminal.progress(of.name) as progress:
+        lost = study.run(of, journal, where, lambda shares: progress(sum(shares), len(shares)))
+        table = study.table(of, journal.results | lost)
+    scores = scoreboard.scores(table, chosen, options.rank)
+    rows = scoreboard.published(loaded)
+    _write(options, folder, table, scores, rows, chosen, identified, searches, loaded.indices)
+    if options.json:
+        print(json.dumps(terminal.finite(_data(loaded.name, scores, rows, identified)), indent=2))
+    else:
+        _print(table, scores, rows, identified, folder, loaded.indices)
+    return ExitCode.FINISHED
+
+
+def _check(options: argparse.Namespace) -> None:
+    from rths_nodes.app.studies import tuning
+
+    for name, least in (("training_plants", 0), ("plants", 0), ("noise_seeds", 1), ("seed", 0), ("tune", 0)):
+        if getattr(options, name) < least:
+            raise ConfigError(f"--{name.replace('_', '-')} = {getattr(options, name)}: must be >= {least}")
+    if 0 < options.tune < tuning.LEAST:
+        raise ConfigError(f"--tune = {options.tune}: must be 0 or >= {tuning.LEAST}")
+
+
+def _names(words: str) -> list[str]:
+    return [name.strip() for name in words.split(",") if name.strip()]
+
+
+def _settings(path: str | None) -> dict[str, dict[str, Any]]:
+    """Settings by compensator. Raises ConfigError."""
+    if path is None:
+        return {}
+    try:
+        data = yaml_text.parse(read_text(path), path)
+    except OSError as error:
+        raise ConfigError(f"--settings {path}: cannot be read ({error.strerror})") from None
+    if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
+        raise ConfigError(f"--settings {path}: must be a mapping of compensators to their settings")
+    return {str(name): dict(entry) for name, entry in data.items()}
+
+
+def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) -> Any:
+    from rths_nodes.app.studies import scoreboard
+
+    pairs = []
+    for words in options.training:
+        key, sign, value = words.partition("=")
+        if not sign:
+            raise ConfigError(f"--training {words}: must be section.key=value")
+        pairs.append((key.strip().split("."), yaml_text.parse(value, f"--training {key}")))
+    with terminal.progress("tuning") as progress:
+        total = sum(1 for law in chosen if not law.reason) * options.tune
+        order = [law.name for law in chosen if not law.reason]
+
+        def told(name: str, done: float, of: float) -> None:
+            progress(order.index(name) * options.tune + done, total)
+
+        count = options.training_plants if loaded.scatter else 0
+        return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)
+
+
+def _write(
+    options: argparse.Namespace,
+    folder: Path,
+    table: Any,
+    scores: Any,
+    published: Any,
+    chosen: Any,
+    identified: Any,
+    searches: Mapping[str, Any],
+    which: str,
+) -> None:
+    from rths_nodes.analysis.report import scoreboard as page
+    from rths_nodes.app.studies import study
+
+    with terminal.writing(folder / study.CSV):
+        study.write_csv(table, folder / study.CSV)
+    if not study.parquet_missing():
+        with terminal.writing(folder / study.PARQUET):
+            study.write_parquet(table, folder / study.PARQUET)
+    settings = {law.name: dict(law.settings) for law in chosen if not law.reason}
+    with terminal.writing(folder / SETTINGS):
+        (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
+    with terminal.writing(folder / SCORES), open(folder / SCORES, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        of = [f"{index}_{kind}" for index in table.indices for kind in ("median", "worst")]
+        writer.writerow(["compensator", "block", "runs", "failures", "outcome", *of])
+        for score in scores:
+            values = [each.get(index, "") for index in table.indices for each in (score.median, score.worst)]
+            writer.writerow([score.law, score.block, score.runs, score.failures, page.outcome(score), *values])
+    tuned = (
+        f"{options.tune} candidates each" if options.tune else "as given" if options.settings else "as identified"
+    )
+    facts = {
+        "Scenario": table.scenario,
+        "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
+        "Noise": f"{options.noise_seeds} seeds",
+        "Settings": tuned,
+        "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
+    }
+    with terminal.writing(folder / TEXT):
+        (folder / TEXT).write_text(page.markdown(table, scores, published, facts, which), encoding="utf-8")
+    words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}
+    with terminal.writing(folder / PAGE):
+        axes = options.rank, options.response or options.rank
+        page.write(folder / PAGE, table, scores, published, words, facts, axes, which)
+
+
+def _search(found: Any) -> str:
+    """What tuning came to, as a comment of YAML."""
+    if found is None:
+        return ""
+    return (
+        f"# worst in training: {found.before:.4g} before, {found.worst:.4g} after {found.evaluations} candidates\n"
+    )
+
+
+def _data(name: str, scores: Sequence[Any], published: Sequence[Any], identified: Any) -> dict[str, Any]:
+    return {
+        "benchmark": name,
+        "identified": {"delay_s": identified.delay, "rms_m": identified.rms, "notes": list(identified.notes)},
+        "scores": [dict(vars(score)) for score in scores],
+        "published": [{"case": of.case, "note": of.note, "values": dict(of.values)} for of in published],
+    }
+
+
+def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Path, which: str) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from rths_nodes.analysis.published_indices import heading, legend
+    from rths_nodes.analysis.report.scoreboard import outcome
+
+    console = terminal.console()
+    for note in identified.notes:
+        print(f"note: {note}", file=sys.stderr)
+    console.print(f"{table.scenario}: {len(table)} runs, worst of each index", markup=False)
+    blocks = len({score.block for score in scores if score.runs}) > 1
+    grid = Table("compensator", box=box.SIMPLE)
+    if blocks:
+        grid.add_column("block")
+    for index in table.indices:
+        grid.add_column(heading(which, index), justify="right")
+    grid.add_column("outcome")
+    for score in scores:
+        cells = [plain(score.worst.get(index)) for index in table.indices]
+        colour = "green" if score.runs and not score.failures else "red"
+        grid.add_row(score.law, *([score.block] if blocks else []), *cells, Text(outcome(score), colour))
+    for of in published:
+        cells = [plain(of.values.get(index)) for index in table.indices]
+        words = Text(f"published{': ' + of.note if of.note else ''}", "dim")
+        grid.add_row(Text(show(of.case).strip("'"), "dim"), *([""] if blocks else []), *cells, words)
+    console.print(grid)
+    if about := legend(which, table.indices):
+        console.print(about, markup=False)
+    console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

@@ -1,0 +1,103 @@
+"""``rths study``: many runs of a scenario, as a study file describes them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.units import plain
+from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.loop.outcomes import ExitCode
+
+PAGE = "study.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    file = parser.add_argument("study", help="path of the study file (YAML)")
+    completion.offer(file, completion.yaml_files)
+    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<name of the study>")
+    arguments.add_where(parser)
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what is still to be done, write the tables and the page; exit code 3 where a run did not finish."""
+    from rths_nodes.app.studies import design, study
+    from rths_nodes.app.studies.journal import Journal
+
+    where = arguments.where(options)
+    of = design.load(options.study)
+    folder = Path(options.out or Path("runs") / of.name)
+    terminal.check_writable(folder / study.CSV)
+    terminal.tell(filter(None, [study.parquet_missing()]))
+    with Journal(folder) as journal:
+        left = len(study.undone(of, journal))
+        if not options.json:
+            print(f"{of.name}: {of.count} runs, {of.count - left} of them done; {folder}", flush=True)
+        try:
+            with terminal.progress(of.name) as progress:
+                lost = study.run(of, journal, where, lambda shares: progress(sum(shares), len(shares)))
+        except BaseException:
+            done = left - len(study.undone(of, journal))
+            print(f"rths: {done} more runs are kept in {folder}; the same command goes on", file=sys.stderr)
+            raise
+        table = study.table(of, journal.results | lost)
+    _write(table, folder)
+    if options.json:
+        print(json.dumps(terminal.finite(_data(table, folder)), indent=2))
+    else:
+        _print(table, folder)
+    return ExitCode.FINISHED if table.finished.all() else ExitCode.TRIPPED
+
+
+def _write(table: Any, folder: Path) -> None:
+    from rths_nodes.analysis.report import study as page
+    from rths_nodes.app.studies import study
+
+    with terminal.writing(folder / study.CSV):
+        study.write_csv(table, folder / study.CSV)
+    if not study.parquet_missing():
+        with terminal.writing(folder / study.PARQUET):
+            study.write_parquet(table, folder / study.PARQUET)
+    with terminal.writing(folder / PAGE):
+        page.write(table, folder / PAGE)
+
+
+def _data(table: Any, folder: Path) -> dict[str, Any]:
+    return {
+        "study": table.title,
+        "scenario": table.scenario,
+        "outcomes": table.outcomes(),
+        "indices": {index: table.summary(index) for index in table.indices},
+        "folder": str(folder),
+    }
+
+
+def _print(table: Any, folder: Path) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = terminal.console()
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in table.outcomes().items())
+    console.print(f"{table.title}: {outcomes}", markup=False)
+    grid = Table("index", box=box.SIMPLE)
+    for title in ("median", "5 %", "95 %", "worst"):
+        grid.add_column(title, justify="right")
+    grid.add_column("worst run")
+    for index in table.indices:
+        numbers = table.summary(index)
+        worst = next((row for row in table.worst(index, len(table)) if table.finished[row]), None)
+        name = "-" if worst is None else table.columns["name"][worst]
+        grid.add_row(index, *(plain(numbers[key]) for key in ("median", "low", "high", "worst")), name)
+    console.print(grid)
+    rows = zip(table.columns["name"], table.columns["outcome"], table.columns["reason"], strict=True)
+    unfinished = [f"{name}: {outcome}: {reason}" for name, outcome, reason in rows if outcome != "finished"]
+    for words in unfinished[:10]:
+        console.print(words, markup=False, soft_wrap=True)
+    if len(unfinished) > 10:
+        console.print(f"and {len(unfinished) - 10} more, in the table", markup=False)
+    console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

@@ -1,0 +1,115 @@
+"""``rths tune``: parameters that make the worst case of an ensemble best."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rths_nodes.analysis.units import plain
+from rths_nodes.app.commands import arguments, completion, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.overrides import with_case
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    parameter = parser.add_argument(
+        "--parameter",
+        action="append",
+        default=[],
+        metavar="KEY[=LOW:HIGH]",
+        help="what is tuned, and its range, by default a third to three times its value; may be repeated; by "
+        "default the positive numbers of the compensator",
+    )
+    completion.offer(parameter, completion.keys)
+    parser.add_argument("--index", default="J2", help="what shall be small; default: %(default)s")
+    cases = parser.add_argument(
+        "--cases", default="", metavar="NAME,...", help="cases of the scenario that count, in place of one"
+    )
+    completion.offer(cases, completion.cases)
+    parser.add_argument(
+        "--plants",
+        type=int,
+        default=0,
+        metavar="N",
+        help="plants that are drawn from the scenario's scatter and count, beside its own; default: %(default)s",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of plants and search; default: %(default)s")
+    parser.add_argument(
+        "--evaluations", type=int, default=60, metavar="N", help="candidates that are tried; default: %(default)s"
+    )
+    arguments.add_where(parser)
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, and print what was found; exit code 3 where nothing is stable and comes to its end."""
+    from rths_nodes.app.studies import tuning
+    from rths_nodes.app.studies.ensembles import plants
+
+    for name in ("plants", "seed"):
+        if getattr(options, name) < 0:
+            raise ConfigError(f"--{name} = {getattr(options, name)}: must be >= 0")
+    if options.evaluations < tuning.LEAST:
+        raise ConfigError(f"--evaluations = {options.evaluations}: must be >= {tuning.LEAST}")
+    where, loaded = arguments.where(options), arguments.scenario(options)
+    cases = [name.strip() for name in options.cases.split(",") if name.strip()]
+    of = [with_case(loaded, name) for name in cases] or [loaded]
+    drawn = plants(loaded, options.plants, options.seed, nominal=True)
+    scenarios = [plant.of(each) for each in of for plant in drawn]
+    chosen = tuning.parameters(loaded, options.parameter)
+    search = tuning.Search(scenarios, chosen, options.index, where)
+    with terminal.progress(loaded.name) as progress:
+        found = search.tune(options.evaluations, options.seed, progress)
+    if options.json:
+        print(json.dumps(terminal.finite(_data(loaded.name, options.index, len(scenarios), found)), indent=2))
+    else:
+        _print(loaded.name, options.index, len(scenarios), chosen, found)
+    return ExitCode.FINISHED if found.usable else ExitCode.TRIPPED
+
+
+def _data(name: str, index: str, count: int, found: Any) -> dict[str, Any]:
+    return {
+        "scenario": name,
+        "index": index,
+        "runs_of_a_candidate": count,
+        "evaluations": found.evaluations,
+        "before": found.before,
+        "worst": found.worst,
+        "usable": found.usable,
+        "set": found.assignments,
+        "stability_not_judged": found.unjudged,
+    }
+
+
+def _print(name: str, index: str, count: int, chosen: Any, found: Any) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = terminal.console()
+    grid = Table("parameter", box=box.SIMPLE)
+    for title in ("before", "tuned"):
+        grid.add_column(title, justify="right")
+    for each in chosen:
+        grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
+    console.print(grid)
+    worst = f"of {count} runs" if count > 1 else "of the run"
+    console.print(
+        f"{name}: worst {index} {worst}: {_words(found.before)} before, {_words(found.worst)} after "
+        f"{found.evaluations} candidates",
+        markup=False,
+    )
+    if found.unjudged:
+        console.print(f"note: stability was not judged before the runs: {found.unjudged}", markup=False)
+    console.print(" ".join(f"--set {words}" for words in found.assignments), markup=False, soft_wrap=True)
+
+
+def _words(value: float) -> str:
+    from rths_nodes.app.studies import tuning
+
+    if value >= tuning.UNSTABLE:
+        return "judged unstable"
+    return "not to its end" if value >= tuning.BROKEN else plain(value)

@@ -1,0 +1,98 @@
+"""Work on a cluster of dask.distributed: its scheduler is named, and its workers have this package.
+
+When a worker dies, dask gives what it was working on to another one. A piece that has taken several workers along
+is given up, and is told as lost.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.app.studies.pieces import Job, Lost, Progress
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.version import __version__
+
+PATIENCE_S = 10.0
+"""Time in which the scheduler must answer, and have a worker."""
+AHEAD = 4
+"""Pieces for each thread of the cluster, so that none waits for its next one."""
+AT_LEAST = 16
+"""Pieces under way while nobody knows yet how many workers there will be."""
+
+
+def finished(
+    work: Callable[..., Any], jobs: Iterable[Job], count: int, scheduler: str, progress: Progress | None
+) -> Iterator[tuple[int, Any]]:
+    """As ``engine.finished``, on the cluster of ``scheduler`` (``tcp://host:port``); told of whole pieces only.
+
+    Raises ConfigError where dask is missing, the scheduler does not answer or a worker has another version, and
+    OSError where the scheduler is lost.
+    """
+    with _client(scheduler) as client:
+        from distributed import as_completed
+
+        shares, waiting, token = np.zeros(count), iter(jobs), uuid.uuid4().hex[:12]
+        under_way = as_completed(loop=client.loop)
+        numbers: dict[str, int] = {}
+        while True:
+            wanted = max(AT_LEAST, AHEAD * sum(client.nthreads().values()))
+            while len(numbers) < wanted and (job := next(waiting, None)) is not None:
+                # a key of its own: what an earlier study has left there is nothing to take over
+                key = f"rths-{token}-{job[0]}"
+                numbers[key] = job[0]
+                under_way.add(client.submit(_work, work, __version__, job[1], key=key, pure=False))
+            if not numbers:
+                return
+            future = next(under_way)
+            number, result = numbers.pop(future.key), _result(future, scheduler)
+            shares[number] = 1.0
+            if progress:
+                progress(shares.tolist())
+            yield number, result
+
+
+def _work(work: Callable[..., Any], version: str, arguments: tuple[Any, ...]) -> Any:
+    """In a worker, which may be anywhere: nobody hears there how far a piece is."""
+    if version != __version__:
+        raise ConfigError(f"a worker has rths_nodes {__version__}, the study {version}: their results may differ")
+    return work(*arguments, lambda share: None)
+
+
+def _result(future: Any, scheduler: str) -> Any:
+    from distributed import CancelledError, KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker as error:
+        return Lost(f"the workers that ran it have ended: {error}".partition("\n")[0])
+    except CancelledError as error:
+        raise ConnectionError(f"scheduler {scheduler}: lost while the study was under way") from error
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"scheduler {scheduler}: a worker lacks what a run needs ({error})") from error
+    except ConfigError as error:
+        raise error.within(f"scheduler {scheduler}") from None
+
+
+@contextmanager
+def _client(scheduler: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ConfigError("--scheduler: needs dask.distributed (pip install 'rths_nodes[cluster]')") from None
+    try:
+        client = Client(scheduler, timeout=PATIENCE_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"scheduler {scheduler}: no scheduler of dask answers there ({error})") from None
+    try:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE_S)
+        except TimeoutError:
+            raise ConfigError(f"scheduler {scheduler}: has no workers; start them with 'dask worker'") from None
+        yield client
+    finally:
+        client.close()

@@ -1,0 +1,281 @@
+"""The design of a study: a file that says what is varied, and the runs that follow from it.
+
+A factor is a key of the scenario, ``case``, or a name for settings that go together; its levels are a ``list``, a
+``grid`` (first, last, number of values), a ``log_grid``, or ``settings`` by name. A distribution in place of
+levels makes the key one of the scatter. The runs are all combinations of the levels, each with the same plants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.app.studies.ensembles import Plant, plants
+from rths_nodes.app.studies.runs import known_indices, shown_indices
+from rths_nodes.core.distributions import KINDS, distribution
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.parameters import flag, integer, mapping, params, text, texts
+from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.version import __version__
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import replace, with_case
+from rths_nodes.loop.scenario.schema import Scenario
+
+MOST_RUNS = 100_000
+"""Of one study."""
+CASE = "case"
+"""The factor whose levels are cases of the scenario."""
+LEVELS = ("list", "grid", "log_grid", "settings")
+"""How the levels of a factor are given."""
+
+
+@params
+class StudyFile:
+    """What stands in a study file."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    name: str = text("name of the study")
+    description: str = text("what it is for", "")
+    scenario: str = text("name of a shipped scenario, or path of a YAML file, relative to the study file")
+    case: str = text("case of the scenario", "")
+    set: dict[str, Any] = mapping("what differs from the scenario in all runs: section.key: value")
+    factors: dict[str, Any] = mapping("what is varied: section.key: {list: [...]}, or another kind of levels")
+    plants: int = integer("plants that are drawn for each combination of the factors", "", 0, at_least=0)
+    nominal: bool = flag("also the plant of the scenario itself, beside those that are drawn", False)
+    seed: int = integer("seed of the plants", "", 1, at_least=0)
+    indices: tuple[str, ...] = texts("indices that are shown, by the names of rths compare")
+
+    def validate(self, path: str) -> None:
+        """Refuses a name that no folder may have."""
+        if not self.name or os.sep in self.name or self.name.startswith("."):
+            raise ConfigError(f"name = {show(self.name)}: must be a name for a folder")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One value of a factor: how it is shown, and what it changes; ``case`` where it is a case of the scenario."""
+
+    label: float | str
+    changes: tuple[tuple[str, Any], ...] = ()
+    case: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run of a study: its number and name, the level of each factor, the plant, and its scenario as text.
+
+    Where there can be no such scenario, ``reason`` says why, and ``scenario`` is empty. ``key`` tells what is
+    computed: scenario and version of the package.
+    """
+
+    number: int
+    name: str
+    levels: Mapping[str, float | str]
+    plant: Plant
+    scenario: str
+    reason: str
+    key: str
+
+
+class Design:
+    """A checked study. Raises ConfigError for all that is wrong with it, before anything runs."""
+
+    def __init__(self, given: StudyFile, folder: Path, scenario: Scenario | None = None) -> None:
+        """``scenario`` is what a program has loaded already; else that of the file, relative to ``folder``."""
+        self.name, self.description = given.name, given.description
+        base = scenario or _scenario(given.scenario, folder)
+        self.base = _changed(with_case(base, given.case) if given.case else base, given.set, "set")
+        self.seed, problems = given.seed, Problems()
+        self.factors: dict[str, tuple[Level, ...]] = {}
+        scatter = dict(self.base.scatter) if given.plants else {}
+        for name, data in given.factors.items():
+            with problems.gathered():
+                if isinstance(data, Mapping) and len(data) == 1 and next(iter(data)) in KINDS:
+                    distribution(data, f"factors.{name}")
+                    scatter[name] = data
+                else:
+                    self.factors[name] = _levels(name, data, self.base)
+        problems.refuse()
+        if both := scatter.keys() & self.factors.keys():
+            raise ConfigError(
+                f"factors: {', '.join(sorted(both))}: scattered in the scenario, too; set scatter: {{}}"
+            )
+        if scatter and not given.plants:
+            raise ConfigError(f"plants = 0: must be > 0 to draw {', '.join(scatter)}")
+        self.base = replace(self.base, [(["scatter"], scatter)])
+        self.plants = plants(self.base, given.plants, given.seed, given.nominal)
+        self.count = len(self.plants) * math.prod(len(levels) for levels in self.factors.values())
+        if self.count > MOST_RUNS:
+            raise ConfigError(f"{self.count} runs: must be <= {MOST_RUNS}")
+        self.indices = given.indices or shown_indices(self.base)
+        self._check()
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """Keys that are scattered."""
+        return tuple(self.base.scatter)
+
+    def rows(self) -> Iterator[Row]:
+        """All runs, in their order."""
+        names, number = _short(list(self.factors)), 0
+        for chosen in itertools.product(*self.factors.values()):
+            levels = dict(zip(self.factors, chosen, strict=True))
+            words = [f"{names[name]}={_shown(level.label)}" for name, level in levels.items()]
+            reason, scenario = "", self.base
+            try:
+                scenario = self._with(levels)
+            except ConfigError as error:
+                reason = "; ".join(error.problems)
+            for plant in self.plants:
+                yield self._row(number, words, levels, plant, scenario, reason)
+                number += 1
+
+    def _row(
+        self,
+        number: int,
+        words: list[str],
+        levels: Mapping[str, Level],
+        plant: Plant,
+        scenario: Scenario,
+        reason: str,
+    ) -> Row:
+        name = ", ".join(words + ([f"plant {plant.number}"] if len(self.plants) > 1 else [])) or self.base.name
+        resolved = ""
+        if not reason:
+            try:
+                data = plant.of(scenario).data() | {"cases": {}}
+                resolved = json.dumps(data, separators=(",", ":"))
+            except ConfigError as error:
+                reason = "; ".join(error.problems)
+        key = hashlib.sha256(f"{__version__} {resolved or name}".encode()).hexdigest()[:20]
+        labels = {factor: level.label for factor, level in levels.items()}
+        return Row(number, name, labels, plant, resolved, reason, key)
+
+    def _with(self, levels: Mapping[str, Level]) -> Scenario:
+        scenario = self.base
+        for level in levels.values():
+            if level.case:
+                scenario = with_case(scenario, level.case)
+        changes = dict(change for level in levels.values() for change in level.changes)
+        return _changed(scenario, changes, "factors")
+
+    def _check(self) -> None:
+        """Each level once, the other factors at their first: whether there is such a scenario, and such indices.
+
+        The first combination must also fit together; that another one does not is a result.
+        """
+        first = {name: levels[0] for name, levels in self.factors.items()}
+        known = set(known_indices(checked_loop(self._with(first)).assembly))
+        problems = Problems()
+        for name, levels in self.factors.items():
+            for level in levels[1:]:
+                with problems.gathered():
+                    scenario = self._with(first | {name: level})
+                    try:
+                        known.update(known_indices(checked_loop(scenario).assembly))
+                    except ConfigError:
+                        continue
+        problems.refuse()
+        for index in self.indices:
+            if index not in known:
+                raise unknown("indices", "index", index, known)
+
+
+def load(path: str | os.PathLike[str]) -> Design:
+    """The design of a study file. Raises ConfigError with the file."""
+    try:
+        data = parse(read_text(path), str(path))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"study {str(path)!r}: cannot be read ({error})") from None
+    try:
+        return Design(build(StudyFile, data), Path(path).parent)
+    except ConfigError as error:
+        raise error.within(str(path)) from None
+
+
+def _scenario(name: str, folder: Path) -> Scenario:
+    beside = folder / os.path.expanduser(name)
+    return files.load(beside if beside.is_file() else name)
+
+
+def _changed(scenario: Scenario, changes: Mapping[str, Any], place: str) -> Scenario:
+    pairs = [(key.split("."), value) for key, value in changes.items()]
+    try:
+        return replace(scenario, pairs) if pairs else scenario
+    except ConfigError as error:
+        raise error.within(place) from None
+
+
+def _levels(name: str, data: Any, base: Scenario) -> tuple[Level, ...]:
+    path = f"factors.{name}"
+    if not isinstance(data, Mapping) or len(data) != 1:
+        kinds = ", ".join([*LEVELS, *KINDS])
+        raise ConfigError(f"{path} = {show(data)}: must be one of {{kind: values}}; known: {kinds}")
+    ((kind, given),) = data.items()
+    if kind not in LEVELS:
+        raise unknown(path, "kind of levels", kind, [*LEVELS, *KINDS])
+    where = f"{path}.{kind}"
+    if kind == "settings":
+        return _settings(where, given)
+    if not isinstance(given, list) or not given:
+        raise ConfigError(f"{where} = {show(given)}: must be a list")
+    values = given if kind == "list" else _grid(where, given, kind == "log_grid")
+    if name != CASE:
+        return tuple(Level(_label(value), ((name, value),)) for value in values)
+    for value in values:
+        if value not in base.cases:
+            raise unknown(where, "case", value, base.cases)
+    return tuple(Level(str(value), case=str(value)) for value in values)
+
+
+def _settings(where: str, given: Any) -> tuple[Level, ...]:
+    named = isinstance(given, Mapping) and all(isinstance(each, Mapping) for each in given.values())
+    if not named or not given:
+        raise ConfigError(f"{where} = {show(given)}: must be a mapping of names to {{section.key: value}}")
+    return tuple(Level(str(label), tuple(changes.items())) for label, changes in given.items())
+
+
+def _grid(where: str, given: list[Any], logarithmic: bool) -> list[float]:
+    numbers = [value for value in given if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(given) != 3 or len(numbers) != 3 or numbers[2] != int(numbers[2]) or not 1 <= numbers[2] <= MOST_RUNS:
+        raise ConfigError(f"{where} = {show(given)}: must be [first, last, number of values]")
+    first, last, count = float(numbers[0]), float(numbers[1]), int(numbers[2])
+    if logarithmic and not (first > 0.0 and last > 0.0):
+        raise ConfigError(f"{where} = {show(given)}: first and last must be > 0")
+    spaced = np.geomspace(first, last, count) if logarithmic else np.linspace(first, last, count)
+    return [float(value) for value in spaced]
+
+
+def _label(value: Any) -> float | str:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value if number else value if isinstance(value, str) else json.dumps(value)
+
+
+def _shown(label: float | str) -> str:
+    return label if isinstance(label, str) else f"{label:.6g}"
+
+
+def _short(names: list[str]) -> dict[str, str]:
+    """The last words of keys, as many as tell them apart."""
+    found = {}
+    for name in names:
+        words = name.split(".")
+        count = 1
+        while any(other != name and other.split(".")[-count:] == words[-count:] for other in names):
+            count += 1
+        found[name] = ".".join(words[-count:])
+    return found

@@ -1,0 +1,95 @@
+"""Ensembles: the plants that a scenario's ``scatter`` describes, drawn by number and seed.
+
+A plant is a list of overrides of the scenario, and a run with it is an ordinary run: nothing below the studies
+knows of ensembles. Plant n of a seed is the same for every compensator and every case, on every machine, and stays
+the same when a further key is scattered. Plant 0 is the scenario as it stands.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.distributions import distribution
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+NOMINAL = 0
+"""Number of the plant that is the scenario as it stands."""
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One draw: its ``number`` and ``seed``, and the ``values`` by their keys in the scenario."""
+
+    number: int
+    seed: int
+    values: Mapping[str, Any]
+
+    def of(self, scenario: Scenario) -> Scenario:
+        """``scenario`` with this plant, which its recording tells of. Raises ConfigError with the plant's number.
+
+        That of the nominal plant is the scenario itself, but for the scatter.
+        """
+        pairs: list[tuple[list[str], Any]] = [(key.split("."), value) for key, value in self.values.items()]
+        pairs.append((["scatter"], {}))
+        if self.number != NOMINAL:
+            drawn = {"plant": self.number, "seed": self.seed, "values": dict(self.values)}
+            pairs += [(["name"], f"{scenario.name}.plant_{self.number}"), (["recording", "drawn"], drawn)]
+        try:
+            return replace(scenario, pairs)
+        except ConfigError as error:
+            raise error.within(f"plant {self.number} of seed {self.seed}") from None
+
+
+def plant(scenario: Scenario, number: int, seed: int) -> Plant:
+    """Plant ``number`` of ``seed`` of the scenario's scatter. Raises ConfigError for a key that is not there."""
+    return Plant(number, seed, {} if number == NOMINAL else _values(scenario, number, seed))
+
+
+def plants(scenario: Scenario, count: int, seed: int, nominal: bool = False) -> list[Plant]:
+    """Plants 1 to ``count`` of ``seed``, before them the ``nominal`` one. Raises ConfigError.
+
+    Without scatter there is no second plant: refused.
+    """
+    if count and not scenario.scatter:
+        raise ConfigError(f"{scenario.name}: has no scatter to draw {count} plants from")
+    return [plant(scenario, number, seed) for number in range(0 if nominal or not count else 1, count + 1)]
+
+
+def _values(scenario: Scenario, number: int, seed: int) -> dict[str, Any]:
+    data, problems = scenario.data(), Problems()
+    found: dict[str, Any] = {}
+    known = {key: distribution(words, f"scatter: {key}") for key, words in scenario.scatter.items()}
+    # what others go with comes first
+    for key, each in sorted(known.items(), key=lambda item: bool(item[1].leader)):
+        with problems.gathered():
+            nominal = _at(data, key)
+            # a stream for each key: another key beside it changes nothing
+            generator = np.random.default_rng([seed, number, zlib.crc32(key.encode())])
+            try:
+                if not (leader := each.leader):
+                    found[key] = each.draw(generator, nominal)
+                elif leader in found:
+                    found[key] = each.following(nominal, found[leader], _at(data, leader))
+            except ConfigError as error:
+                raise error.within(f"scatter: {key}") from None
+    problems.refuse()
+    return found
+
+
+def _at(data: Any, key: str) -> Any:
+    """What stands at the dotted ``key``. Raises ConfigError that names what is known there."""
+    place = data
+    for name in key.split("."):
+        if not isinstance(place, Mapping):
+            raise ConfigError(f"scatter: {key}: {show(place)} has no {name}")
+        if name not in place:
+            raise unknown(f"scatter: {key}", "key", name, place)
+        place = place[name]
+    return place

@@ -1,0 +1,124 @@
+"""The identification for ``identified_inverse``: what is tested, how far it is fitted, the model that it gives.
+
+The amplitude follows from the motion that the test is expected to make, and the fit ends where the structure's
+motion does: noise far above it would put the polynomial's best fit where nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis.identification import periodic
+from rths_nodes.analysis.identification.experiments import TAPER, Noise
+from rths_nodes.analysis.identification.frequency_responses import Experiment
+from rths_nodes.analysis.identification.periodic import Fit, Lines
+from rths_nodes.analysis.published_indices import axes_of, reference_displacement
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models import inverse
+from rths_nodes.core.models.file import LoadingModel
+from rths_nodes.core.partition import whole
+from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.structures.damping import modes
+
+
+class Periodic(NamedTuple):
+    """How the rig is driven unless it is said otherwise."""
+
+    period: float = 10.0
+    """s."""
+    periods: int = 4
+    """The first is left out."""
+    band: tuple[float, float] = (0.25, 20.0)
+    """Hz, of the noise."""
+    share: float = 0.1
+    """Of the rms of the motion that the test is expected to make."""
+    beyond_mode: float = 2.75
+    """Highest frequency of the fit over the structure's first natural frequency."""
+
+
+PERIODIC = Periodic()
+
+NAME = "identified_inverse"
+"""Of the compensator."""
+
+
+def expected_rms(scenario: Scenario) -> float:
+    """Rms of the motion, m, that the structure in one piece would ask of the axis that moves least.
+
+    Raises ConfigError for a test without a structure.
+    """
+    assembly = Assembly(scenario)
+    if assembly.structure is None:
+        raise ConfigError("structure: missing, so that no motion can be expected; give --rms in m")
+    return float(np.std(axes_of(assembly, reference_displacement(assembly)), axis=0).min())
+
+
+def first_frequency(scenario: Scenario) -> float:
+    """The first natural frequency of the whole structure, Hz. Raises ConfigError for a test without one."""
+    structure = Assembly(scenario).structure
+    if structure is None:
+        raise ConfigError("structure: missing, so that no frequency of it is known; give --fit-up-to in Hz")
+    mass, _, stiffness = whole(structure)
+    return float(modes(mass, stiffness)[0][0]) / (2.0 * np.pi)
+
+
+def fitted_up_to(scenario: Scenario, band: tuple[float, float]) -> float:
+    """Where the fit ends that nobody gives, Hz. Raises ConfigError as :func:`first_frequency`."""
+    return min(band[1], PERIODIC.beyond_mode * first_frequency(scenario))
+
+
+def noise(rms: float, band: tuple[float, float], duration: float | None) -> Noise:
+    """Periodic noise, whose end, where it fades out, is not used. Raises ConfigError for what is no noise."""
+    whole_periods = PERIODIC.periods * PERIODIC.period if duration is None else duration
+    if whole_periods < 2.0 * PERIODIC.period:
+        raise ConfigError(
+            f"--duration {whole_periods:g}: must be >= {2.0 * PERIODIC.period:g} s, two periods of the noise"
+        )
+    return build(
+        Noise,
+        {
+            "rms": rms,
+            "lower_frequency": band[0],
+            "upper_frequency": band[1],
+            "duration": whole_periods + TAPER,
+            "period": PERIODIC.period,
+        },
+    )
+
+
+def order_of(scenario: Scenario) -> int:
+    """Highest derivative that is fitted: that of the scenario's own law, where it is this one."""
+    own = scenario.compensator
+    return int(own.order) if type(own).type_name == NAME else inverse.ORDER
+
+
+def fit(
+    scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
+) -> tuple[Lines, Fit, LoadingModel]:
+    """The rig's response at the lines of ``band`` (Hz), its inverse fitted ``up_to`` (Hz), the model for a file.
+
+    ``source`` are words about the experiments. Raises ConfigError where they give no model.
+    """
+    try:
+        seen = periodic.lines(experiments, scenario.dt, PERIODIC.period, band)
+        found = periodic.fit(seen.up_to(up_to), order_of(scenario))
+    except ValueError as error:
+        raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
+    words = f"rths identify {scenario.name} --for identified_inverse: {source}; fitted up to {up_to:.4g} Hz"
+    inverse.check_static(found.coefficients, f"the model of {scenario.name}")
+    transport = scenario.port.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
+    model = LoadingModel(
+        tuple(scenario.axes),
+        found.coefficients,
+        None,
+        scenario.servo_rate,
+        words,
+        -transport,
+        deviation=found.deviation,
+    )
+    return seen, found, model

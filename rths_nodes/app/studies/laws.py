@@ -1,0 +1,211 @@
+"""The compensators of a comparison, each with settings that follow from one and the same identification.
+
+The rig alone is driven with periodic noise, at a share of the motion that the test is expected to make; from that
+recording come delay, delay constant and models, by the means of ``rths estimate`` and ``rths identify``. A
+compensator of another package gets what it asks for by the same names: ``delay``, ``alpha``, ``alpha_es``,
+``inverse``, ``model``; a ``model`` leaves the transport out for those that declare ``transport_in_lead``. What
+cannot be built so is told with the reason, and takes part with settings that are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.identification import single_axis
+from rths_nodes.analysis.identification.estimate import estimate
+from rths_nodes.analysis.identification.experiments import Noise
+from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
+from rths_nodes.app import hosts
+from rths_nodes.app.studies import identification, inverse_identification
+from rths_nodes.app.studies.inverse_identification import PERIODIC
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.file import LoadingModel, save
+from rths_nodes.core.models.inverse import DERIVATIVES
+from rths_nodes.core.parameters import declared, required_names
+from rths_nodes.core.strict import as_data
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+SLOW = 5.0
+"""Up to this frequency a motion is slow: the delay that compensators begin with is that of slow motions, Hz."""
+MODELS = {"model", "inverse"}
+"""Names of the parameters of a compensator that take a model, of which one is needed."""
+RESOLUTION = identification.LINES / PERIODIC.period
+"""Of the responses, Hz: as many lines of the noise in each interval."""
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What one identification tells all compensators: the mean ``delay`` of the axes (s), models, more.
+
+    ``model`` is a file without the transport, ``whole_model`` one with all delay, whose coefficients by derivative
+    are ``inverse``; empty where there is none. ``suggested``: parameters by compensator and name, those of ``rths
+    estimate`` of the first axis. ``rms`` is that of the noise (m). ``notes`` say what could not be found.
+    """
+
+    delay: float
+    dt: float
+    rms: float
+    model: str
+    whole_model: str
+    inverse: Mapping[str, Any]
+    suggested: Mapping[str, Mapping[str, Any]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def alpha(self) -> float:
+        """The delay constant of the inverse compensation, samples."""
+        return single_axis.first_order_alpha(max(0.0, self.delay), self.dt)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A compensator with its settings, plain data with its type; ``reason`` says why it cannot take part."""
+
+    name: str
+    settings: Mapping[str, Any]
+    reason: str = ""
+
+
+def identify(scenario: Scenario, folder: Path) -> Identified:
+    """Drive the rig of ``scenario`` and tell what it is; the model files are written into ``folder``.
+
+    Raises ConfigError and Stopped where the rig cannot be driven, OSError where a file cannot be written.
+    """
+    noise = inverse_identification.noise(_rms(scenario), PERIODIC.band, None)
+    estimates, experiments = [], []
+    for index, (axis, test) in enumerate(zip(scenario.axes, identification.tests(scenario, noise), strict=True)):
+        result = hosts.run(test, interrupted=lambda: False)
+        if result.outcome != "finished":
+            raise identification.Stopped(f"{test.name}: {result.outcome}: {result.reason}", result.exit_code)
+        run = result.read()
+        estimates.append(estimate(run, list(scenario.axes)[index])[axis])
+        experiments.append(Experiment(run.command, run.displacement))
+    notes = [f"{axis}: {note}" for axis, of in zip(scenario.axes, estimates, strict=True) for note in of.notes]
+    models, delay = _Models(scenario, experiments, folder, noise), _slow_delay(experiments, scenario.dt)
+    suggested = estimates[0].suggested
+    return Identified(
+        delay,
+        scenario.dt,
+        noise.rms,
+        models.without_transport(notes),
+        *models.whole(notes),
+        suggested,
+        tuple(notes),
+    )
+
+
+def _rms(scenario: Scenario) -> float:
+    """Of the noise, m: a share of that of the expected motion, where there is one."""
+    try:
+        expected = inverse_identification.expected_rms(scenario)
+    except ConfigError:
+        return Noise().rms
+    return PERIODIC.share * expected or Noise().rms
+
+
+class _Models:
+    """The models that follow from ``experiments``, and their files; what cannot be fitted is a note."""
+
+    def __init__(self, scenario: Scenario, experiments: Sequence[Experiment], folder: Path, noise: Noise) -> None:
+        self._scenario, self._experiments, self._folder = scenario, experiments, folder
+        self._words = f"periodic noise of {noise.rms:.3g} m rms, {noise.duration:g} s"
+
+    def without_transport(self, notes: list[str]) -> str:
+        """The path of the model that leaves the transport to the scenario, or nothing."""
+        how = identification.DECLARED
+        try:
+            found = identification.fit(
+                self._scenario, self._experiments, PERIODIC.band, RESOLUTION, None, how, self._words
+            )
+            return self._saved(found.model, "model.yaml")
+        except ConfigError as error:
+            notes += [f"no model: {problem}" for problem in error.problems]
+            return ""
+
+    def whole(self, notes: list[str]) -> tuple[str, dict[str, Any]]:
+        """The path of the model that has all delay in it, and its coefficients; both empty where there is none."""
+        try:
+            up_to = inverse_identification.fitted_up_to(self._scenario, PERIODIC.band)
+            _, fit, model = inverse_identification.fit(
+                self._scenario, self._experiments, PERIODIC.band, up_to, self._words
+            )
+            found = zip(DERIVATIVES, fit.coefficients.tolist(), strict=True)
+            return self._saved(model, "inverse.yaml"), dict(found)
+        except ConfigError as error:
+            notes += [f"no inverse: {problem}" for problem in error.problems]
+            return "", {}
+
+    def _saved(self, model: LoadingModel, name: str) -> str:
+        path = str((self._folder / name).absolute())
+        save(model, path)
+        return path
+
+
+def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
+    """Delay (s) of slow motions, mean of the axes: the slope of the phase up to ``SLOW``, by least squares."""
+    found = frequency_response(experiments, dt, RESOLUTION, (PERIODIC.band[0], SLOW))
+    omega, axes = found.s.imag, range(found.response.shape[1])
+    phases = [np.unwrap(np.angle(found.response[:, axis, axis])) for axis in axes]
+    return float(np.mean([-(omega @ phase) / (omega @ omega) for phase in phases]))
+
+
+def laws(
+    scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]
+) -> list[Law]:
+    """The compensators ``names``, then those of ``given`` that are not among them; all checked with the scenario.
+
+    Settings that are given (plain data of the section ``compensator``) count before all others, then what was
+    identified, then those of the scenario's own compensator.
+    """
+    return [_law(scenario, identified, name, given.get(name)) for name in dict.fromkeys([*names, *given])]
+
+
+def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any] | None) -> Law:
+    try:
+        settings = dict(given) if given else _settings(scenario, identified, name)
+        settings.setdefault("type", name)
+        checked_loop(replace(scenario, [(["compensator"], settings)]))
+    except ConfigError as error:
+        return Law(name, {}, "; ".join(error.problems))
+    return Law(name, settings)
+
+
+def _settings(scenario: Scenario, identified: Identified, name: str) -> dict[str, Any]:
+    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
+    built = registry.load("compensator", name)
+    known, needed = declared(built.Params), set(required_names(built.Params))
+    offered = _offered(identified, name, getattr(built, "transport_in_lead", False))
+    taken = {key: value for key, value in offered.items() if key in known and value}
+    if own:  # what it has left out, it has in another way
+        taken = {key: value for key, value in taken.items() if own.get(key) is not None}
+    elif "inverse" in taken:
+        taken.pop("model", None)  # the same in another way, which travels with the scenario
+    if MODELS & known.keys() and not own and not MODELS & taken.keys():
+        words = "; ".join(note for note in identified.notes if note.startswith("no "))
+        raise ConfigError(f"needs a model, which the identification does not give: {words}")
+    if missing := needed - taken.keys() - own.keys():
+        raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification tells; give its settings")
+    return own | {"type": name} | taken
+
+
+def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, Any]:
+    """Everything that the identification tells a compensator, by the names of its parameters."""
+    return {
+        **identified.suggested.get(name, {}),
+        "delay": identified.delay,
+        "alpha": identified.alpha,
+        "alpha_es": identified.alpha,
+        "model": identified.model if transport_in_lead else identified.whole_model,
+        "inverse": identified.inverse,
+        "first": {"type": "discrete_model"},  # the two stages of Wang et al. (TADC)
+        "second": {"type": "polynomial", "order": 2, "delay": identified.delay},
+        "compensator": {"type": "inverse", "alpha": identified.alpha},
+    }

@@ -1,0 +1,119 @@
+"""Work on this machine: processes of joblib."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from rths_nodes.app.studies.pieces import Job, Lost, Progress
+from rths_nodes.core.samples import Array
+
+TOLD_S = 0.1
+"""Time between two looks at how far the processes are."""
+IDLE_S = 10
+"""Time after which a process without work ends, s."""
+
+
+def finished(
+    work: Callable[..., Any], jobs: Iterable[Job], count: int, processes: int, progress: Progress | None
+) -> Iterator[tuple[int, Any]]:
+    """As ``engine.finished``, by so many processes. A piece whose process ends is tried once more, alone."""
+    with _shares(count, progress) as (file, shares):
+        waiting, under_way = iter(jobs), {}
+
+        def taken() -> Iterator[Job]:
+            for number, arguments in waiting:
+                under_way[number] = arguments
+                yield number, arguments
+
+        while True:
+            try:
+                for number, result in _parallel(work, taken(), processes, file):
+                    del under_way[number]
+                    shares[number] = 1.0
+                    yield number, result
+                return
+            except TerminatedWorkerError as error:
+                broken = error
+            # one of them ends its process: each alone, so that it takes no other one along
+            for number, arguments in list(under_way.items()):
+                yield number, _alone(work, (number, arguments), file, broken)
+                del under_way[number]
+                shares[number] = 1.0
+
+
+def _alone(work: Callable[..., Any], job: Job, file: str, broken: Exception) -> Any:
+    try:
+        ((_, result),) = _parallel(work, iter([job]), 2, file)
+    except TerminatedWorkerError:
+        return Lost("its process has ended twice: " + str(broken).partition("\n")[0])
+    return result
+
+
+def _parallel(
+    work: Callable[..., Any], jobs: Iterator[Job], processes: int, file: str
+) -> Iterator[tuple[int, Any]]:
+    """As joblib gives them: as they are ready, and before joblib 1.4 in their order."""
+    release = tuple(int(part) for part in joblib.__version__.split(".")[:2])
+    order = "generator_unordered" if release >= (1, 4) else "generator"
+    # processes of an earlier call are taken again, unless modules are found elsewhere now
+    begin = {"initializer": _begin, "initargs": (tuple(sys.path),), "idle_worker_timeout": IDLE_S}
+    with joblib.parallel_config(backend="loky", inner_max_num_threads=1, **begin):
+        parallel = joblib.Parallel(processes, return_as=order, batch_size=1, pre_dispatch=2 * processes)
+        results = parallel(joblib.delayed(_work)(work, *job, file) for job in jobs)
+    try:
+        for result in results:  # noqa: UP028 (closes it before what stands below)
+            yield result
+    finally:
+        with warnings.catch_warnings():  # joblib warns of pieces that are given up, which is what is meant
+            warnings.simplefilter("ignore")
+            results.close()  # ends the processes where the caller has stopped
+
+
+@contextmanager
+def _shares(count: int, progress: Progress | None) -> Iterator[tuple[str, Array]]:
+    """A file with the share of each piece, which all processes write and a thread reads for ``progress``."""
+    with tempfile.TemporaryDirectory(prefix="rths_") as folder:
+        file, over = Path(folder) / "shares", threading.Event()
+        shares = np.memmap(file, np.float64, "w+", shape=(count,))
+
+        def look() -> None:
+            while progress and not over.wait(TOLD_S):
+                progress(shares.tolist())
+
+        looking = threading.Thread(target=look, name="progress", daemon=True)
+        looking.start()
+        try:
+            yield str(file), shares
+        finally:
+            over.set()
+            looking.join()
+            if progress:
+                progress(shares.tolist())
+
+
+def _begin(path: tuple[str, ...]) -> None:
+    """A process of joblib. Ctrl-C reaches every process of a terminal; the one that started it answers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path[:] = path
+
+
+def _work(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], file: str) -> tuple[int, Any]:
+    """In a process of joblib."""
+    shares = np.memmap(file, np.float64, "r+")
+
+    def tell(share: float) -> None:
+        shares[number] = share
+
+    return number, work(*arguments, tell)

@@ -1,0 +1,235 @@
+"""Many runs, side by side: what compare, study, tune and scoreboard have in common.
+
+No arithmetic of a test stands here: every variant is a run of :mod:`rths_nodes.app.hosts`, embedded, in a process
+of its own, and its indices are those of ``analysis/histories.py`` on the true displacement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
+from rths_nodes.analysis.response_errors import response_errors
+from rths_nodes.analysis.units import MM, MS
+from rths_nodes.app import hosts
+from rths_nodes.app.studies import engine
+from rths_nodes.app.studies.pieces import Lost, Progress, Tell
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.indices import PUBLISHED
+from rths_nodes.recording.run import Run
+
+AXIS_INDICES: dict[str, tuple[str, float]] = {
+    "J1": (PUBLISHED["J1"], MS),
+    "J2": (PUBLISHED["J2"], 1.0),
+    "J3": (PUBLISHED["J3"], 1.0),
+    "max_error_mm": ("max_error_m", MM),
+    "fei_amplitude": ("fei_amplitude", 1.0),
+    "fei_delay_ms": ("fei_delay_s", MS),
+}
+"""Indices of an axis by the names that ``published`` of a case has: key of the index and factor to its unit.
+
+As papers print them: J1 in ms, J2 and J3 in %.
+"""
+TEST_INDICES: dict[str, tuple[str, float]] = {
+    "hsem_percent": ("hsem_percent", 1.0),
+    "max_displacement_mm": ("max_displacement_m", MM),
+    "min_displacement_mm": ("min_displacement_m", MM),
+    "end_displacement_mm": ("end_displacement_m", MM),
+}
+"""Indices of the whole test, likewise."""
+RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
+"""``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
+RANGE = "_range"
+"""``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
+SHOWN = ("J1", "J2", "J3", "max_error_mm")
+"""Indices that every scenario has, and that are shown where nobody says which."""
+REFUSED, FAILED, LOST = "refused", "failed", "lost"
+"""Outcomes of what was no test: its scenario was refused, something unforeseen happened, its process ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What a run came to.
+
+    ``axes``: indices of the true displacement by axis, in SI units; ``parameters``: smallest and largest value by
+    quantity and axis; ``response``: errors (%) against the whole structure by degree of freedom, empty where they
+    were not asked for; ``run`` holds the histories where they were.
+    """
+
+    outcome: str
+    reason: str
+    axes: dict[str, dict[str, float]]
+    metrics: dict[str, Any]
+    parameters: dict[str, dict[str, tuple[float, float]]]
+    wall_s: float
+    response: dict[str, dict[str, float]] = field(default_factory=dict)
+    run: Run | None = None
+    samples: int = 0
+    """The last sample that was reached."""
+    published: dict[str, float] = field(default_factory=dict)
+    """The indices that the scenario asks for by ``indices``, of the measured displacement; behind ``_true`` of the
+    true one."""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The indices in the units of their names: of each axis, and of the worst one without a name behind it."""
+        found = {name: factor * _worst(self.axes, key) for name, (key, factor) in AXIS_INDICES.items()}
+        for axis, row in self.axes.items():
+            found |= {f"{name}_{axis}": factor * row[key] for name, (key, factor) in AXIS_INDICES.items()}
+        for dof, errors in self.response.items():
+            found |= {f"{name}_{dof}": errors[key] for name, key in RESPONSE.items()}
+        found |= {
+            name: factor * self.metrics[key] for name, (key, factor) in TEST_INDICES.items() if key in self.metrics
+        }
+        ranges = {
+            quantity + RANGE: max(high - low for low, high in rows.values())
+            for quantity, rows in self.parameters.items()
+        }
+        return found | ranges | self.published
+
+
+def _worst(axes: Mapping[str, Mapping[str, float]], key: str) -> float:
+    values = [row[key] for row in axes.values()]
+    if not values or np.isnan(values).all():
+        return float("nan")
+    distance = [abs(value - (1.0 if key == "fei_amplitude" else 0.0)) for value in values]
+    return values[int(np.nanargmax(distance))]
+
+
+def known_indices(assembly: Assembly) -> list[str]:
+    """Names of all that :attr:`Findings.values` may have of a run of this assembly, response errors included."""
+    quantities = {name.rpartition(".")[2] for name in assembly.names.state}
+    known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
+    known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
+    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
+    asked = of_set(assembly.scenario)
+    published = [*asked, *BESIDE[assembly.scenario.indices]] if asked else []
+    return known + published + [name + TRUE for name in published]
+
+
+def of_set(scenario: Scenario) -> tuple[str, ...]:
+    """The indices that ``scenario`` asks for, in the order of the benchmark's code; else none."""
+    orders = ORDERS.get(scenario.indices, {})
+    return next(iter(orders.values()), ())
+
+
+def shown_indices(scenario: Scenario) -> tuple[str, ...]:
+    """The indices of ``scenario`` that are shown where nobody says which."""
+    return of_set(scenario) or SHOWN
+
+
+def ranking_index(scenario: Scenario) -> str:
+    """By what compensators rank where nobody says it: the tracking error on the true displacement.
+
+    That is what its set of published indices calls so; the measured one ends at the noise of the sensor.
+    """
+    tracking = "tracking_rms_percent"
+    return tracking + TRUE if tracking in of_set(scenario) else "J2"
+
+
+def needs_response(names: Iterable[str]) -> bool:
+    """True when one of the indices is an error against the whole structure."""
+    return any(name.startswith(f"{kind}_") for name in names for kind in RESPONSE)
+
+
+def findings(
+    scenario: Scenario,
+    tell: Tell,
+    keep: bool = False,
+    response: bool = False,
+    interrupted: Callable[[], bool] | None = None,
+) -> Findings:
+    """Run ``scenario`` embedded. ``keep`` keeps the histories; ``response`` adds the errors of the response.
+
+    Raises ConfigError for what must not run.
+    """
+    report = hosts.run(
+        scenario,
+        progress=lambda sample, samples: tell(min(1.0, sample / samples)),
+        interrupted=interrupted,
+    )
+    run = report.read()
+    evaluation = Evaluation(run)
+    return Findings(
+        outcome=report.outcome,
+        reason=report.reason,
+        axes=evaluation.indices(run.true_displacement),
+        metrics={key: report.metrics[key] for key, _ in TEST_INDICES.values()},
+        parameters=evaluation.parameter_ranges(),
+        wall_s=report.wall_s,
+        response=response_errors(evaluation) if response else {},
+        run=run if keep else None,
+        samples=report.samples,
+        published=_published(evaluation),
+    )
+
+
+def _published(of: Evaluation) -> dict[str, float]:
+    measured, true = published_indices(of)
+    return measured | {name + TRUE: value for name, value in true.items()}
+
+
+def elsewhere(text: str, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
+    """A run in another process, from the ``text`` of its scenario: what of its Findings can travel.
+
+    Text travels, not objects: classes of components are looked up again on the other side.
+    """
+    scenario = files.from_text(text, "variant")
+    found = findings(scenario, tell, keep, response, interrupted=lambda: False)
+    plain = {name: value for name, value in vars(found).items() if name != "run"}
+    if found.run is not None:
+        plain["run"] = {name: value for name, value in vars(found.run).items() if name != "scenario"}
+    return plain
+
+
+def arrived(plain: dict[str, Any], scenario: Scenario) -> Findings:
+    """The Findings of what has travelled."""
+    run = plain.pop("run", None)
+    return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
+
+
+def guarded(text: str, response: bool, tell: Tell) -> dict[str, Any]:
+    """As :func:`elsewhere` without histories; what cannot run is an outcome with its reason, and no exception."""
+    try:
+        return elsewhere(text, False, response, tell)
+    except ConfigError as error:
+        return nothing(REFUSED, "; ".join(error.problems))
+    except Exception as error:  # one run of a thousand must not end the others
+        return nothing(FAILED, f"{type(error).__name__}: {error}")
+
+
+def nothing(outcome: str, reason: str) -> dict[str, Any]:
+    """Plain data of the Findings of a run that came to nothing."""
+    return {
+        "outcome": outcome,
+        "reason": reason,
+        "axes": {},
+        "metrics": {},
+        "parameters": {},
+        "wall_s": 0.0,
+        "response": {},
+    }
+
+
+def all_of(
+    chosen: Sequence[Scenario],
+    where: engine.Where,
+    keep: bool = False,
+    response: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[tuple[int, Findings]]:
+    """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
+    jobs = ((n, (yaml_text.dump(each.data()), keep, response)) for n, each in enumerate(chosen))
+    for number, plain in engine.finished(elsewhere, jobs, len(chosen), where, progress):
+        if isinstance(plain, Lost):
+            raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")
+        yield number, arrived(plain, chosen[number])

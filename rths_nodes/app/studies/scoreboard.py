@@ -1,0 +1,212 @@
+"""The scoreboard: every compensator on the same cases, plants and noise, and how they rank.
+
+Fair by construction: all get the same motion of the target, the same lead and force_lead and the same
+identification; all are tuned by one budget on plants and noise of their own, and scored on others. Block A has no
+``force_lead``: the target leads by as much in its place, where a compensator has a ``lead``; block B has the
+scenario's ``force_lead``. A scenario without one has a single block.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.app.studies import engine, tuning
+from rths_nodes.app.studies.design import CASE, Design, StudyFile
+from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.laws import Law
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import declared
+from rths_nodes.core.strict import as_data
+from rths_nodes.loop.scenario.overrides import replace, with_case
+from rths_nodes.loop.scenario.schema import Scenario
+
+LAW, BLOCK, SEED = "law", "block", "seed"
+TRAINING = 1_000_000
+"""Added to the seeds of plants and noise in training: those that are scored are others."""
+WITHOUT, WITH = "A", "B"
+"""Blocks without and with ``force_lead``."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A compensator in a block over all its runs: ``median`` and ``worst`` magnitude of each index.
+
+    ``failures`` of ``runs`` did not finish; ``what`` says what happened then, or why it did not take part at all.
+    """
+
+    law: str
+    block: str
+    runs: int
+    failures: int
+    what: str
+    median: Mapping[str, float]
+    worst: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a case of the scenario says was published of it."""
+
+    case: str
+    note: str
+    values: Mapping[str, float]
+
+
+def cases(scenario: Scenario) -> list[str]:
+    """The cases in which compensators are compared: those that do not name one themselves."""
+    return [
+        name
+        for name, case in scenario.cases.items()
+        if not any(key.split(".")[0] == "compensator" for key in case.set)
+    ]
+
+
+def published(scenario: Scenario) -> list[Published]:
+    """The published rows of the scenario."""
+    rows = scenario.cases.items()
+    return [Published(name, case.note, dict(case.published)) for name, case in rows if case.published]
+
+
+def blocks(scenario: Scenario) -> dict[str, dict[str, Any]]:
+    """What each block changes: one without ``force_lead``, one with it; a single one where there is none."""
+    lead = getattr(scenario, "force_lead", None)
+    return {WITHOUT: {}} if lead is None else {WITHOUT: {"force_lead": None}, WITH: {"force_lead": lead}}
+
+
+def in_block(scenario: Scenario, law: Law, block: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of ``law`` in a block, as changes of the scenario.
+
+    The lead is the same for all that have one: that of the scenario's compensator, or of its ``force_lead`` where
+    the block takes that away.
+    """
+    settings = dict(law.settings)
+    built = replace(scenario, [(["compensator"], settings)]).compensator
+    if "lead" in declared(type(built)) and block:
+        settings["lead"] = as_data(scenario)["force_lead"] if block["force_lead"] is None else 0.0
+    return {"compensator": settings} | dict(block)
+
+
+def tuned(
+    scenario: Scenario,
+    chosen: Sequence[Law],
+    index: str,
+    budget: int,
+    count: int,
+    where: engine.Where,
+    training: Sequence[tuple[list[str], Any]] = (),
+    told: Callable[[str, float, float], None] | None = None,
+) -> tuple[list[Law], dict[str, tuning.Tuned]]:
+    """The laws with the best settings of ``budget`` candidates each, and what the search of each came to.
+
+    Training is on ``count`` plants beside the nominal one, in the first block and all cases, with other seeds than
+    those that are scored; ``training`` are changes of the scenario for that alone, e.g. its duration. Laws without
+    a number to tune, or without stable settings, keep what they have.
+    """
+    base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
+    of = [with_case(base, name) for name in cases(scenario)] or [base]
+    drawn = plants(base, count, TRAINING + scenario.seed, nominal=True)
+    first = next(iter(blocks(scenario).values()))
+    found, laws = {}, []
+    for law in chosen:
+        if law.reason:
+            laws.append(law)
+            continue
+        changes = [([key], value) for key, value in in_block(base, law, first).items()]
+        scenarios = [replace(plant.of(case), changes) for case in of for plant in drawn]
+        try:
+            search = tuning.Search(scenarios, tuning.parameters(scenarios[0], []), index, where)
+        except ConfigError:  # nothing to tune
+            laws.append(law)
+            continue
+        result = search.tune(budget, scenario.seed, partial(told, law.name) if told else None)
+        found[law.name] = result
+        laws.append(_with(scenario, law, result.values) if result.usable else law)
+    return laws, found
+
+
+def _with(scenario: Scenario, law: Law, values: Mapping[str, Any]) -> Law:
+    pairs: list[tuple[list[str], Any]] = [(["compensator"], dict(law.settings))]
+    best = replace(replace(scenario, pairs), [(key.split("."), value) for key, value in values.items()])
+    return Law(law.name, as_data(best.compensator))
+
+
+def design(
+    scenario: Scenario,
+    chosen: Sequence[Law],
+    wanted: Sequence[str],
+    noise_seeds: int,
+    plant_count: int,
+    seed: int,
+    indices: Sequence[str],
+) -> Design:
+    """The study of all laws that can take part. Raises ConfigError where none can, and for unknown indices."""
+    able = [law for law in chosen if not law.reason]
+    if not able:
+        raise ConfigError(*(f"{law.name}: {law.reason}" for law in chosen))
+    both = blocks(scenario)
+    levels = {
+        f"{law.name} {name}" if len(both) > 1 else law.name: in_block(scenario, law, block)
+        for law in able
+        for name, block in both.items()
+    }
+    factors: dict[str, Any] = {LAW: {"settings": levels}}
+    if wanted:
+        factors[CASE] = {"list": list(wanted)}
+    factors[SEED] = {"list": [scenario.seed + number for number in range(noise_seeds)]}
+    file = StudyFile(
+        version=1,
+        name=f"{scenario.name}_scoreboard",
+        description=f"every compensator in {scenario.name}",
+        scenario=scenario.name,
+        factors=factors,
+        plants=plant_count,
+        nominal=True,
+        seed=seed,
+        indices=tuple(indices),
+    )
+    return Design(file, Path(), scenario)
+
+
+def scores(table: StudyTable, chosen: Sequence[Law], index: str) -> list[Score]:
+    """The rows of the scoreboard, the best first: no failures before some, then by the worst case of ``index``."""
+    labels = table.columns[LAW]
+    found = []
+    for label in dict.fromkeys(labels):
+        rows = [row for row, other in enumerate(labels) if other == label]
+        name, _, block = str(label).partition(" ")
+        size = {each: np.abs(table.values(each)[rows]) for each in table.indices}
+        failed = [row for row in rows if not table.finished[row]]
+        found.append(
+            Score(
+                name,
+                block or WITHOUT,
+                len(rows),
+                len(failed),
+                _what(table, failed),
+                {each: _or_nan(np.nanmedian, values) for each, values in size.items()},
+                {each: _or_nan(np.nanmax, values) for each, values in size.items()},
+            )
+        )
+    found.sort(key=lambda score: (score.failures, np.nan_to_num(score.worst[index], nan=np.inf)))
+    return found + [Score(law.name, "", 0, 0, law.reason, {}, {}) for law in chosen if law.reason]
+
+
+def _or_nan(reduce: Callable[[Any], Any], values: Any) -> float:
+    return float(reduce(values)) if np.isfinite(values).any() else float("nan")
+
+
+def _what(table: StudyTable, failed: Sequence[int]) -> str:
+    """What happened to the runs that did not finish, the most frequent reason first."""
+    reasons = Counter(f"{table.columns['outcome'][row]}: {table.columns['reason'][row]}" for row in failed)
+    if not reasons:
+        return ""
+    ((words, _),) = reasons.most_common(1)
+    return words

@@ -1,0 +1,127 @@
+"""A study: all runs of a design, resumable, and the table of them as CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies.design import Design, Row
+from rths_nodes.app.studies.journal import Journal
+from rths_nodes.app.studies.pieces import Lost, Progress
+from rths_nodes.app.studies.runs import Findings
+from rths_nodes.core.errors import ConfigError
+
+CSV, PARQUET = "table.csv", "table.parquet"
+
+
+def undone(design: Design, journal: Journal) -> list[Row]:
+    """The runs of ``design`` that are still to be done; what cannot be a run is done without one."""
+    found, seen = [], set(journal.results)
+    for row in design.rows():
+        if row.key not in seen and row.scenario:
+            found.append(row)
+            seen.add(row.key)
+    return found
+
+
+def run(
+    design: Design, journal: Journal, where: engine.Where, progress: Progress | None = None
+) -> dict[str, dict[str, Any]]:
+    """Do what is still undone, and keep each result the moment it is there; the lost ones by key.
+
+    Lost runs are no results: the next start tries them again. Raises what the engine raises.
+    """
+    rows, lost = undone(design, journal), {}
+    response = runs.needs_response(design.indices)
+    jobs = ((number, (row.scenario, response)) for number, row in enumerate(rows))
+    for number, plain in engine.finished(runs.guarded, jobs, len(rows), where, progress):
+        if isinstance(plain, Lost):
+            lost[rows[number].key] = runs.nothing(runs.LOST, plain.reason)
+        else:
+            journal.add(rows[number].key, plain)
+    return lost
+
+
+def table(design: Design, results: dict[str, dict[str, Any]]) -> StudyTable:
+    """One row for each run of ``design``, in its order, whatever the order in which they were done.
+
+    Columns: number, name, outcome and reason; the levels; plant and what was drawn; all indices; the scenario.
+    """
+    rows = list(design.rows())
+    found = [Findings(**_result(row, results)) for row in rows]
+    values = [one.values for one in found]
+    indices = list(dict.fromkeys([*design.indices, *(name for row in values for name in row)]))
+    columns: dict[str, list[Any]] = {
+        "run": [row.number for row in rows],
+        "name": [row.name for row in rows],
+        "outcome": [one.outcome for one in found],
+        "reason": [one.reason for one in found],
+    }
+    for factor in design.factors:
+        columns[factor] = [row.levels[factor] for row in rows]
+    if len(design.plants) > 1:
+        columns["plant"] = [row.plant.number for row in rows]
+    for key in design.drawn:
+        columns[key] = [_number_or_text(row.plant.values.get(key, math.nan)) for row in rows]
+    for name in indices:
+        columns[name] = [row.get(name, math.nan) for row in values]
+    columns["scenario"] = [row.scenario for row in rows]
+    head = design.name, design.description, design.base.name
+    return StudyTable(*head, columns, tuple(design.factors), design.indices, design.drawn)
+
+
+def _number_or_text(value: Any) -> float | str:
+    return value if isinstance(value, (int, float, str)) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _result(row: Row, results: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if row.reason:
+        return runs.nothing(runs.REFUSED, row.reason)
+    return results.get(row.key) or runs.nothing(runs.LOST, "was not run")
+
+
+def write_csv(of: StudyTable, path: Path) -> None:
+    """The table as text; floats to their last digit, nothing where there is no number. Raises OSError."""
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(of.columns)
+        for row in zip(*of.columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: Any) -> Any:
+    return "" if isinstance(value, float) and math.isnan(value) else value
+
+
+def parquet_missing() -> str:
+    """Why there can be no Parquet file; empty where there can."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        return "without pyarrow there is no Parquet file (pip install 'rths_nodes[parquet]'), only the CSV"
+    return ""
+
+
+def write_parquet(of: StudyTable, path: Path) -> None:
+    """The table with types: numbers, or text where a column has any. Raises ConfigError without pyarrow."""
+    if words := parquet_missing():
+        raise ConfigError(words)
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {name: pyarrow.array(_typed(values)) for name, values in of.columns.items()}
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+def _typed(values: Sequence[Any]) -> list[Any]:
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return list(values)
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        return [float(value) for value in values]
+    return [str(value) for value in values]

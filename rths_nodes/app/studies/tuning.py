@@ -1,0 +1,260 @@
+"""Tuning: the parameters of a scenario that make the worst case of an ensemble best.
+
+Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, a generation at a
+time, all its runs side by side. The worst case counts: the largest magnitude of an index over cases and plants.
+Settings with which the loop is judged unstable, or with which a test does not come to its end, are worse than all
+others; among the latter those are better that come further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies.pieces import Lost, Tell
+from rths_nodes.core import yaml_text
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.core.parameters import Spec, declared, is_params
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+AROUND = 3.0
+"""Range of a parameter that is given without one: its value divided and multiplied by this."""
+BY_ITSELF = ("lead",)
+"""Numbers of a compensator that are no settings of it: what it is told about the rig."""
+UNSTABLE, BROKEN = 1e9, 1e6
+"""Values of a scenario that is judged unstable, and of a run that ends before its time."""
+LEAST, EACH = 8, 5
+"""Candidates of a generation: at least so many, and so many for each parameter."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What is tuned: its key in the scenario, its range, where it begins; whole numbers are rounded.
+
+    A ``logarithmic`` one is searched by its magnitude.
+    """
+
+    key: str
+    low: float
+    high: float
+    begin: float
+    logarithmic: bool = False
+    whole: bool = False
+
+    def value(self, share: float) -> float | int:
+        """From a ``share`` of the range, 0 to 1."""
+        if self.logarithmic:
+            found = self.low * (self.high / self.low) ** share
+        else:
+            found = self.low + share * (self.high - self.low)
+        return round(found) if self.whole else min(max(float(found), self.low), self.high)
+
+    def share(self) -> float:
+        """Where it begins, as a share of the range."""
+        begin = min(max(self.begin, self.low), self.high)
+        if self.logarithmic:
+            return math.log(begin / self.low) / math.log(self.high / self.low)
+        return (begin - self.low) / (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found: ``values`` by key, the ``worst`` case of the index with them, and ``before``, as it was.
+
+    ``usable`` is False where no candidate was stable and came to its end. ``unjudged`` says why the stability
+    could not be judged before the test, if it could not.
+    """
+
+    values: Mapping[str, float | int]
+    worst: float
+    before: float
+    evaluations: int
+    unjudged: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return self.worst < BROKEN
+
+    @property
+    def assignments(self) -> list[str]:
+        """What ``--set`` is to be given."""
+        return [f"{key}={value!r}" for key, value in self.values.items()]
+
+
+# -- parameters -------------------------------------------------------------------------------------------
+
+
+def parameters(scenario: Scenario, given: Sequence[str]) -> list[Parameter]:
+    """Those of the words ``KEY`` or ``KEY=LOW:HIGH``; of none the positive numbers of the compensator.
+
+    Without a range it is a third to three times the value. Raises ConfigError.
+    """
+    if not given:
+        found = [_of(scenario, key, None) for key in tunable(scenario)]
+        if not found:
+            kind = type(scenario.compensator).type_name
+            raise ConfigError(f"compensator.type = {kind!r}: has no number to tune; give --parameter KEY=LOW:HIGH")
+        return found
+    return [_parsed(scenario, words) for words in given]
+
+
+def tunable(scenario: Scenario) -> list[str]:
+    """Keys of the numbers of the compensator that are set and positive, those of its parts included."""
+    return list(_numbers(scenario.compensator, "compensator"))
+
+
+def _numbers(built: Any, path: str) -> list[str]:
+    found: list[str] = []
+    for name, spec in declared(type(built)).items():
+        value = getattr(built, name)
+        if spec.kind == "number" and name not in BY_ITSELF and value is not None and value > 0.0:
+            found.append(f"{path}.{name}")
+        elif spec.kind == "component" and is_params(value):
+            found += _numbers(value, f"{path}.{name}")
+    return found
+
+
+def _parsed(scenario: Scenario, words: str) -> Parameter:
+    key, sign, range_ = words.partition("=")
+    if not sign:
+        return _of(scenario, key, None)
+    low, colon, high = range_.partition(":")
+    try:
+        limits = float(low), float(high)
+    except ValueError:
+        colon = ""
+    if not colon or not (math.isfinite(limits[0]) and limits[0] < limits[1] < math.inf):
+        raise ConfigError(f"--parameter {words}: must be KEY=LOW:HIGH with LOW < HIGH")
+    return _of(scenario, key, limits)
+
+
+def _of(scenario: Scenario, key: str, limits: tuple[float, float] | None) -> Parameter:
+    value, spec = _at(scenario, key)
+    if spec is None or spec.kind not in ("number", "integer"):
+        raise ConfigError(f"--parameter {key} = {show(value)}: is no number")
+    if limits is None:
+        if value is None or not value > 0.0:
+            raise ConfigError(f"--parameter {key} = {show(value)}: give a range, {key}=LOW:HIGH")
+        limits = value / AROUND, value * AROUND
+        low = max(each for each in (limits[0], spec.at_least, spec.more_than) if each is not None)
+        high = min(each for each in (limits[1], spec.at_most, spec.less_than) if each is not None)
+        limits = low, high
+    begin = value if value is not None else 0.5 * (limits[0] + limits[1])
+    logarithmic = limits[0] > 0.0 and limits[1] / limits[0] >= AROUND
+    return Parameter(key, *limits, begin, logarithmic, spec.kind == "integer")
+
+
+def _at(scenario: Scenario, key: str) -> tuple[Any, Spec | None]:
+    place: Any = scenario
+    spec: Spec | None = None
+    for name in key.split("."):
+        known = place if isinstance(place, Mapping) else declared(type(place)) if is_params(place) else {}
+        if name not in known:
+            raise unknown(f"--parameter {key}", "key", name, known)
+        spec = None if isinstance(place, Mapping) else declared(type(place))[name]
+        place = place[name] if isinstance(place, Mapping) else getattr(place, name)
+    return place, spec
+
+
+# -- search -----------------------------------------------------------------------------------------------
+
+
+class Search:
+    """The runs of a tuning: ``scenarios`` are cases and plants, ``index`` is what shall be small.
+
+    Raises ConfigError for an index that there is not, and for parameters that the scenarios cannot have.
+    """
+
+    def __init__(
+        self, scenarios: Sequence[Scenario], chosen: Sequence[Parameter], index: str, where: engine.Where
+    ) -> None:
+        self._scenarios, self._chosen, self._index, self._where = scenarios, chosen, index, where
+        known = runs.known_indices(checked_loop(scenarios[0]).assembly)
+        if index not in known:
+            raise unknown("--index", "index", index, known)
+        for share in (0.0, 1.0):  # the limits of the ranges are allowed, so that what lies between is, too
+            self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
+        self.evaluations = 0
+        self.unjudged = ""
+
+    def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
+        """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
+        from scipy.optimize import differential_evolution
+        from scipy.stats import qmc
+
+        n = len(self._chosen)
+        size = min(max(LEAST, EACH * n), budget)
+        first = qmc.LatinHypercube(n, seed=seed).random(size)
+        first[0] = [each.share() for each in self._chosen]
+        told = progress or (lambda done, of: None)
+        before: list[float] = []
+        best: tuple[float, Array] = (math.inf, first[0])
+
+        def worst(shares: Array) -> Array:
+            nonlocal best
+            values = self.worst_cases(shares.T, lambda done: told(self.evaluations + done, budget))
+            before.append(values[0])
+            number = int(np.argmin(values))
+            if values[number] < best[0]:
+                best = float(values[number]), shares.T[number].copy()
+            return values
+
+        generations = max(0, budget // size - 1)
+        options = {"vectorized": True, "updating": "deferred", "polish": False, "tol": 0.0, "seed": seed}
+        differential_evolution(worst, [(0.0, 1.0)] * n, init=first, maxiter=generations, **options)
+        found = {each.key: each.value(share) for each, share in zip(self._chosen, best[1], strict=True)}
+        return Tuned(found, best[0], before[0], self.evaluations, self.unjudged)
+
+    def worst_cases(self, shares: Array, progress: Callable[[float], None]) -> Array:
+        """The worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``."""
+        candidates = [
+            {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
+        ]
+        each = len(self._scenarios)
+        worst = np.zeros(len(candidates))
+
+        def jobs() -> Any:
+            for number, values in enumerate(candidates):
+                for place, scenario in enumerate(self._scenarios):
+                    text = yaml_text.dump(self._with(scenario, values).data())
+                    yield number * each + place, (text, self._index)
+
+        def told(now: Sequence[float]) -> None:
+            progress(sum(now) / each)
+
+        for number, found in engine.finished(evaluated, jobs(), each * len(candidates), self._where, told):
+            value, unjudged = (BROKEN, "") if isinstance(found, Lost) else found
+            worst[number // each] = max(worst[number // each], value)
+            self.unjudged = self.unjudged or unjudged
+        self.evaluations += len(candidates)
+        return worst
+
+    def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
+        return replace(scenario, [(key.split("."), value) for key, value in values.items()])
+
+
+def evaluated(text: str, index: str, tell: Tell) -> tuple[float, str]:
+    """The magnitude of ``index`` of a run, and why its stability could not be judged before, if it could not."""
+    from rths_nodes.analysis.stability.judgement import is_stable
+
+    scenario, unjudged = files.from_text(text, "candidate"), ""
+    try:
+        if not is_stable(scenario):
+            return UNSTABLE, ""
+    except ConfigError as error:
+        unjudged = error.problems[0]
+    plain = runs.guarded(text, runs.needs_response([index]), tell)
+    found = runs.Findings(**plain)
+    if found.outcome != "finished":
+        return BROKEN * (2.0 - found.samples / scenario.samples), unjudged
+    value = abs(found.values.get(index, math.nan))
+    return (value if math.isfinite(value) else BROKEN), unjudged

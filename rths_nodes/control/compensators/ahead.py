@@ -1,0 +1,67 @@
+"""The target read ahead: what every compensator does that has the parameter ``lead``.
+
+    d(t + L) = x + L v + L^2/2 a + L^3/6 j,   its derivatives likewise,   j = (a_k - a_{k-1}) / dt
+
+with displacement x, velocity v and acceleration a of the target; exact for a motion of third degree. What lies
+behind the measurement of the displacement, such as a force that is measured late, is made up for so; what lies
+before it is the compensator's own, which therefore adds no transport to this lead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.parameters import number
+from rths_nodes.core.samples import Array, Motion
+
+LONGEST = 0.1
+"""s: as far as a Taylor series of a motion of some Hz is worth something."""
+
+
+def lead_parameter() -> Any:
+    """The parameter ``lead`` of these compensators."""
+    return number(
+        "time by which the target is read ahead, with its derivatives; no transport is added to it",
+        "s",
+        0.0,
+        at_least=0.0,
+        at_most=LONGEST,
+    )
+
+
+class Ahead:
+    """The target as it will be ``lead`` (s) later; with a lead of zero the target itself."""
+
+    def __init__(self, lead: float, dt: float, n_axes: int) -> None:
+        self._lead, self._dt = lead, dt
+        self._acceleration = np.zeros(n_axes)
+
+    def reset(self) -> None:
+        """The target was at rest."""
+        self._acceleration[:] = 0.0
+
+    def of(self, target: Motion) -> Motion:
+        """``target`` read ahead; flags and force are those of now."""
+        lead = self._lead
+        if not lead:
+            return target
+        x, v, a = target.displacement, target.velocity, target.acceleration
+        jerk: Array = (a - self._acceleration) / self._dt
+        self._acceleration[:] = a
+        half = 0.5 * lead
+        return Motion(
+            x + lead * (v + half * (a + lead / 3.0 * jerk)),
+            v + lead * (a + half * jerk),
+            a + lead * jerk,
+            target.flagged,
+            target.preparing,
+            target.force,
+        )
+
+    def response(self, omega: Frequencies) -> Complex:
+        """Target ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
+        s = 1j * np.asarray(omega) * self._lead
+        return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)

@@ -1,0 +1,213 @@
+"""Distributions of a value: how they are written, checked and drawn.
+
+One is written as a mapping of its kind to its numbers, e.g. ``{normal: [9.9976e4, 3.3e3]}``. Those that are
+*relative* multiply what stands there already, each number of a list or a matrix by a factor of its own. What
+is *like* another key goes with that: it is multiplied by the same factor, or by a power of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+
+LEAST_SHARE = 1e-9
+"""Share of a normal distribution that must lie between the limits of a truncated one."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One value's: :meth:`draw` gives values of it."""
+
+    kind: str
+    numbers: tuple[Any, ...]
+
+    def draw(self, generator: np.random.Generator, nominal: Any = None) -> Any:
+        """A value; ``nominal`` is what a relative one multiplies: a number, a list or rows of numbers.
+
+        Raises ConfigError for a relative one of something else.
+        """
+        kind = KINDS[self.kind]
+        if not kind.relative:
+            return kind.draw(generator, *([self.numbers] if kind.any_values else self.numbers))
+        return self._scaled(generator, nominal)
+
+    @property
+    def leader(self) -> str:
+        """The key that this one goes with; empty where it goes with none."""
+        return str(self.numbers[0]) if KINDS[self.kind].follows else ""
+
+    def following(self, nominal: Any, drawn: Any, standing: Any) -> Any:
+        """The value beside a leader that was ``drawn`` where ``standing`` stands. Raises ConfigError."""
+        power = self.numbers[1]
+        if not (_is_number(drawn) and _is_number(standing) and standing and drawn / standing > 0.0):
+            raise ConfigError(
+                f"{self.kind}: needs {self.leader} to be a number that keeps its sign; it is {show(standing)}, "
+                f"drawn was {show(drawn)}"
+            )
+        factor = (drawn / standing) ** power
+        return self._multiplied(nominal, lambda: factor)
+
+    def _scaled(self, generator: np.random.Generator, nominal: Any) -> Any:
+        return self._multiplied(nominal, lambda: KINDS[self.kind].draw(generator, *self.numbers))
+
+    def _multiplied(self, nominal: Any, factor: Callable[[], float]) -> Any:
+        if isinstance(nominal, (list, tuple)):
+            return [self._multiplied(entry, factor) for entry in nominal]
+        if isinstance(nominal, bool) or not isinstance(nominal, (int, float)):
+            raise ConfigError(f"{self.kind}: multiplies numbers, not {show(nominal)}")
+        return nominal * factor()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the ``numbers`` of a kind of distribution are, what must hold for them, and how a value is drawn."""
+
+    numbers: tuple[str, ...]
+    draw: Callable[..., Any]
+    refusal: Callable[..., str] = lambda *_: ""
+    """Of the numbers: what is wrong with them in words, or nothing."""
+    relative: bool = False
+    any_values: bool = False
+    """The numbers may be any values, as many as one likes."""
+    follows: bool = False
+    """It goes with another key: that, and a power, 1 if left out."""
+
+
+def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
+    """By the inverse of the distribution function: one random number a draw, whatever the limits."""
+    below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
+    return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
+
+
+def _truncated_refusal(mean: float, deviation: float, low: float, high: float) -> str:
+    if words := _positive(mean, deviation) or _ascending(low, high):
+        return words
+    share = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
+    return "" if share > LEAST_SHARE else "nearly nothing of the distribution lies between its limits"
+
+
+def _positive(_: float, deviation: float) -> str:
+    return "" if deviation > 0.0 else "the standard deviation must be > 0"
+
+
+def _ascending(low: float, high: float) -> str:
+    return "" if low < high else "the lower limit must be < the upper one"
+
+
+def _positive_limits(low: float, high: float) -> str:
+    return _ascending(low, high) or ("" if low > 0.0 else "the limits must be > 0")
+
+
+def _whole_limits(low: float, high: float) -> str:
+    return _ascending(low, high) or ("" if low == int(low) and high == int(high) else "must be whole numbers")
+
+
+def _positive_median(median: float, deviation: float) -> str:
+    return _positive(median, deviation) or ("" if median > 0.0 else "the median must be > 0")
+
+
+def _share(share: float) -> str:
+    return "" if 0.0 < share < 1.0 else "must be > 0 and < 1"
+
+
+KINDS: dict[str, Kind] = {
+    "normal": Kind(("mean", "standard deviation"), lambda g, *n: float(g.normal(*n)), _positive),
+    "truncated_normal": Kind(
+        ("mean", "standard deviation", "lower limit", "upper limit"), _truncated, _truncated_refusal
+    ),
+    "lognormal": Kind(
+        ("median", "standard deviation of the logarithm"),
+        lambda g, median, deviation: median * math.exp(g.normal(0.0, deviation)),
+        _positive_median,
+    ),
+    "uniform": Kind(("lower limit", "upper limit"), lambda g, *n: float(g.uniform(*n)), _ascending),
+    "log_uniform": Kind(
+        ("lower limit", "upper limit"),
+        lambda g, low, high: math.exp(g.uniform(math.log(low), math.log(high))),
+        _positive_limits,
+    ),
+    "integers": Kind(
+        ("smallest", "largest"), lambda g, low, high: int(g.integers(int(low), int(high) + 1)), _whole_limits
+    ),
+    "choice": Kind(("values",), lambda g, values: values[int(g.integers(len(values)))], any_values=True),
+    "relative_normal": Kind(
+        ("standard deviation as a share",),
+        lambda g, share: 1.0 + float(g.normal(0.0, share)),
+        _share,
+        relative=True,
+    ),
+    "relative_uniform": Kind(
+        ("largest deviation as a share",),
+        lambda g, share: 1.0 + float(g.uniform(-share, share)),
+        _share,
+        relative=True,
+    ),
+    "like": Kind(("another scattered key", "power"), lambda *_: math.nan, follows=True),
+}
+"""The known distributions by name."""
+
+
+def distribution(data: Any, path: str) -> Distribution:
+    """Checks ``data`` (``{kind: numbers}``). Raises ConfigError with ``path`` and what would be right."""
+    if not isinstance(data, Mapping) or len(data) != 1:
+        raise ConfigError(f"{path} = {show(data)}: must be one distribution, {{kind: numbers}}; known: {_known()}")
+    ((name, given),) = data.items()
+    if name not in KINDS:
+        raise unknown(path, "distribution", name, KINDS)
+    kind, numbers = KINDS[name], _numbers(given)
+    where = f"{path}.{name} = {show(given)}"
+    if kind.any_values:
+        if not isinstance(given, Sequence) or isinstance(given, str) or not numbers:
+            raise ConfigError(f"{where}: must be a list of values")
+        return Distribution(name, numbers)
+    if kind.follows:
+        leader, *power = numbers if numbers else (None,)
+        if not (isinstance(leader, str) and len(power) <= 1 and all(map(_is_number, power))):
+            raise ConfigError(f"{where}: must be {_listed(kind)}, or the key alone")
+        return Distribution(name, (leader, *(power or [1.0])))
+    if len(numbers) != len(kind.numbers) or not all(map(_is_number, numbers)):
+        raise ConfigError(f"{where}: must be {_listed(kind)}")
+    if words := kind.refusal(*numbers):
+        raise ConfigError(f"{where}: {words}; the numbers are {_listed(kind)}")
+    return Distribution(name, tuple(map(float, numbers)))
+
+
+def check_scatter(scatter: Mapping[str, Any], path: str) -> None:
+    """Refuses, with ConfigError, what is no distribution, and a key that goes with one that is not drawn itself.
+
+    Whether a scenario has such a key shows when a plant is drawn.
+    """
+    problems, known = Problems(), {}
+    for key, data in scatter.items():
+        with problems.gathered():
+            known[key] = distribution(data, f"{path}: {key}")
+    drawn = [key for key, found in known.items() if not found.leader]
+    for key, found in known.items():
+        with problems.gathered():
+            if found.leader and found.leader not in drawn:
+                raise unknown(f"{path}: {key}.like", "scattered key", found.leader, drawn)
+    problems.refuse()
+
+
+def _numbers(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _listed(kind: Kind) -> str:
+    words = ", ".join(kind.numbers)
+    return f"[{words}]" if len(kind.numbers) > 1 else words
+
+
+def _known() -> str:
+    return "; ".join(f"{name}: {_listed(kind)}" for name, kind in KINDS.items())

@@ -1,0 +1,119 @@
+"""Work side by side: the same results everywhere, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rths_nodes.app.studies import cluster as on_dask
+from rths_nodes.app.studies.engine import Where, finished
+from rths_nodes.app.studies.pieces import Lost
+from rths_nodes.core.errors import ConfigError
+
+COUNT = 8
+SQUARES = {number: number * number for number in range(COUNT)}
+JOBS = [(number, (number,)) for number in range(COUNT)]
+HERE = [Where(1), Where(2)]
+
+Work = Callable[[str], Any]
+
+
+@pytest.mark.parametrize("where", HERE)
+def test_every_piece_gives_its_own_result(work: Work, where: Where) -> None:
+    assert dict(finished(work("square"), iter(JOBS), COUNT, where)) == SQUARES
+
+
+@pytest.mark.parametrize("where", HERE)
+def test_progress_ends_where_all_is_done(work: Work, where: Where) -> None:
+    told: list[Sequence[float]] = []
+    list(finished(work("square"), iter(JOBS), COUNT, where, told.append))
+    assert told[-1] == [1.0] * COUNT
+
+
+def test_jobs_are_taken_as_they_are_needed(work: Work) -> None:
+    taken = []
+
+    def jobs() -> Any:
+        for job in JOBS:
+            taken.append(job)
+            yield job
+
+    for _ in finished(work("square"), jobs(), COUNT, Where(1)):
+        break
+    assert len(taken) == 1
+    taken.clear()
+    for _ in finished(work("square"), jobs(), COUNT, Where(2)):
+        break
+    assert len(taken) < COUNT
+
+
+def test_a_piece_that_ends_its_process_is_lost_and_takes_none_along(work: Work) -> None:
+    found = dict(finished(work("dying"), iter(JOBS), COUNT, Where(2)))
+    lost = found.pop(3)
+    assert isinstance(lost, Lost)
+    assert "ended twice" in lost.reason
+    assert found == {number: square for number, square in SQUARES.items() if number != 3}
+
+
+def test_a_piece_whose_process_was_ended_by_others_is_done_again(work: Work, tmp_path: Path) -> None:
+    jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
+    assert dict(finished(work("dying_once"), iter(jobs), COUNT, Where(2))) == SQUARES
+
+
+@pytest.mark.parametrize("where", HERE)
+def test_what_a_piece_raises_is_raised(work: Work, where: Where) -> None:
+    with pytest.raises(ValueError, match="three"):
+        list(finished(work("failing"), iter(JOBS), COUNT, where))
+
+
+# A cluster
+
+
+@pytest.mark.nodes
+def test_a_cluster_gives_the_same(work: Work, cluster: Any, tmp_path: Path) -> None:
+    """Also where a worker ends under a piece: another one does it again."""
+    where = Where(scheduler=cluster.scheduler_address)
+    told: list[Sequence[float]] = []
+    assert dict(finished(work("square"), iter(JOBS), COUNT, where, told.append)) == SQUARES
+    assert told[-1] == [1.0] * COUNT
+    jobs = [(number, (number, str(tmp_path))) for number in range(COUNT)]
+    assert dict(finished(work("dying_once"), iter(jobs), COUNT, where)) == SQUARES
+
+
+@pytest.mark.nodes
+def test_a_cluster_of_another_version_is_refused(
+    work: Work, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask, "__version__", "0.0.1")
+    with pytest.raises(ConfigError, match=r"scheduler tcp://.*: a worker has rths_nodes .*, the study 0.0.1"):
+        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler=cluster.scheduler_address)))
+
+
+def test_a_scheduler_that_is_not_there_is_refused(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    monkeypatch.setattr(on_dask, "PATIENCE_S", 0.5)
+    with pytest.raises(ConfigError, match=r"scheduler tcp://127\.0\.0\.1:9: no scheduler of dask answers there"):
+        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
+
+
+def test_without_dask_the_way_to_it_is_told(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"needs dask.distributed \(pip install 'rths_nodes\[cluster\]'\)"):
+        list(finished(work("square"), iter(JOBS), COUNT, Where(scheduler="tcp://127.0.0.1:9")))
+
+
+def test_nothing_of_joblib_and_dask_is_loaded_before_it_is_needed() -> None:
+    source = (
+        "import sys, rths_nodes.app.studies.comparison\n"
+        "print({'joblib', 'distributed', 'pyarrow'} & set(sys.modules))"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,259 @@
+"""The scoreboard: every compensator takes part, with settings from one identification; the best stand first."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import types
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.published_indices import heading
+from rths_nodes.analysis.response_errors import whole_response
+from rths_nodes.analysis.study_table import StudyTable
+from rths_nodes.app.cli import main
+from rths_nodes.app.studies import laws, runs, scoreboard
+from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.laws import Law
+from rths_nodes.core import registry
+from rths_nodes.core.parameters import number, params
+from rths_nodes.core.strict import build
+from rths_nodes.core.version import __version__
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.schema import Scenario
+
+PAPER = "chen_ricles_2010"
+BENCHMARK = "rths_benchmark_2020"
+ALPHA = 29.0
+"""Of the actuator of the scenario, in samples: late by 28."""
+
+
+@pytest.fixture(scope="module")
+def identified(tmp_path_factory: pytest.TempPathFactory) -> laws.Identified:
+    return laws.identify(load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"))
+
+
+class Ahead:
+    """Sends the target as it will be: x + delay v."""
+
+    @params
+    class Params:
+        delay: float = number("delay to make up for", "s", at_least=0.0)
+
+    state_names = ()
+
+    def __init__(self, given: Any, dt: float, n_axes: int) -> None:
+        self._delay = given.delay
+
+    def step(self, target: Any, measured: Any) -> Any:
+        return target.displacement + self._delay * target.velocity
+
+    def state(self) -> Any:
+        return np.zeros(0)
+
+    def reset(self) -> None:
+        pass
+
+
+@pytest.fixture
+def of_another_package(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A compensator that is found by its entry point."""
+    module = types.ModuleType("some_laboratory_s_law")
+    module.Ahead = Ahead  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    points = EntryPoints([EntryPoint("ahead", f"{module.__name__}:Ahead", "rths_nodes.compensator")])
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry._table.cache_clear()
+    yield "ahead"
+    registry._table.cache_clear()
+
+
+def table(**columns: Any) -> StudyTable:
+    given: dict[str, Any] = {
+        "name": list("abcdef"),
+        "outcome": ["finished"] * 5 + ["tripped"],
+        "reason": [""] * 5 + ["limits.force"],
+        "law": ["good", "good", "fair", "fair", "bad", "bad"],
+        "J2": [1.0, -2.0, 3.0, 1.5, 0.1, 99.0],
+    }
+    return StudyTable("board", "", PAPER, given | columns, ("law",), ("J2",))
+
+
+def test_the_identified_delay_is_that_of_the_actuator(identified: laws.Identified) -> None:
+    """Of slow motions 28 samples; up to 5 Hz, near the corner of the actuator, a little less."""
+    dt = 1.0 / 1024.0
+    assert 0.8 * (ALPHA - 1.0) * dt < identified.delay < (ALPHA - 1.0) * dt
+    assert identified.alpha == pytest.approx(1.0 + identified.delay / dt)
+
+
+def test_the_rig_is_driven_with_a_tenth_of_the_expected_motion(identified: laws.Identified) -> None:
+    scenario = load(PAPER, ["duration=3"])
+    displacement = whole_response(scenario)[0]
+    assert identified.rms == pytest.approx(0.1 * np.std(displacement), rel=0.02)
+
+
+def test_every_registered_law_gets_the_same_identification(identified: laws.Identified) -> None:
+    found = {law.name: law for law in laws.laws(load(PAPER), identified, registry.names("compensator"), {})}
+    assert set(found) == set(registry.names("compensator"))
+    for name in ("polynomial", "linear_acceleration", "derivative_feedforward", "adaptive_time_series"):
+        assert found[name].settings["delay"] == identified.delay
+    assert found["adaptive_inverse"].settings["alpha_es"] == found["inverse"].settings["alpha"] == identified.alpha
+    assert found["chain"].settings["second"]["delay"] == identified.delay
+    for law in found.values():
+        no_model = law.name == "model_based"  # that of a first order in discrete time is not stable
+        assert law.reason.startswith("needs a model, which the identification does not give: ") == no_model
+
+
+def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
+    """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
+    scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
+    identified = laws.identify(scenario, tmp_path)
+    found = {law.name: law for law in laws.laws(scenario, identified, registry.names("compensator"), {})}
+    assert not [law.reason for law in found.values() if law.reason]
+    for name, (value, known) in {"displacement": (0.9948, 5e-3), "velocity": (0.02497, 3e-2)}.items():
+        assert found["identified_inverse"].settings["inverse"][name][0][0] == pytest.approx(value, rel=known)
+    assert found["model_based"].settings["model"] == identified.model != identified.whole_model
+
+
+def test_a_law_of_another_package_takes_part(identified: laws.Identified, of_another_package: str) -> None:
+    assert of_another_package in registry.names("compensator")
+    (law,) = laws.laws(load(PAPER), identified, [of_another_package], {})
+    assert law == Law("ahead", {"type": "ahead", "delay": identified.delay})
+
+
+def test_given_settings_come_first_and_may_bring_further_rows(identified: laws.Identified) -> None:
+    given = {
+        "inverse": {"alpha": 12.0},
+        "mine": {"type": "inverse", "alpha": 31.0},
+        "wrong": {"type": "inverse", "x": 1},
+    }
+    inverse, mine, wrong = laws.laws(load(PAPER), identified, ["inverse"], given)
+    assert (inverse.settings["alpha"], mine.settings["alpha"]) == (12.0, 31.0)
+    assert "unknown key 'x'" in wrong.reason
+
+
+def test_those_that_finish_stand_before_those_that_do_not() -> None:
+    found = scoreboard.scores(table(), [Law("none", {}, "needs more")], "J2")
+    assert [(score.law, score.failures, score.runs) for score in found] == [
+        ("good", 0, 2),
+        ("fair", 0, 2),
+        ("bad", 1, 2),
+        ("none", 0, 0),
+    ]
+    assert (found[0].median["J2"], found[0].worst["J2"]) == (1.5, 2.0)
+    assert found[2].what == "tripped: limits.force"
+    assert found[3].what == "needs more"
+
+
+def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None:
+    cases = {
+        "soft": {"set": {"structure.mass": 6e5}},
+        "paper": {"set": {"compensator.alpha_es": 29}, "published": {"J2": 1}},
+    }
+    scenario = build(Scenario, load(PAPER).data() | {"cases": cases})
+    assert scoreboard.cases(scenario) == ["soft"]
+    assert [(row.case, row.values) for row in scoreboard.published(scenario)] == [("paper", {"J2": 1})]
+
+
+def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_rows() -> None:
+    scenario = load(BENCHMARK)
+    assert scoreboard.cases(scenario) == ["case_1", "case_2", "case_3", "case_4"]
+    shown = runs.shown_indices(scenario)
+    assert [heading(BENCHMARK, index) for index in shown] == [f"J{number}" for number in range(1, 10)]
+    assert heading(BENCHMARK, runs.ranking_index(scenario)) == "J2 true"
+    assert heading("none", "J2") == "J2"
+    rows = scoreboard.published(scenario)
+    assert [row.case for row in rows] == ["pi_1", "pi_2", "pi_3", "pi_4"]
+    assert all(tuple(row.values) == shown for row in rows)
+    law = Law("inverse", {"type": "inverse", "alpha": 90.0})
+    first, second = (scoreboard.in_block(scenario, law, block) for block in scoreboard.blocks(scenario).values())
+    sample = 1.0 / scenario.servo_rate
+    assert (first["force_lead"], first["compensator"]["lead"]) == (None, sample)
+    assert (second["force_lead"], second["compensator"]["lead"]) == (sample, 0.0)
+
+
+def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
+    scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
+    scenario = build(Scenario, load(PAPER, ["duration=0.5"]).data() | {"scatter": scatter})
+    seen: list[Scenario] = []
+
+    class Search(scoreboard.tuning.Search):
+        def __init__(self, scenarios: Any, *further: Any) -> None:
+            seen.extend(scenarios)
+            super().__init__(scenarios, *further)
+
+    monkeypatch.setattr(scoreboard.tuning, "Search", Search)
+    law = Law("inverse", {"type": "inverse", "alpha": 20.0})
+    chosen, found = scoreboard.tuned(scenario, [law, Law("none", {"type": "none"})], "J2", 8, 2, Where())
+    assert chosen[0].settings["alpha"] == found["inverse"].values["compensator.alpha"]
+    assert chosen[1] == Law("none", {"type": "none"})
+    trained = {each.axes["story_1"].actuator.alpha for each in seen}
+    assert {each.seed for each in seen} == {scenario.seed + scoreboard.TRAINING}
+    of = scoreboard.design(scenario, chosen, [], 2, 2, 1, ["J2"])
+    scored = {plant.values["axes.story_1.actuator.alpha"] for plant in of.plants[1:]}
+    assert len(trained) == 3
+    assert not trained & scored
+    assert [level.label for level in of.factors["seed"]] == [1, 2]
+
+
+def test_the_command_writes_table_scores_settings_and_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["scoreboard", PAPER, "--set", "duration=1", "--laws", "none,inverse,model_based", "--jobs", "1"]
+    command += ["--out", str(tmp_path / "out"), "--noise-seeds", "2", "--response", "response_x"]
+    assert main([*command, "--tune", "8"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("4 runs", "inverse", "stable", "not run: ", "published"):
+        assert words in shown
+    with open(tmp_path / "out" / "scoreboard.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["compensator"] for row in rows] == ["inverse", "none", "model_based"]
+    assert float(rows[0]["J2_worst"]) < float(rows[1]["J2_worst"])
+    page = (tmp_path / "out" / "scoreboard.html").read_text()
+    for words in ("Tracking against response", "Published", "worst in training", "not run"):
+        assert words in page
+    text = (tmp_path / "out" / "scoreboard.md").read_text()
+    assert f"rths_nodes {__version__}; " in text
+    assert "\n| compensator | block | J1 | J2 | J3 | max_error_mm | response_x | outcome |\n" in text
+    assert [line.split(" | ")[0] for line in text.splitlines()[4:7]] == ["| inverse", "| none", "| model_based"]
+    settings = parse((tmp_path / "out" / "settings.yaml").read_text(), "settings")
+    assert set(settings) == {"none", "inverse"}
+    # with the settings that were written the same scores come out, without any tuning
+    again = [*command[:-4], "--settings", str(tmp_path / "out" / "settings.yaml"), "--noise-seeds", "2", "--json"]
+    assert main([*again, "--response", "response_x"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["scores"][0]["worst"]["J2"] == float(rows[0]["J2_worst"])
+
+
+def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["scoreboard", PAPER, "--set", "duration=4", "--set", "axes.story_1.limits.force=1e5", "--jobs", "1"]
+    command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
+    assert main(command) == 0
+    assert "unstable: 1 of 1 runs, tripped: " in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--laws", "invers"], "--laws: unknown compensator 'invers' (did you mean 'inverse'"),
+        (["--noise-seeds", "0"], "--noise-seeds = 0: must be >= 1"),
+        (["--tune", "3"], "--tune = 3: must be 0 or >= 8"),
+        (["--settings", "nowhere.yaml"], "--settings nowhere.yaml: cannot be read"),
+        (["--rank", "J99"], "indices: unknown index 'J99'"),
+        (["--plants", "2"], "has no scatter to draw 2 plants from"),
+        (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no mod"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    laws_of = [] if "--laws" in words else ["--laws", "none"]
+    command = ["scoreboard", PAPER, "--set", "duration=1", "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
+    assert main(command) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Tuning: it finds a known optimum, holds the worst case against it, and takes nothing that is unstable."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rths_nodes.app.cli import main
+from rths_nodes.app.studies import tuning
+from rths_nodes.app.studies.engine import Where
+from rths_nodes.app.studies.ensembles import plants
+from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, evaluated, parameters, tunable
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.schema import Scenario
+
+ALPHA, ACTUATOR = "compensator.alpha", "axes.story_1.actuator.alpha"
+INVERSE = ["compensator.type=inverse", "compensator.alpha=20", "duration=0.6"]
+
+
+def paper(*overrides: str) -> Scenario:
+    return load("chen_ricles_2010", overrides)
+
+
+def of(*overrides: str) -> tuple[float, str]:
+    return evaluated(dump(paper(*overrides).data()), "J2", lambda share: None)
+
+
+def test_it_finds_the_actuator_s_own_constant() -> None:
+    """An inverse with the alpha of the actuator follows exactly."""
+    scenario = paper(*INVERSE)
+    found = Search([scenario], parameters(scenario, [f"{ALPHA}=10:60"]), "J2", Where()).tune(40, 1)
+    assert found.values[ALPHA] == pytest.approx(29.0, abs=0.6)
+    assert found.worst < 0.4 < 1.0 < found.before
+    assert found.evaluations <= 40
+    assert found.usable
+
+
+def test_the_worst_plant_counts() -> None:
+    """Of actuators with the constants 20 and 40 neither may be favoured."""
+    chosen = [paper(*INVERSE, f"{ACTUATOR}={alpha}") for alpha in (20, 40)]
+    found = Search(chosen, parameters(chosen[0], [f"{ALPHA}=15:60"]), "J2", Where()).tune(24, 1)
+    assert 25.0 < found.values[ALPHA] < 35.0
+
+
+def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
+    scenario = paper(*INVERSE)
+    one, two = (Search([scenario], parameters(scenario, []), "J2", Where(n)).tune(6, 3) for n in (1, 2))
+    assert one == two
+
+
+def test_an_unstable_loop_is_not_run_and_a_test_that_ends_early_is_worse_than_any_error() -> None:
+    value, unjudged = of("duration=2", "compensator.type=none", "port.transport_samples=150")
+    assert (value, unjudged) == (UNSTABLE, "")
+    early, later = (of("duration=4", f"axes.story_1.limits.force={limit}")[0] for limit in (1e4, 4e4))
+    assert UNSTABLE > early > later > BROKEN > of("duration=1")[0]
+
+
+def test_the_numbers_of_a_law_are_what_is_tuned() -> None:
+    assert tunable(paper()) == ["compensator.quiet_time", "compensator.alpha_es", "compensator.k_p_per_mm2"]
+    (alpha,) = parameters(paper(*INVERSE), [])
+    assert (alpha.key, alpha.low, alpha.high, alpha.begin) == (ALPHA, 20 / 3, 60.0, 20.0)
+    assert alpha.logarithmic
+    assert alpha.value(alpha.share()) == pytest.approx(20.0)
+    (whole,) = parameters(
+        paper("compensator.type=polynomial", "compensator.delay=0.02"), ["compensator.order=0:3"]
+    )
+    assert {type(whole.value(share)) for share in (0.0, 0.4, 1.0)} == {int}
+    (clipped,) = parameters(paper(*INVERSE, "compensator.alpha=1.5"), [])
+    assert clipped.low == 1.0
+
+
+def test_a_range_is_searched_from_end_to_end() -> None:
+    for logarithmic in (False, True):
+        of = Parameter("x", 2.0, 50.0, 10.0, logarithmic)
+        assert (of.value(0.0), of.value(1.0)) == (2.0, 50.0)
+        assert of.value(of.share()) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--parameter", "compensator.alfa=1:2"], "--parameter compensator.alfa: unknown key 'alfa'"),
+        (["--parameter", "compensator.alpha_es=2:1"], "must be KEY=LOW:HIGH with LOW < HIGH"),
+        (["--parameter", "compensator.alpha_es=2"], "must be KEY=LOW:HIGH"),
+        (["--parameter", "compensator.alpha_es=0:2"], r"compensator.alpha_es = 0 samples: must be >= 1"),
+        (["--parameter", "compensator.alpha_min"], "give a range, compensator.alpha_min=LOW:HIGH"),
+        (["--parameter", "name"], "is no number"),
+        (["--index", "J77"], "--index: unknown index 'J77'"),
+        (["--evaluations", "7"], "--evaluations = 7: must be >= 8"),
+        (["--plants", "3"], "has no scatter to draw 3 plants from"),
+        (["--cases", "alpha"], "unknown case 'alpha'"),
+        (["--set", "compensator.type=none"], "has no number to tune"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "chen_ricles_2010", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_prints_what_set_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", "chen_ricles_2010", "--jobs", "1", "--evaluations", "8"]
+    for words in INVERSE:
+        command += ["--set", words]
+    scatter = "scatter={axes.story_1.actuator.alpha: {normal: [29, 2]}}"
+    command += ["--set", scatter, "--plants", "1"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert f"--set {ALPHA}=" in shown
+    assert "worst J2 of 2 runs" in shown
+    assert main([*command, "--json"]) == 0
+    data: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert data["evaluations"] == 8
+    assert data["worst"] <= data["before"]
+    drawn = plants(paper(*INVERSE, scatter), 1, 1, nominal=True)
+    chosen = [plant.of(paper(*INVERSE, scatter)) for plant in drawn]
+    search = Search(chosen, parameters(chosen[0], []), "J2", Where())
+    assert search.tune(8, 1).worst == data["worst"]
+
+
+def test_without_stable_settings_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", "chen_ricles_2010", "--jobs", "1", "--evaluations", "8", "--parameter", f"{ALPHA}=1:1.2"]
+    for words in (*INVERSE, "compensator.alpha=1.1", "port.transport_samples=150"):
+        command += ["--set", words]
+    assert main(command) == 3
+    assert "judged unstable before, judged unstable after 8 candidates" in capsys.readouterr().out
+    assert tuning.UNSTABLE > tuning.BROKEN

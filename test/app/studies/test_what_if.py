@@ -1,0 +1,118 @@
+"""What if: a recording gives its commands again to the bit, and predicts what another compensator does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.what_if import reproduced
+from rths_nodes.app.cli import main
+from rths_nodes.app.studies import what_if
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario.files import shipped
+
+PAPER = "chen_ricles_2010"
+NOISE = [
+    "duration=10",
+    "axes.story_1.sensors.displacement_noise_rms=2e-5",
+    "axes.story_1.sensors.force_noise_rms=500",
+]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A test with noise, behind three samples of transport, with a compensator that learns."""
+    path = tmp_path_factory.mktemp("recordings") / "run"
+    rths_nodes.run(PAPER, [*NOISE, "port.transport_samples=3"], record=path)
+    return path
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_recorded_commands_come_out_again_to_the_bit(name: str, tmp_path: Path) -> None:
+    rths_nodes.run(name, ["duration=0.5"], record=tmp_path / "run")
+    found = reproduced(rths_nodes.read(tmp_path / "run"))
+    assert found.first_difference is None
+    assert found.compared == found.samples > 100
+
+
+def test_they_do_up_to_the_first_bridged_sample(tmp_path: Path) -> None:
+    rths_nodes.run(PAPER, ["duration=2"], faults=["delay@1:command,3"], record=tmp_path / "run")
+    found = reproduced(rths_nodes.read(tmp_path / "run"))
+    assert found.first_difference is None
+    assert 1000 < found.compared < 1100 < found.samples
+
+
+def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None:
+    run = rths_nodes.read(recording)
+    run.command[321] += 1e-15
+    found = reproduced(run)
+    assert found.first_difference == 321
+    assert found.largest == pytest.approx(1e-15, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["compensator.type=inverse", "compensator.alpha=20"],
+        ["compensator.type=polynomial", "compensator.delay=0.02", "compensator.order=1"],
+        ["compensator.type=none"],
+    ],
+    ids=lambda changes: changes[0],
+)
+def test_the_predicted_error_is_that_of_a_second_test(recording: Path, changes: list[str]) -> None:
+    """With other noise, within 15 %, and what the actuator did to the response is in it."""
+    predicted = what_if.predict(rths_nodes.read(recording), changes)
+    second = rths_nodes.run(PAPER, [*NOISE, "port.transport_samples=3", "seed=77", *changes])
+    real = Evaluation(second).indices(second.displacement)["story_1"]
+    found = predicted.indices[what_if.CHANGED]["story_1"]
+    for key in ("error_norm_percent", "max_error_m"):
+        assert found[key] == pytest.approx(real[key], rel=0.15)
+    as_it_was = predicted.indices[what_if.AGAIN]["story_1"]
+    measured = predicted.indices[what_if.MEASURED]["story_1"]
+    assert as_it_was["error_norm_percent"] == pytest.approx(measured["error_norm_percent"], rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            ["axes.story_1.actuator.alpha=20"],
+            "alpha=20: the rig is what the recording",
+        ),
+        (["port.transport_samples=2"], "cannot be changed"),
+        (["compensator.type=nonee"], "unknown compensator 'nonee'"),
+        (["servo_rate=2048"], "servo_rate: the rig was identified at that of the recording"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        what_if.predict(rths_nodes.read(recording), changes)
+
+
+def test_the_command_says_what_comes_out(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["what-if", str(recording)]) == 0
+    assert "the 10240 recorded commands come out again, to the bit" in capsys.readouterr().out
+    assert main(["what-if", str(recording), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["equal"] is True
+    command = ["what-if", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
+    assert main([*command, "--figure", str(tmp_path / "what_if.svg")]) == 0
+    shown = capsys.readouterr().out
+    for words in ("story_1: identified: displacement 9", "measured", "predicted, nothing changed", "finished"):
+        assert words in shown
+    assert "predicted" in (tmp_path / "what_if.svg").read_text()
+    assert main([*command, "--json"]) == 0
+    data: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in data["rows"]] == [what_if.MEASURED, what_if.AGAIN, what_if.CHANGED]
+    assert data["identified"]["story_1"]["displacement_fit"] > 99.0
+
+
+def test_a_prediction_that_trips_says_so(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", str(recording), "--set", "axes.story_1.limits.force=2e4"]) == 3
+    assert "tripped: " in capsys.readouterr().out

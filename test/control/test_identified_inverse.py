@@ -1,0 +1,300 @@
+"""The identified inverse: its command, what it learns and what it must not learn, one axis and coupled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.models.file import LoadingModel, save
+from rths_nodes.core.samples import Motion
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario import files
+
+DT = 1.0 / 1024.0
+ONE = np.array([0.99, 0.025, 1.1e-4, 4e-7])[:, None, None]
+TWO = np.array(
+    [
+        [[1.0, 0.1], [-0.2, 0.95]],
+        [[0.020, 0.004], [0.002, 0.028]],
+        [[1.2e-4, 2e-5], [0.0, 1.5e-4]],
+        [[4e-7, 0.0], [0.0, 6e-7]],
+    ]
+)
+NAMES = ("displacement", "velocity", "acceleration", "jerk")
+Make = Callable[..., Any]
+
+
+def law(make: Make, coefficients: np.ndarray, **data: Any) -> Any:
+    given = dict(zip(NAMES, coefficients.tolist(), strict=True))
+    return make("compensator", "identified_inverse", DT, coefficients.shape[1], inverse=given, **data)
+
+
+class Rig:
+    """sum C_i d^i x = u, u straight from sample to sample: the plant that the law is the inverse of."""
+
+    def __init__(self, coefficients: np.ndarray) -> None:
+        n = coefficients.shape[1]
+        top = np.linalg.inv(coefficients[3])
+        system = np.zeros((3 * n, 3 * n))
+        system[: 2 * n, n:] = np.eye(2 * n)
+        system[2 * n :] = -np.hstack([top @ part for part in coefficients[:3]])
+        inputs = np.vstack([np.zeros((2 * n, n)), top])
+        self._matrices = transition(system, inputs, DT)
+        self._state, self._before, self._n = np.zeros(3 * n), np.zeros(n), n
+
+    def step(self, command: np.ndarray) -> np.ndarray:
+        phi, before, now = self._matrices
+        self._state = phi @ self._state + before @ self._before + now @ command
+        self._before = command.copy()
+        return self._state[: self._n].copy()
+
+
+def waves(n: int, samples: int, seed: int = 1) -> list[Motion]:
+    """A motion of many frequencies up to 8 Hz for each axis, with its derivatives."""
+    generator = np.random.default_rng(seed)
+    t = DT * np.arange(samples)
+    parts = np.zeros((3, samples, n))
+    for axis in range(n):
+        for _ in range(12):
+            w, phase = 2.0 * np.pi * generator.uniform(0.5, 8.0), generator.uniform(0.0, 6.28)
+            size = 1e-3 / w
+            rise = np.minimum(t, 1.0)
+            parts[0, :, axis] += size * rise * np.sin(w * t + phase)
+    parts[1], parts[2] = np.gradient(parts[0], DT, axis=0), 0.0
+    parts[2] = np.gradient(parts[1], DT, axis=0)
+    return [Motion(*(part[k] for part in parts)) for k in range(samples)]
+
+
+def drive(law: Any, rig: Rig, motions: list[Motion], noise: float = 0.0) -> np.ndarray:
+    """Target minus true displacement at every sample; the law sees the measurement of the sample before."""
+    generator = np.random.default_rng(5)
+    measured, errors = np.zeros(len(motions[0].displacement)), []
+    for motion in motions:
+        x = rig.step(law.step(motion, measured))
+        errors.append(motion.displacement - x)
+        measured = x + noise * generator.normal(size=len(x))
+    return np.array(errors)
+
+
+def learned(law: Any) -> np.ndarray:
+    """The coefficients as they are recorded, in the order of the state."""
+    return np.array([value for name, value in zip(law.state_names, law.state(), strict=True) if name[0] == "c"])
+
+
+def test_the_command_is_the_series_of_the_target_read_ahead(make: Make) -> None:
+    tau, k = 2.5 * DT, 40
+    t = DT * np.arange(k - 1, k + 1)
+    x, v, a = 0.3 * t**3 - 0.1 * t, 0.9 * t**2 - 0.1, 1.8 * t
+    law_ = law(make, ONE, learning=False, lead=tau, jerk_window=DT)
+    for values in zip(x, v, a, strict=True):
+        command = law_.step(Motion(*(np.array([value]) for value in values)), np.zeros(1))
+    late = t[-1] + tau
+    ahead = [0.3 * late**3 - 0.1 * late, 0.9 * late**2 - 0.1, 1.8 * late, 1.8]
+    assert command[0] == pytest.approx(ONE.ravel() @ ahead, rel=1e-9)
+
+
+@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
+def test_it_undoes_the_rig_that_it_is_the_inverse_of(make: Make, coefficients: np.ndarray) -> None:
+    n = coefficients.shape[1]
+    motions = waves(n, 2000)
+    errors = drive(law(make, coefficients, learning=False), Rig(coefficients), motions)
+    size = np.std([motion.displacement for motion in motions])
+    assert np.abs(errors).max() < 0.02 * size  # a jerk by difference is half a sample late
+    worse = drive(law(make, 1.05 * coefficients, learning=False), Rig(coefficients), motions)
+    assert np.abs(worse).max() > 5.0 * np.abs(errors).max()
+
+
+@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
+def test_it_learns_a_rig_that_is_not_the_identified_one(make: Make, coefficients: np.ndarray) -> None:
+    """2, 10, 15 and 20 % away from what was identified; with noise on the measurement."""
+    away = np.array([1.02, 0.90, 1.15, 0.8])[:, None, None]
+    n = coefficients.shape[1]
+    motions = waves(n, 12_000)
+    noise = 1e-5 * np.std([motion.displacement for motion in motions]) / 1e-3
+    fixed = drive(law(make, away * coefficients, learning=False), Rig(coefficients), motions, noise)
+    following = law(make, away * coefficients, displacement_noise_rms=noise)
+    errors = drive(following, Rig(coefficients), motions, noise)
+    late = slice(8000, None)
+    assert np.std(errors[late]) < 0.15 * np.std(fixed[late])
+    first = learned(following)[: n * n].reshape(n, n)
+    np.testing.assert_allclose(first, coefficients[0], atol=4e-3)
+
+
+def test_noise_leaves_no_bias(make: Make) -> None:
+    """Noise as large as the motion. Least squares of the measurement alone, its own instrument, shrink c0."""
+    motions = waves(1, 30_000)
+    size = float(np.std([motion.displacement for motion in motions]))
+    options = {"relative_deviation": [0.2, 0.3, 0.3, 0.6], "deviations": 20.0}
+    found = {}
+    for instrument in ("target", "measurement"):
+        following = law(make, ONE, **options)
+        if instrument == "measurement":
+            learn = following._learning.learn
+            following._learning.learn = lambda rows, learn=learn: learn(rows[:, [0, 1, 1]])
+        values = []
+        rig, measured = Rig(ONE), np.zeros(1)
+        generator = np.random.default_rng(5)
+        for motion in motions:
+            measured = rig.step(following.step(motion, measured)) + size * generator.normal(size=1)
+            values.append(following.state()[0])
+        found[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0
+    assert abs(found["target"]) < 0.02
+    assert found["measurement"] < -0.04
+
+
+def test_without_motion_nothing_is_learned(make: Make) -> None:
+    """Noise alone, for a long time: no wind-up, and the deviations are those of the identification."""
+    still = [Motion(np.zeros(1), np.zeros(1), np.zeros(1))] * 20_000
+    following = law(make, ONE)
+    drive(following, Rig(ONE), still, noise=5e-5)
+    state = dict(zip(following.state_names, following.state(), strict=True))
+    assert [state[f"c{power}[0]"] for power in range(4)] == pytest.approx(ONE.ravel().tolist(), rel=1e-12)
+    sigma = [state[f"sigma_c{power}[0]"] for power in range(4)]
+    assert sigma == pytest.approx((ONE.ravel() * [0.02, 0.1, 0.15, 0.3]).tolist(), rel=1e-12)
+    assert state["prior_distance[0]"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_it_is_surer_of_what_the_motion_tells(make: Make) -> None:
+    following = law(make, ONE, displacement_noise_rms=1e-6)
+    drive(following, Rig(ONE), waves(1, 8000))
+    state = dict(zip(following.state_names, following.state(), strict=True))
+    for power in range(3):
+        assert state[f"sigma_c{power}[0]"] < 0.3 * ONE[power, 0, 0] * [0.02, 0.1, 0.15][power]
+
+
+def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
+    following = law(make, 1.3 * ONE)  # fifteen standard deviations of the first one away
+    drive(following, Rig(ONE), waves(1, 8000))
+    state = dict(zip(following.state_names, following.state(), strict=True))
+    assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
+    assert state["prior_distance[0]"] == pytest.approx(3.0)
+    (remark,) = following._params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
+    assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
+
+
+def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:
+    motions = waves(1, 3000)
+    for motion in motions:
+        motion.flagged = True
+    following = law(make, 1.05 * ONE)
+    drive(following, Rig(ONE), motions)
+    assert learned(following).tolist() == (1.05 * ONE).ravel().tolist()
+    for motion in motions[:500]:
+        motion.flagged = False
+    drive(following, Rig(ONE), motions[:500])
+    assert learned(following).tolist() != (1.05 * ONE).ravel().tolist()
+
+
+@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
+def test_an_offset_of_the_sensor_changes_nothing(make: Make, coefficients: np.ndarray) -> None:
+    """Half as large as the motion, and without it: the same coefficients all the time."""
+    n = coefficients.shape[1]
+    motions = waves(n, 8000)
+    offset = 0.5 * float(np.std([motion.displacement for motion in motions]))
+    found = []
+    for constant in (0.0, offset):
+        following, rig, values = law(make, 1.02 * coefficients), Rig(coefficients), []
+        measured = np.full(n, constant)
+        for motion in motions:
+            measured = rig.step(following.step(motion, measured)) + constant
+            values.append(learned(following))
+        found.append(np.array(values))
+    scale = np.abs(found[0]).max(axis=0)
+    np.testing.assert_allclose(found[1] / scale, found[0] / scale, atol=2e-3)
+    assert np.abs(found[0][-1] / found[0][0] - 1.0).max() > 0.01  # something has been learned
+
+
+def test_noise_of_which_nobody_told_is_seen(make: Make) -> None:
+    """A hundred times what is stated: the coefficients are as quiet as with the noise stated."""
+    motions = waves(1, 12_000)
+    noise = 0.05 * float(np.std([motion.displacement for motion in motions]))
+    restless = []
+    for stated in (noise, 0.01 * noise):
+        following, rig, measured = law(make, ONE, displacement_noise_rms=stated), Rig(ONE), np.zeros(1)
+        generator, values = np.random.default_rng(5), []
+        for motion in motions:
+            measured = rig.step(following.step(motion, measured)) + noise * generator.normal(size=1)
+            values.append(learned(following))
+        restless.append(np.std(values, axis=0))
+    np.testing.assert_allclose(restless[1], restless[0], rtol=0.2)
+
+
+def test_a_shock_teaches_little(make: Make) -> None:
+    """A measurement that jumps by fifty times the motion for 4 ms: no coefficient goes as far as one deviation."""
+    motions = waves(1, 6000)
+    size = float(np.std([motion.displacement for motion in motions]))
+    following, rig, measured = law(make, ONE), Rig(ONE), np.zeros(1)
+    for k, motion in enumerate(motions):
+        measured = rig.step(following.step(motion, measured))
+        if 4000 <= k < 4004:
+            measured = measured + 50.0 * size
+        if k == 3999:
+            before = learned(following)
+    away = np.abs(learned(following) - before) / (ONE.ravel() * [0.02, 0.1, 0.15, 0.3])
+    assert away.max() < 1.0
+
+
+def test_noise_of_the_acceleration_is_not_sent(make: Make) -> None:
+    """A straight line over n samples leaves 12 / (n (n + 1) (n + 2)) of its variance, the difference of two 2."""
+    noise = np.random.default_rng(3).normal(size=20_000)
+    for n in (1, 8):
+        quiet = law(make, ONE, learning=False, jerk_window=n * DT)
+        commands = [quiet.step(Motion(np.zeros(1), np.zeros(1), np.array([a])), np.zeros(1))[0] for a in noise]
+        sent = np.std(np.array(commands)[n:] - ONE[2, 0, 0] * noise[n:])
+        assert sent == pytest.approx(ONE[3, 0, 0] / DT * np.sqrt(12.0 / (n * (n + 1) * (n + 2))), rel=0.05)
+
+
+def test_its_response_is_the_identified_inverse(make: Make) -> None:
+    s = 2j * np.pi * np.array([0.5, 3.0])
+    expected = np.array([np.tensordot(value ** np.arange(4), TWO, 1) for value in s])
+    np.testing.assert_allclose(law(make, TWO).frequency_response(s / 1j), expected, rtol=1e-12)
+    single = law(make, ONE).frequency_response(s / 1j)
+    np.testing.assert_allclose(single, [ONE.ravel() @ value ** np.arange(4) for value in s], rtol=1e-12)
+
+
+@pytest.mark.parametrize("samples", [1, 16])
+def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
+    one, block = DerivativeFilter(20.0, DT, 2), DerivativeFilter(20.0, DT, 2).block(samples)
+    values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
+    one.step(values[0])
+    state = one._state.copy()
+    for first in range(1, len(values), samples):
+        chunk = values[first : first + samples]
+        for row in chunk:
+            one.step(row)
+        state = block @ np.concatenate([state, values[first - 1 : first], chunk])
+        np.testing.assert_allclose(state, one._state, atol=1e-12)
+
+
+def test_fewer_coefficients_are_those_of_a_lower_order(make: Make) -> None:
+    short = law(make, ONE, order=2, relative_deviation=[0.05, 0.3, 0.5], learning=False)
+    motion = Motion(np.array([1e-3]), np.array([0.1]), np.array([3.0]))
+    assert short.step(motion, np.zeros(1))[0] == pytest.approx(0.99e-3 + 0.025 * 0.1 + 1.1e-4 * 3.0)
+    assert [name for name in short.state_names if name.startswith("c")] == ["c0[0]", "c1[0]", "c2[0]"]
+
+
+def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match=r"exactly one of compensator\.model and compensator\.inverse"):
+        make("compensator", "identified_inverse", DT, 1)
+    with pytest.raises(ConfigError, match=r"relative_deviation = .*: must be 4 numbers"):
+        law(make, ONE, relative_deviation=[0.1, 0.1])
+    with pytest.raises(ConfigError, match=r"compensator\.inverse: 2 axes; the test has 1"):
+        make(
+            "compensator",
+            "identified_inverse",
+            DT,
+            1,
+            inverse=dict(zip(NAMES, TWO.tolist(), strict=True)),
+        )
+    # a model for model_based leaves the transport out
+    other = tmp_path / "other.yaml"
+    save(LoadingModel(("floor_1",), ONE, servo_rate=4096.0), other)
+    words = [f"compensator.model={other}", "compensator.inverse=null"]
+    with pytest.raises(ConfigError, match=r"compensator\.model = .*: leaves 0\.0002441 s of the transport out"):
+        checked_loop(files.load("rths_benchmark_2020", words))

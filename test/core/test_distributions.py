@@ -1,0 +1,101 @@
+"""Distributions: their moments, limits and refusals, and that a draw depends on nothing but the generator."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.distributions import KINDS, distribution
+from rths_nodes.core.errors import ConfigError
+
+DRAWS = 20_000
+
+
+def drawn(data: Any, nominal: Any = None) -> np.ndarray:
+    generator, of = np.random.default_rng(3), distribution(data, "x")
+    return np.array([of.draw(generator, nominal) for _ in range(DRAWS)])
+
+
+@pytest.mark.parametrize(
+    ("data", "mean", "deviation"),
+    [
+        ({"normal": [10.0, 2.0]}, 10.0, 2.0),
+        ({"truncated_normal": [10.0, 2.0, -90.0, 110.0]}, 10.0, 2.0),
+        ({"uniform": [2.0, 8.0]}, 5.0, 6.0 / math.sqrt(12.0)),
+        ({"lognormal": [3.0, 0.4]}, 3.0 * math.exp(0.08), 3.0 * math.exp(0.08) * math.sqrt(math.exp(0.16) - 1.0)),
+        ({"integers": [1, 6]}, 3.5, math.sqrt(35.0 / 12.0)),
+        ({"choice": [1.0, 3.0]}, 2.0, 1.0),
+    ],
+)
+def test_moments_are_those_of_the_distribution(data: Any, mean: float, deviation: float) -> None:
+    """Within five standard errors."""
+    values = drawn(data)
+    assert values.mean() == pytest.approx(mean, abs=5.0 * deviation / math.sqrt(DRAWS))
+    assert values.std() == pytest.approx(deviation, rel=0.05)
+
+
+def test_a_truncated_normal_keeps_its_limits_and_its_mean() -> None:
+    """Half a normal distribution has the mean sqrt(2/pi) of its standard deviation."""
+    values = drawn({"truncated_normal": [3.3, 1.3, 3.3, 100.0]})
+    assert values.min() >= 3.3
+    assert values.mean() - 3.3 == pytest.approx(1.3 * math.sqrt(2.0 / math.pi), rel=0.03)
+
+
+def test_a_logarithmic_range_has_its_median_in_the_middle() -> None:
+    values = drawn({"log_uniform": [1e-6, 1e-2]})
+    assert (values.min() >= 1e-6, values.max() <= 1e-2) == (True, True)
+    assert np.median(values) == pytest.approx(1e-4, rel=0.1)
+
+
+def test_a_relative_one_multiplies_each_number() -> None:
+    values = drawn({"relative_normal": 0.05}, [[2.0, 0.0], [-4.0, 8.0]])
+    assert values.shape == (DRAWS, 2, 2)
+    assert (values[:, 0, 1] == 0.0).all()
+    shares = np.stack((values[:, 0, 0] / 2.0, values[:, 1, 0] / -4.0, values[:, 1, 1] / 8.0))
+    assert shares.std(axis=1) == pytest.approx(0.05, rel=0.05)
+    assert abs(np.corrcoef(shares) - np.eye(3)).max() < 0.05
+    assert distribution({"relative_uniform": 0.1}, "x").draw(np.random.default_rng(1), 7.0) == pytest.approx(
+        7.0, rel=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (3.0, r"x = 3: must be one distribution, {kind: numbers}; known: normal: \[mean, standard deviation\]"),
+        ({"normal": [1.0, 2.0], "uniform": [1.0, 2.0]}, "must be one distribution"),
+        ({"norml": [1.0, 2.0]}, r"x: unknown distribution 'norml' \(did you mean 'normal'"),
+        ({"normal": [1.0]}, r"x.normal = \[1.0\]: must be \[mean, standard deviation\]"),
+        ({"normal": [1.0, -2.0]}, "the standard deviation must be > 0"),
+        ({"normal": [1.0, True]}, r"must be \[mean"),
+        ({"normal": [1.0, math.inf]}, r"must be \[mean"),
+        ({"uniform": [2.0, 1.0]}, "the lower limit must be < the upper one"),
+        ({"log_uniform": [0.0, 1.0]}, "the limits must be > 0"),
+        ({"integers": [1.5, 3]}, "must be whole numbers"),
+        ({"lognormal": [0.0, 0.1]}, "the median must be > 0"),
+        ({"truncated_normal": [0.0, 1.0, 20.0, 21.0]}, "nearly nothing of the distribution"),
+        ({"choice": []}, "must be a list of values"),
+        ({"choice": "abc"}, "must be a list of values"),
+        ({"relative_normal": 2.0}, "must be > 0 and < 1"),
+        ({"like": 3.0}, r"x.like = 3: must be \[another scattered key, power\], or the key alone"),
+        ({"like": ["a.b", "c"]}, "or the key alone"),
+    ],
+)
+def test_what_is_no_distribution_is_refused(data: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        distribution(data, "x")
+
+
+@pytest.mark.parametrize("nominal", ["text", True, None, [1.0, "a"]])
+def test_a_relative_one_of_no_number_is_refused(nominal: Any) -> None:
+    with pytest.raises(ConfigError, match="relative_normal: multiplies numbers, not"):
+        distribution({"relative_normal": 0.1}, "x").draw(np.random.default_rng(1), nominal)
+
+
+def test_every_kind_is_tried_above() -> None:
+    source = Path(__file__).read_text()
+    assert all(f'"{name}"' in source for name in KINDS)
