@@ -46,18 +46,39 @@ def test_a_node_tells_the_runner_why_it_ends(monkeypatch):
         process.told.close()
 
 
-def test_a_node_that_hangs_after_its_summary_is_a_note_but_not_the_recorder(monkeypatch):
+def test_a_node_that_hangs_after_its_summary_is_a_note_but_not_the_recorder(monkeypatch, tmp_path):
     """The middleware may hang in a node while its peers leave; then the test is over."""
     monkeypatch.setattr(node_processes, "LEAVING_S", 0.2)
     monkeypatch.setattr(node_processes, "INDEXING_S", 0.2)
     with node_processes.Processes(()) as processes:
+        processes.descriptions = [descriptions.NodeDescription("recorder", {"record": str(tmp_path)})]
         processes.running += [started(role, STUBBORN) for role in ("integrator", "monitor", "recorder")]
         notes = processes.see_out(lambda: time.sleep(0.01))
         counted = [process.role for process in processes.counted({"integrator", "recorder"})]
     assert counted == ["monitor", "recorder"]
     assert notes == [
         f"the {role} node did not end by itself" for role in ("integrator", "monitor", "recorder")
-    ] + ["rths recover may help"]
+    ] + [f"rths recover {tmp_path} completes the recording"]
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", True),
+        ("import os; os._exit(1)", True),
+        (f"{TELLS}; raise SystemExit(1)", False),
+        ("raise SystemExit(2)", False),
+        ("pass", False),
+    ],
+)
+def test_a_recorder_that_has_said_nothing_leaves_what_can_be_completed(program, told, monkeypatch, tmp_path):
+    """One that could not write says itself what to do, and one that was refused has left nothing."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with node_processes.Processes(()) as processes:
+        processes.descriptions = [descriptions.NodeDescription("recorder", {"record": str(tmp_path)})]
+        processes.running += [started("recorder", program)]
+        notes = processes.see_out(lambda: time.sleep(0.01))
+    assert notes == ([f"rths recover {tmp_path} completes the recording"] if told else [])
 
 
 def test_nodes_that_cannot_be_started_are_refused_and_none_is_left(monkeypatch):
@@ -89,6 +110,32 @@ def test_a_process_that_stands_still_is_killed_and_one_that_waits_is_not(monkeyp
             time.sleep(0.05)
         assert (stands.popen.poll(), waits.popen.poll()) == (-signal.SIGKILL, None)
         assert stands.death == "the actuator node hangs: nothing moves in it"
+
+
+COMPUTES = "while True: pass"
+WAITS_FOR_A_DISK = """
+import os, sys
+os.posix_spawn("/bin/true", ["true"], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, {fifo!r}, os.O_RDONLY, 0)])
+"""
+"""Sleeps as one that waits for a disk, uninterruptibly (vfork), until somebody opens the pipe."""
+
+
+def test_one_that_computes_and_one_that_waits_for_a_disk_are_not_still(monkeypatch, tmp_path):
+    monkeypatch.setattr(node_processes, "HANGS_S", 1.0)
+    fifo = str(tmp_path / "disk")
+    os.mkfifo(fifo)
+    with node_processes.Processes(()) as processes:
+        computes, waits = processes.running[:] = [
+            started("recorder", COMPUTES),
+            started("monitor", WAITS_FOR_A_DISK.format(fifo=fifo)),
+        ]
+        end = time.monotonic() + 60.0
+        while waits._main_thread()[0] != "D" and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not processes.wait(4.0)
+        assert [each.popen.poll() for each in (computes, waits)] == [None, None]
+        with open(fifo, "w"):  # the disk answers
+            assert waits.popen.wait(60) == 0
 
 
 def test_after_the_test_a_stopped_process_is_given_up_and_one_that_goes_on_is_waited_for(monkeypatch):

@@ -20,6 +20,7 @@ from rths_nodes.recording import bag
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.hosting.results import Result
@@ -89,6 +90,30 @@ def test_the_last_message_of_every_stream_is_waited_for(by_hand, recorder, end, 
     about = closed(recorder)
     assert (about["outcome"], about["gaps"], about["samples"]) == (end.name.lower(), "0", "5")
     assert recorder.phase.note == ""
+
+
+def test_after_the_test_the_file_has_what_was_heard_whenever_the_process_ends(
+    by_hand, recorder, tmp_path, monkeypatch
+):
+    """The middleware may hang while the others leave, and never come back."""
+    monkeypatch.setattr(bag, "FLUSH_INTERVAL", 1e9)
+    rows = [(full, names.TOPICS[topic]) for topic, full in recorder._full.items()]
+    recorder.writer = hosts.open_writer(str(tmp_path / "run"), rows, recorder.information)
+
+    def written():
+        counts = bag.read(tmp_path / "run").counts
+        return {topic: counts[recorder._full[topic]] for topic in ("measurement", "target")}
+
+    send(recorder, "measurement", 0, 1)
+    work(recorder)
+    assert written() == {"measurement": 0, "target": 0}, "not due"
+    by_hand.put(recorder, "test_state", state=int(State.FINISHED), sample=4)
+    recorder.look()
+    assert written() == {"measurement": 2, "target": 0}, "as soon as the end is heard"
+    send(recorder, "measurement", 2)
+    send(recorder, "target", 0)
+    assert not work(recorder)
+    assert written() == {"measurement": 3, "target": 1}
 
 
 @pytest.mark.parametrize("silent", WORDS)

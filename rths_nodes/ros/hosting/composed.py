@@ -13,7 +13,7 @@ from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.core.durations import SECOND
-from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import ENDED, State
@@ -166,7 +166,11 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
     result.notes += processes.see_out(listen)
     console.listen()
     result.add(console.result.numbers)
-    return [process.popen.returncode for process in processes.counted(console.reported)]
+    counted = processes.counted(console.reported)
+    for process in counted:
+        if process.popen.returncode not in IN_ORDER:
+            result.blame(processes.why(process))
+    return [process.popen.returncode for process in counted]
 
 
 class ComposedTest:
@@ -243,6 +247,6 @@ class ComposedTest:
             if isinstance(node, RecorderNode):
                 node.safely(node.close)
             result.add(node.shutdown.summary)
-            if node.phase.cause.silent and node.phase.problem not in result.reason:
-                result.reason = "; ".join(filter(None, (node.phase.problem, result.reason)))
+            if node.phase.cause.silent:
+                result.blame(node.phase.problem)
             result.reason = result.reason or node.phase.problem

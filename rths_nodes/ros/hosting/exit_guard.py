@@ -1,10 +1,11 @@
 """The end of a process whose middleware hangs once the test is over.
 
 Fast DDS can lock itself up while endpoints go, those of its own process or those of a peer (its issue 6502): from
-the Summary of a node on, when the first peers leave. The test is over by then and recorded; only the process is
-still there, and whoever waits for it. The call that hangs holds the interpreter's lock, so no Python code can end
-it: the C library does. ``faulthandler.dump_traceback_later`` could do so, too, but always with exit code 1: a test
-that has finished would count as failed.
+the end of the test on, when the first peers leave. Only the process is still there then, and whoever waits for it.
+A node that has told its Summary has done all that it is for; of a recorder that waits for the others the file is
+left as it is, with all that has come, to be completed by ``rths recover``. The call that hangs holds the
+interpreter's lock, so no Python code can end it: the C library does. ``faulthandler.dump_traceback_later`` could
+do so, too, but always with exit code 1: a test that has finished would count as failed.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import IO
 import yaml
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER
 
@@ -39,7 +40,8 @@ LOOKS = 20
 """How often, within ``HANGS_S``, the runner looks whether a node stands still."""
 
 HANGS_S = 20.0
-"""A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms."""
+"""A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms, or
+computes, or waits for a disk, as a recorder that indexes."""
 
 STOPPED_S = 2.0
 """After the test, a node that a signal has stopped, and nobody lets go on, is not waited for longer."""
@@ -91,8 +93,8 @@ class Process:
     """True once it was killed because it stood still."""
     _stopped_at: float = 0.0
     """When it was seen stopped by a signal, s; 0 while it goes on."""
-    _turns: tuple[str, float] = ("", 0.0)
-    """How often its main thread has been given the processor and has left it; when that has changed, s."""
+    _turns: tuple[list[str], float] = field(default_factory=lambda: ([], 0.0))
+    """What its main thread has had of the processor: time, and how often; when that has changed, s."""
     _next_look: float = 0.0
 
     @property
@@ -118,30 +120,45 @@ class Process:
         """True when it had to be killed."""
         return self.ended_by_us and signal.SIGKILL in self.sent
 
+    @property
+    def broken_off(self) -> bool:
+        """True when it has ended in the middle of what it did: by a signal, or without a word."""
+        code = self.popen.returncode
+        return code < 0 or (code == ExitCode.FAILED and not self.words)
+
     def check_alive(self) -> None:
         """Kill it where it hangs: stopped from outside, or for ever waiting for a lock of the middleware."""
-        now, status = time.monotonic(), Path(f"/proc/{self.popen.pid}/status")
+        now = time.monotonic()
         if now < self._next_look:
             return
         self._next_look = now + HANGS_S / LOOKS
         with suppress(OSError):  # it has just ended
-            turns = status.read_text().partition("\nvoluntary_ctxt_switches")[2]
+            state, turns = self._main_thread()
             before, since = self._turns
-            if turns != before:
+            if turns != before or state == "D":  # the disk is slow
                 self._turns = turns, now
             elif now - since > HANGS_S:
-                self.silent = True
-                self.kill()
+                self._give_up()
 
     def check_going(self) -> None:
         """Kill it where a signal has stopped it, and nobody has let it go on for ``STOPPED_S``."""
-        now, stat = time.monotonic(), Path(f"/proc/{self.popen.pid}/stat")
+        now = time.monotonic()
         with suppress(OSError):  # it has just ended
-            stopped = stat.read_text().rpartition(")")[2].split()[0] == "T"
+            stopped = self._main_thread()[0] == "T"
             self._stopped_at = (self._stopped_at or now) if stopped else 0.0
             if stopped and now - self._stopped_at > STOPPED_S:
-                self.silent = True
-                self.kill()
+                self._give_up()
+
+    def _main_thread(self) -> tuple[str, list[str]]:
+        """Its state, a letter of proc(5), and what it has had of the processor. Raises OSError when it is gone."""
+        thread = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}")
+        state, *numbers = (thread / "stat").read_text().rpartition(")")[2].split()
+        switches = (thread / "status").read_text().partition("\nvoluntary_ctxt_switches")[2]
+        return state, [*numbers[10:12], switches]  # time in user and in kernel mode
+
+    def _give_up(self) -> None:
+        self.silent = True
+        self.kill()
 
     def kill(self) -> None:
         """End it at once."""
@@ -244,26 +261,40 @@ class Processes:
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all but some to end; False when the time was over first. One that is stopped is killed."""
+        """Wait for all but some to end; False when the time was over first. One that stands still is killed."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
                 return False
             for process in self.alive():
                 process.check_going()
+                process.check_alive()
             idle() if idle else time.sleep(0.005)
         return True
 
     def see_out(self, idle: Callable[[], None]) -> list[str]:
-        """Until all have left, the recorder once it has written all; what had to be killed, in words."""
+        """Until all have left, the recorder once it has written all.
+
+        What had to be killed, in words, and how to complete what a recorder has left.
+        """
         if not self.wait(LEAVING_S, (RECORDER,), idle):
             self.kill((RECORDER,))
         if not self.wait(INDEXING_S, idle=idle):
             self.kill()
             self.wait(LEAVING_S)
-        hung = [process for process in self.running if process.hung]
-        recovery = ["rths recover may help"] if RECORDER in (process.role for process in hung) else []
-        return [process.death for process in hung] + recovery
+        return [process.death for process in self.running if process.hung] + self._recovery()
+
+    def _recovery(self) -> list[str]:
+        """What to do with what a recorder has left, in words; nothing where it has come to its end."""
+        broken_off = [process.role for process in self.running if process.broken_off]
+        recorders = [each for each in self.descriptions if each.role == RECORDER and each.peer in broken_off]
+        places = [each.parameters["record"] for each in recorders]
+        return [f"rths recover {place} completes the recording" for place in places if Path(place).exists()]
+
+    def why(self, ended: Process) -> str:
+        """Why a process ended; where it has only heard of a refusal, in the words of the node that has refused."""
+        alike = (each for each in self.running if each.popen.returncode == ended.popen.returncode)
+        return (ended if ended.words else next((each for each in alike if each.words), ended)).death
 
     def counted(self, reported: Container[str]) -> list[Process]:
         """Those whose exit code says something about the test; ``reported`` are those that have told a Summary.

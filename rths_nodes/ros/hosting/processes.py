@@ -70,15 +70,10 @@ class _Watch:
         # where a node has died, what this runner then did to the others says nothing about the test
         counted = [each for each in processes.counted(console.reported) if not (died and each.ended_by_us)]
         blamed = died or [each for each in counted if each.popen.returncode not in IN_ORDER]
-        if blamed and (why := self._why(blamed[0])) not in result.reason:
-            result.reason = "; ".join(filter(None, (why, result.reason)))
+        if blamed:
+            result.blame(processes.why(blamed[0]))
         result.judge([process.popen.returncode for process in counted])
         return result
-
-    def _why(self, ended: Process) -> str:
-        """Why a process ended; where it has only heard of a refusal, in the words of the node that has refused."""
-        alike = (each for each in self._processes.running if each.popen.returncode == ended.popen.returncode)
-        return (ended if ended.words else next((each for each in alike if each.words), ended)).death
 
     def _idle(self) -> None:
         self._console.listen()

@@ -53,6 +53,11 @@ class Result:
         """The summary of one node."""
         self.numbers |= numbers
 
+    def blame(self, why: str) -> None:
+        """Put first ``why`` the test has failed, unless that is told already."""
+        if why not in self.reason:
+            self.reason = "; ".join(filter(None, (why, self.reason)))
+
     def judge(self, codes: Sequence[int]) -> None:
         """The exit code of the whole test from those of its nodes; every test that failed has a reason."""
         self.exit_code = outcomes.of_nodes(codes, self.state, self.interrupted)

@@ -22,6 +22,7 @@ from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
 from rths_nodes.ros.hosting.results import Result, result_line
+from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
 from rths_nodes.ros.nodes.findings import dropped
@@ -31,6 +32,9 @@ from rths_nodes.ros.nodes.writers import OpenWriter
 
 LEAVING_S = 5.0
 """A process that has not left by then, hangs."""
+
+TURN_S = 30.0
+"""A turn after the test that takes longer hangs, however slow the disk: only what is left over is written then."""
 
 FLUSHED_S = 10.0
 """A node that has not handed over its last messages by then, nor seen its peers leave, hangs."""
@@ -107,26 +111,22 @@ class HostedNode:
     def __init__(self, role: str) -> None:
         self._role = role
         self._leaving = ExitStack()
+        self._guard = ExitGuard()
         self._prepared = False
         self.nodes: list[RthsNode] = []
 
     def make(self, open_writer: OpenWriter, context: Any) -> None:
         """Make the node, with the parameters of the process."""
-        self.nodes.append(make_node(self._role, open_writer, context, own_process=True, prepare=self._prepare))
+        called: dict[str, Any] = {"prepare": self._prepare, "on_ended": self._watch}
+        self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Any) -> int:
         """Until the node is done; its exit code, which of the actuator node is that of the test."""
         (node,) = self.nodes
-        guard = ExitGuard()
-
-        def watch() -> None:
-            if node.phase.now is Phase.REPORTED:  # all is said: from here on nothing may take long
-                guard.arm(LEAVING_S, node.phase.exit_code)
-
         with self._leaving:
-            self._leaving.callback(guard.disarm)
+            self._leaving.callback(self._guard.disarm)
             start_if_wanted(node)
-            LoopExecutor([node], context, watch).run()
+            LoopExecutor([node], context, self._watch).run()
         if isinstance(node, RecorderNode):
             node.safely(node.close)
         code: int = node.phase.exit_code
@@ -136,6 +136,17 @@ class HostedNode:
         if isinstance(node, ActuatorNode) and (node.rig is not None or node.shutdown.interrupted):
             code = _of_test(node)
         return code
+
+    def _watch(self) -> None:
+        """From the end of the test on a node that hangs ends: called when that is heard, and then in the turns."""
+        (node,) = self.nodes
+        phase = node.phase
+        if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is said: nothing may take long
+            self._guard.arm(LEAVING_S, phase.exit_code)
+        elif phase.ended or node.shutdown.leader_lost:  # a Summary is missing, or the end of a recording
+            self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
+        else:
+            self._guard.disarm()
 
     def _prepare(self) -> None:
         """Real-time scheduling of the loop's processes until the end, begun once, however often it is configured.

@@ -47,8 +47,9 @@ class RthsNode(LifecycleNode):
 
     ``build(assembly)`` makes the stage, or raises ConfigError; ``work(limit)`` does what there is to do, at most
     ``limit`` samples of it, and tells whether it did anything. ``prepare`` is called when all peers are found,
-    before the node says that it is ready; ``interpose`` may put something between the node and its parts each time
-    it is configured. ``handshake``, ``diagnostics`` and ``interposer`` are there once the node is configured.
+    before the node says that it is ready, ``on_ended`` when it hears that the test is over; ``interpose`` may put
+    something between the node and its parts each time it is configured. ``handshake``, ``diagnostics`` and
+    ``interposer`` are there once the node is configured.
     """
 
     role: str
@@ -78,6 +79,7 @@ class RthsNode(LifecycleNode):
         prepare: Callable[[], None] = lambda: None,
         interpose: Interpose = nothing,
         on_heard: OnHeard | None = None,
+        on_ended: Callable[[], None] = lambda: None,
         **kwargs: Any,
     ) -> None:
         overrides = [Parameter(name, value=value) for name, value in (values or {}).items()]
@@ -90,7 +92,7 @@ class RthsNode(LifecycleNode):
         self.place = Place(self.role, self.get_namespace())
         self.identity = self.place.peer
         """The name of this node among the peers."""
-        self.phase = PhaseMachine()
+        self.phase = PhaseMachine(on_ended)
         self.settings = NodeSettings(self, self.place, lambda: self.phase.now is not Phase.UNCONFIGURED)
         self.topics = NodeTopics(self, clock, on_heard)
         self.deferred = DeferredSends(self.topics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -72,10 +73,12 @@ class PhaseMachine:
 
     ``now`` is the phase. ``active`` is the lifecycle's primary state, ``test`` where the test stands, ``cause``
     why the node ends as it does, ``note`` what the user should know besides. ``gone`` and ``ended``, which are
-    asked in every sample, follow from them; ``begun`` tells that the rig may have moved.
+    asked in every sample, follow from them; ``begun`` tells that the rig may have moved. ``on_ended`` is called
+    when the end of the test is heard.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_ended: Callable[[], None] = lambda: None) -> None:
+        self._on_ended = on_ended
         self.now = Phase.UNCONFIGURED
         self.gone = False
         self.active = False
@@ -111,8 +114,11 @@ class PhaseMachine:
 
     def follow(self, test: StateOfTest) -> None:
         """The actuator node has said where the test stands."""
+        had_ended = self.ended
         self.test = test
         self.ended = test.state in states.ENDED
+        if self.ended and not had_ended:
+            self._on_ended()
         self.begun = self.begun or test.state in UNDER_WAY or test.sample > 0
         if self.ended and Phase.MATCHING <= self.now < Phase.ENDED:
             self.to(Phase.ENDED)

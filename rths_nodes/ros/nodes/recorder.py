@@ -92,10 +92,12 @@ class RecorderNode(RthsNode):
         self.get_logger().warning(f"{reason}; the rig goes on without a recording")
 
     def look(self) -> bool:
-        """The rare topics are recorded when they are looked at."""
+        """The rare topics are recorded when they are looked at; after the test the file has all that has come."""
         looked = super().look()
         if looked:
             self._record_rare()
+            if self.phase.ended and self.writer is not None:
+                self.writer.flush()
         return looked
 
     def _record(self, topic: str, data: bytes, values: Mapping[str, Any]) -> None:
@@ -126,7 +128,10 @@ class RecorderNode(RthsNode):
         busy = False
         for name in self._streams:
             busy |= self._drain(name, limit)
-        self.writer.flush_if_due()
+        if self.phase.ended:
+            self.writer.flush()  # the middleware may hang from here on
+        else:
+            self.writer.flush_if_due()
         sample = self._next["measurement"] - 1
         self._progress.tell_if_due(sample)
         if not busy:
