@@ -318,11 +318,11 @@ def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
     free = {"stroke": 10.0, "velocity": 100.0, "force": 1e9, "tracking_error": 10.0}
     still = override(files.load("two_actuator_coupler"), [f"setup.kinematics={kinematics}"])
     calm += [f"axes.{axis}.limits.{key}={value}" for axis in still.axes for key, value in free.items()]
-    limit = judge(still).further_delay
+    limit = judge_loop(sampled_loop(still)).further_delay
     assert limit is not None
     samples = still.port.transport_samples + math.ceil(1.1 * limit.value / still.dt)
     late = override(still, [*calm, f"port.transport_samples={samples}"])
-    found = judge(late)
+    found = judge_loop(sampled_loop(late))
     assert not found.stable
     worst = found.motions[0]
     history = simulated(late).dof_displacement
