@@ -59,7 +59,10 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
     "changes",
     [
         ["compensator.type=inverse", "compensator.alpha=20"],
-        ["compensator.type=polynomial", "compensator.delay=0.02", "compensator.order=1"],
+        pytest.param(
+            ["compensator.type=polynomial", "compensator.delay=0.02", "compensator.order=1"],
+            marks=pytest.mark.soak,
+        ),
         ["compensator.type=none"],
     ],
     ids=lambda changes: changes[0],
