@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.files import shipped
 
 PAPER = "chen_ricles_2010"
 NOISE = [
-    "duration=10",
+    "duration=6",
     "axes.story_1.sensors.displacement_noise_rms=2e-5",
     "axes.story_1.sensors.force_noise_rms=500",
 ]
@@ -101,7 +101,7 @@ def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["what-if", str(recording)]) == 0
-    assert "the 10240 recorded commands come out again, to the bit" in capsys.readouterr().out
+    assert "the 6150 recorded commands come out again, to the bit" in capsys.readouterr().out
     assert main(["what-if", str(recording), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["equal"] is True
     command = ["what-if", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
