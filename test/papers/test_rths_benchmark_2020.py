@@ -20,7 +20,7 @@ from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 NAME = "rths_benchmark_2020"
 PUBLISHED = ["pi_1", "pi_2", "pi_3", "pi_4"]
 """Cases of the scenario, each with J1 to J9 as published in its cases: El Centro at 0.4."""
-STRONG = ["duration=12"]
+STRONG = ["duration=10"]
 """The strong part of the record; whole records are the soak tests'."""
 
 
