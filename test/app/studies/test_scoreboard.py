@@ -234,7 +234,8 @@ def test_the_command_writes_table_scores_settings_and_page(
 
 
 def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["scoreboard", PAPER, "--set", "duration=4", "--set", "axes.story_1.limits.force=1e5", "--jobs", "1"]
+    command = ["scoreboard", PAPER, *BRIEF, "--set", "duration=4", "--jobs", "1"]
+    command += ["--set", "axes.story_1.limits.force=1e5"]
     command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
     assert main(command) == 0
     assert "unstable: 1 of 1 runs, tripped: " in " ".join(capsys.readouterr().out.split())
