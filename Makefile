@@ -158,7 +158,7 @@ help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
-	  'make soak       the long tests: many seeds, long runs (many minutes)' \
+	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
 	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
   'make lint       ruff and mypy' \

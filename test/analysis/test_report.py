@@ -92,6 +92,13 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "FIGURES", ())
 
 
+@pytest.fixture
+def two_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what is shaded in the histories."""
+    page()
+    monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])
+
+
 def without(run: Run, samples: int, steps: int, **changes: Any) -> Run:
     """The first ``samples`` and ``steps`` of a run."""
     cut: dict[str, Any] = {}
@@ -327,7 +334,7 @@ def test_frequency_evaluation_of_the_predefined_sine() -> None:
     assert index["delay_s"] == pytest.approx(index["fei_delay_s"], rel=0.03)
 
 
-def test_samples_of_the_soft_start_do_not_count() -> None:
+def test_samples_of_the_soft_start_do_not_count(two_figures: None) -> None:
     """All that stands in the report is that of the test alone, and ends where the indices of the test do."""
     words = ["soft_start={amplitude: 0.003, duration: 0.5, rise_time: 0.2, fall_time: 0.2, rest_time: 0.3}"]
     run = paper(*words)
@@ -349,7 +356,7 @@ def test_samples_of_the_soft_start_do_not_count() -> None:
 # What can go wrong with a test
 
 
-def test_tripped_run_shows_reason_and_safe_stop() -> None:
+def test_tripped_run_shows_reason_and_safe_stop(two_figures: None) -> None:
     run = paper("axes.story_1.limits.force=2.0e5")
     assert run.outcome == "tripped"
     html = render(run)
@@ -360,8 +367,7 @@ def test_tripped_run_shows_reason_and_safe_stop() -> None:
     assert "safe stop (" not in page()
 
 
-def test_bridged_samples_are_shaded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "FIGURES", figures.FIGURES[:2])
+def test_bridged_samples_are_shaded_and_counted(two_figures: None) -> None:
     flags = paper().flags.copy()
     flags[100:117] |= FLAG_BRIDGED
     html = render(dataclasses.replace(paper(), flags=flags))
@@ -375,7 +381,10 @@ def test_stop_without_a_single_driven_step() -> None:
     assert "up to the stop" in html
 
 
-@pytest.mark.parametrize(("samples", "steps"), [(0, 0), (0, 1), (1, 1), (2, 2), (12, 3)])
+SOAK = [pytest.param(*numbers, marks=pytest.mark.soak) for numbers in ((0, 1), (2, 2))]
+
+
+@pytest.mark.parametrize(("samples", "steps"), [(0, 0), (1, 1), (12, 3), *SOAK])
 def test_tiny_runs(samples: int, steps: int) -> None:
     run = without(paper(), samples, steps, information={"outcome": "tripped", "reason": "too soon"}, metrics={})
     html = render(run)

@@ -563,7 +563,12 @@ def test_a_compensator_may_couple_the_axes() -> None:
     assert not np.allclose(found[1], wanted)
 
 
-@pytest.mark.parametrize("name", files.shipped())
+LONG = ("rths_benchmark_2020", "tadc_el_centro", "tadc_sweep")
+"""The loop of ``tadc_sine`` again, and one that takes as long as ten others: only ``make soak`` runs them."""
+SHIPPED = [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in files.shipped()]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     test = files.load(name)
     if test.structure is None:

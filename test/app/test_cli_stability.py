@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.figures import stability as figures
-from rths_nodes.analysis.stability.judgement import judge
+from rths_nodes.analysis.stability.judgement import judge_loop
+from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app.cli import main
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.files import load
@@ -66,7 +67,9 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert unstable["least_gain"] is None
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".svg", *(pytest.param(kind, marks=pytest.mark.soak) for kind in (".png", ".pdf"))]
+)
 def test_the_figure_is_written(suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, TEST, "--figure", f"stability{suffix}")
     assert text.endswith(f"figure: stability{suffix}\n")
@@ -76,7 +79,7 @@ def test_the_figure_is_written(suffix: str, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("words", [[], ["compensator.type=none"], ["axes.story_1.actuator.delay=0.0"]])
 def test_the_figure_shows_what_was_judged(words: list[str]) -> None:
     """Every mode's damping stands on its curve at this test, and the curve in question is zero at the limit."""
-    found = judge(override(load(TEST), words))
+    found = judge_loop(sampled_loop(override(load(TEST), words)))
     figure = figures.draw(found, TEST)
     stiffness, damping, delay, frequency = figure.axes
     assert stiffness.get_lines()[1].get_ydata()[0] == pytest.approx(1.0)

@@ -366,7 +366,7 @@ NOT_A_NUMBER = [
 ]
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("value", ["nan", "inf", pytest.param("-inf", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("name", "message", "field"), NOT_A_NUMBER)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_what_is_no_number_trips_and_is_never_sent(name: str, message: str, field: str, value: str) -> None:
@@ -412,7 +412,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", EVERY)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_fault_makes_the_rig_jump(fault: str, seed: int) -> None:

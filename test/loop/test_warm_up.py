@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
 from rths_nodes.recording.run import Collector
 
-BRIEF = ("duration=0.5", "soft_start=null")
+BRIEF = ("duration=0.25", "soft_start=null")
 
 
 class Rehearsed(Loop):
@@ -38,10 +39,25 @@ def numbers(loop: Loop) -> dict[str, bytes]:
     return {name: values.tobytes() for name, values in collector.run(metrics=outcome.metrics).arrays().items()}
 
 
-CASES = [(name, case) for name in files.shipped() for case in ("", *files.load(name).cases)]
+def cases() -> Iterator[Any]:
+    """Every scenario and case; of cases that differ in numbers only, all but the last under ``soak``."""
+    for name in files.shipped():
+        yield pytest.param(name, "")
+        found = files.load(name).cases
+        last = {str(kinds(case.set)): label for label, case in found.items()}
+        for label, case in found.items():
+            soak = last[str(kinds(case.set))] != label
+            yield pytest.param(name, label, marks=[pytest.mark.soak] if soak else [])
 
 
-@pytest.mark.parametrize(("name", "case"), CASES)
+def kinds(value: Any) -> Any:
+    """Keys and words of ``value``, its numbers left out."""
+    if isinstance(value, Mapping):
+        return {key: kinds(inner) for key, inner in sorted(value.items())}
+    return value if isinstance(value, str) else None
+
+
+@pytest.mark.parametrize(("name", "case"), cases())
 def test_a_rehearsal_changes_no_bit(name: str, case: str) -> None:
     rig = files.load(name, BRIEF, case)
     assert numbers(Rehearsed(Assembly(rig))) == numbers(Loop(Assembly(rig)))

@@ -59,10 +59,8 @@ def test_third_order_leaves_ten_periods_of_resonance_within_3_percent() -> None:
 
 
 def test_a_higher_order_tracks_better() -> None:
-    errors = [
-        float(run("verification", f"order_{n}").metrics["axes"]["story_1"]["error_norm_percent"])
-        for n in (1, 2, 3, 4)
-    ]
+    runs = [run("verification", f"order_{n}", "duration=8") for n in (1, 2, 3, 4)]
+    errors = [float(run.metrics["axes"]["story_1"]["error_norm_percent"]) for run in runs]
     assert errors == sorted(errors, reverse=True)
 
 
@@ -81,7 +79,7 @@ def test_the_force_of_the_column_bends_where_its_stiffness_goes() -> None:
 # Fig. 9: energy absorber of a piping system
 
 
-@pytest.mark.parametrize("case", ["half", "full", "double"])
+@pytest.mark.parametrize("case", ["half", pytest.param("full", marks=pytest.mark.soak), "double"])
 def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: str) -> None:
     short = files.load("horiuchi_1996_energy_absorber", ["duration=8"], case)
     hybrid, whole = hosts.run(short).read(), unsplit.unsplit(short)
@@ -95,14 +93,14 @@ def test_the_hybrid_test_of_the_absorber_gives_the_response_of_the_whole(case: s
 
 
 def test_the_slower_the_test_the_larger_the_response_because_the_damper_is_lost() -> None:
-    response = [largest(run("four_story", f"ratio_{ratio}", "duration=6")) for ratio in (1, 2, 5, 10)]
+    response = [largest(run("four_story", f"ratio_{ratio}", "duration=4")) for ratio in (1, 2, 10)]
     assert response == sorted(response)
     assert response[-1] > 1.5 * response[0]
 
 
 def test_a_specimen_that_knows_no_rate_gives_the_same_at_any_speed() -> None:
     column = ("axes.story_1.specimen.type=kelvin_voigt", "axes.story_1.specimen.stiffness=16.4e6")
-    column = (*column, "axes.story_1.specimen.damping=0", "axes.story_1.limits.force=1e6", "duration=6")
+    column = (*column, "axes.story_1.specimen.damping=0", "axes.story_1.limits.force=1e6", "duration=3")
     real_time, slow = (run("four_story", case, *column) for case in ("ratio_1", "ratio_10"))
     assert largest(slow) == pytest.approx(largest(real_time), rel=0.01)
     error = slow.dof_displacement - real_time.dof_displacement

@@ -33,6 +33,11 @@ PERFECT = (
 """Actuators that follow at once."""
 
 
+STRONG = ("duration=12",)
+"""The strong part of the record."""
+LENGTHS = [STRONG, pytest.param((), marks=pytest.mark.soak, id="whole record")]
+
+
 @cache
 def result_of(*overrides: str, number: int = 0) -> tuple[Scenario, Evaluation, Published]:
     loaded = files.load(NAME, overrides)
@@ -84,8 +89,9 @@ def test_the_reference_is_that_of_its_own_integrator() -> None:
     assert np.abs(np.array(stepped) - exact)[:, 26].max() < 1e-3 * np.abs(exact[:, 26]).max()
 
 
-def test_the_coupled_law_tracks_within_the_range_of_the_rig() -> None:
-    _, evaluation, (measured, true) = result_of()
+@pytest.mark.parametrize("length", LENGTHS)
+def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, ...]) -> None:
+    _, evaluation, (measured, true) = result_of(*length)
     assert measured["tracking_rms_1_percent"] <= 3.1
     assert measured["tracking_rms_2_percent"] <= 1.9
     assert true["tracking_rms_1_percent"] < 0.8
@@ -98,10 +104,11 @@ def test_the_coupled_law_tracks_within_the_range_of_the_rig() -> None:
         assert measured[f"tracking_rms_{axis}_percent"] == pytest.approx(together, rel=0.01)
 
 
-def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes() -> None:
+@pytest.mark.parametrize("length", LENGTHS)
+def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(length: tuple[str, ...]) -> None:
     """J2 is the floor, so no law lies below; J8 is not zero: the ideal sub-frame is not the frame of the rig."""
-    _, _, (perfect, true) = result_of(*PERFECT)
-    _, _, (law, _) = result_of()
+    _, _, (perfect, true) = result_of(*PERFECT, *length)
+    _, _, (law, _) = result_of(*length)
     for axis in "12":
         name = f"tracking_rms_{axis}_percent"
         assert true[name] < 0.01
@@ -113,7 +120,7 @@ def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_make
 
 
 def test_its_indices_have_the_numbers_of_the_code() -> None:
-    _, _, (measured, _) = result_of()
+    _, _, (measured, _) = result_of(*STRONG)
     assert numbers(NAME, "tracking_rms_2_percent") == {"code": "J2,2"}
     assert numbers(NAME, "peak_theta_3_percent") == {"code": "J10,4"}
     assert numbers(NAME, "noise_floor_1_percent") == {}

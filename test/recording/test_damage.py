@@ -167,7 +167,7 @@ def reads_or_is_refused(
 
 
 @some_damage
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_any_damage_reads_or_is_refused(originals: dict[str, Path], **drawn: Any) -> None:
     reads_or_is_refused(originals, **drawn)
 

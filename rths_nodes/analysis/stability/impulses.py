@@ -9,12 +9,14 @@ Adaptation rests, sensors are otherwise perfect.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import spans_of
@@ -36,6 +38,8 @@ FADED = 1e-10
 """Of the largest response: below, it has come to its end."""
 LONGEST = 200_000
 """Samples in which a response must have faded."""
+BLOCK = 64
+"""Samples between two looks at what has been seen."""
 PATIENCE = 64
 """Samples without a response before it counts as faded, beside the memory of ramp, compensator and transport."""
 MOVED = 2
@@ -58,6 +62,32 @@ class Impulses:
     displacements: Array
     first: int
     delay: float
+
+
+class _Faded:
+    """Has a response come to its end? It is told block after block, and asks as if sample after sample.
+
+    ``loud``: so many samples have been larger than nothing.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._samples, self._largest, self._sent = 0, np.zeros(2), False
+        self.loud = 0
+
+    def after(self, block: Array, sent: NDArray[np.bool_]) -> bool:
+        """Of ``block`` (samples, 2, n_axes); ``sent``: samples with a command that is not zero."""
+        samples = self._samples + np.arange(len(block))
+        size = np.abs(block).max(axis=2)
+        largest = np.maximum(np.maximum.accumulate(size), self._largest)
+        above = (size > FADED * largest).any(axis=1)
+        loud = np.maximum(np.maximum.accumulate(np.where(above, samples + 1, 0)), self.loud)
+        sent = np.logical_or.accumulate(sent) | self._sent
+        ended = np.flatnonzero(~(sent & (loud == 0)) & (samples > 2 * loud + self._patience))
+        last = int(ended[0]) if len(ended) else len(block) - 1
+        self._samples += len(block)
+        self._largest, self._sent, self.loud = largest[last], bool(sent[last]), int(loud[last])
+        return len(ended) > 0
 
 
 class Way:
@@ -116,12 +146,12 @@ class Way:
 
     def _response(self, n_dof: int, kind: int, dof: int, size: float) -> Array:
         """Force and displacement at every sample, ``(samples, 2, n_axes)``."""
-        rest, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof))
+        rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
         ramp, compensator, n = self._ramp, self._compensator, self.per_step
 
         def target(step: int) -> Target:
-            displacement, velocity, acceleration = parts if step == MOVED else 0.0 * parts
+            displacement, velocity, acceleration = parts if step == MOVED else nothing
             return Target(step, displacement, velocity, acceleration, rest, rest, rest)
 
         def command(sample: int, measured: Array) -> Array:
@@ -155,21 +185,23 @@ class Way:
         self._under_way = [deque([0.0] * late) for late in self._late]
         if self._lead is not None:
             self._lead.reset()
-        seen: list[Array] = []
-        measured, largest, loud, sent = np.zeros(self.n_axes), np.zeros(2), 0, False
-        for sample in range(LONGEST):
-            line.append(commands(sample, measured))
-            sent = sent or bool(line[-1].any())
-            force, measured = self._answer(line.popleft())
-            seen.append(np.array([self._felt(sample, force - self._rest_force), measured]))
-            size = np.abs(seen[-1]).max(axis=1)
-            largest = np.maximum(largest, size)
-            if (size > FADED * largest).any():
-                loud = sample + 1
-            waiting = sent and loud == 0
-            if not waiting and sample > 2 * loud + self._patience:
-                return np.array(seen[:loud]).reshape(-1, 2, self.n_axes)
-            if not np.isfinite(size).all():
+        blocks: list[Array] = []
+        measured, faded, finite = np.zeros(self.n_axes), _Faded(self._patience), True
+        for first in range(0, LONGEST, BLOCK):
+            block, sent = np.empty((BLOCK, 2, self.n_axes)), np.zeros(BLOCK, bool)
+            for row in range(BLOCK):
+                line.append(commands(first + row, measured))
+                sent[row] = line[-1].any()
+                force, measured = self._answer(line.popleft())
+                block[row, 0], block[row, 1] = self._felt(first + row, force - self._rest_force), measured
+                finite = math.isfinite(block[row].sum())
+                if not finite:
+                    block, sent = block[: row + 1], sent[: row + 1]
+                    break
+            blocks.append(block)
+            if faded.after(block, sent):
+                return np.concatenate(blocks)[: faded.loud]
+            if not finite:
                 break
         raise ConfigError(
             f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "

@@ -189,7 +189,7 @@ def judge(scenario: Scenario) -> Judgement:
     """Stability of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
     loop = sampled_loop(scenario)
     found = judge_loop(loop, tuple(scenario.axes))
-    return replace(found, assumptions=loop.assumptions, continuous_delay=_continuous_delay(scenario))
+    return replace(found, assumptions=loop.assumptions, continuous_delay=continuous_delay(scenario))
 
 
 def is_stable(scenario: Scenario) -> bool:
@@ -203,13 +203,16 @@ def _places(modes: Iterable[Mode]) -> list[float]:
     return [place for mode in modes for place in (HZ * mode.frequency, mode.motion.imag)]
 
 
-def _continuous_delay(scenario: Scenario) -> float | None:
-    """Critical delay in continuous time; None where there is none, or a part states no response for it."""
+def continuous_delay(scenario: Scenario) -> float | None:
+    """Critical delay (s) in continuous time; None where there is none, or a part states no response for it."""
     try:
         loop = continuous_loop(scenario)
     except ConfigError:
         return None
-    return judge_loop(loop).critical_delay
+    places = _places(modes_of(loop))
+    late = delays(loop, sweep(loop, places), loop.delay)
+    further = _limit(late, 0.0, growing_motions(loop, places))
+    return None if further is None else max(0.0, loop.delay + further.value)
 
 
 def judge_loop(loop: Loop, axes: Sequence[str] = ()) -> Judgement:

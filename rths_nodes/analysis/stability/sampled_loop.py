@@ -56,7 +56,9 @@ MARGINAL = 1e-7
 HALVINGS = 20
 """Of the way to a factor on the natural frequencies that the integrator refuses."""
 KEPT = 8
-"""Values of a parameter for which matrices are kept."""
+"""Delays for which the responses of the rig are kept."""
+PERIODS = 256
+"""Factors on the natural frequencies for which small matrices are kept: all modes are followed along the same."""
 
 
 class Period(NamedTuple):
@@ -149,7 +151,7 @@ class SampledLoop:
         def period(ratio: float) -> Period:
             return Period.of(self.integrator(ratio), self.forces_of, self.whole.time_ratio)
 
-        object.__setattr__(self, "_periods", lru_cache(KEPT)(period))
+        object.__setattr__(self, "_periods", lru_cache(PERIODS)(period))
         object.__setattr__(self, "_lines", lru_cache(KEPT)(self._read))
 
     @property

@@ -178,12 +178,13 @@ def _published(of: Evaluation) -> dict[str, float]:
     return measured | {name + TRUE: value for name, value in true.items()}
 
 
-def elsewhere(text: str, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
-    """A run in another process, from the ``text`` of its scenario: what of its Findings can travel.
+def elsewhere(given: str | Scenario, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
+    """A run in another process, from the text of its scenario: what of its Findings can travel.
 
-    Text travels, not objects: classes of components are looked up again on the other side.
+    Text travels, not objects: classes of components are looked up again on the other side. Who has read it there
+    already gives the Scenario.
     """
-    scenario = files.from_text(text, "variant")
+    scenario = given if isinstance(given, Scenario) else files.from_text(given, "variant")
     found = findings(scenario, tell, keep, response, interrupted=lambda: False)
     plain = {name: value for name, value in vars(found).items() if name != "run"}
     if found.run is not None:
@@ -197,10 +198,10 @@ def arrived(plain: dict[str, Any], scenario: Scenario) -> Findings:
     return Findings(run=None if run is None else Run(scenario=scenario, **run), **plain)
 
 
-def guarded(text: str, response: bool, tell: Tell) -> dict[str, Any]:
+def guarded(given: str | Scenario, response: bool, tell: Tell) -> dict[str, Any]:
     """As :func:`elsewhere` without histories; what cannot run is an outcome with its reason, and no exception."""
     try:
-        return elsewhere(text, False, response, tell)
+        return elsewhere(given, False, response, tell)
     except ConfigError as error:
         return nothing(REFUSED, "; ".join(error.problems))
     except Exception as error:  # one run of a thousand must not end the others

@@ -252,7 +252,7 @@ def evaluated(text: str, index: str, tell: Tell) -> tuple[float, str]:
             return UNSTABLE, ""
     except ConfigError as error:
         unjudged = error.problems[0]
-    plain = runs.guarded(text, runs.needs_response([index]), tell)
+    plain = runs.guarded(scenario, runs.needs_response([index]), tell)
     found = runs.Findings(**plain)
     if found.outcome != "finished":
         return BROKEN * (2.0 - found.samples / scenario.samples), unjudged

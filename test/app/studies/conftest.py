@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,14 +44,16 @@ def failing(number, tell):
 '''
 
 
-@pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """Functions of a module that every process finds."""
-    (tmp_path / "pieces_of_work.py").write_text(WORK)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    importlib.invalidate_caches()
-    module = importlib.import_module("pieces_of_work")
-    return lambda name: getattr(module, name)
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """Functions of a module that every process finds; in one place, so that processes serve several tests."""
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "pieces_of_work.py").write_text(WORK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        module = importlib.import_module("pieces_of_work")
+        yield lambda name: getattr(module, name)
 
 
 @pytest.fixture

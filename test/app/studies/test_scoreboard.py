@@ -30,6 +30,8 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 PAPER = "chen_ricles_2010"
 BENCHMARK = "rths_benchmark_2020"
+BRIEF = ["--set", "duration=1", "--set", "servo_rate=512"]
+"""At half of its rate the rig is identified in half of the samples."""
 ALPHA = 29.0
 """Of the actuator of the scenario, in samples: late by 28."""
 
@@ -180,7 +182,7 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
 
 def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
-    scenario = build(Scenario, load(PAPER, ["duration=0.5"]).data() | {"scatter": scatter})
+    scenario = build(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
     seen: list[Scenario] = []
 
     class Search(scoreboard.tuning.Search):
@@ -205,7 +207,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
 def test_the_command_writes_table_scores_settings_and_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["scoreboard", PAPER, "--set", "duration=1", "--laws", "none,inverse,model_based", "--jobs", "1"]
+    command = ["scoreboard", PAPER, *BRIEF, "--laws", "none,inverse,model_based", "--jobs", "1"]
     command += ["--out", str(tmp_path / "out"), "--noise-seeds", "2", "--response", "response_x"]
     assert main([*command, "--tune", "8"]) == 0
     shown = capsys.readouterr().out
@@ -232,7 +234,8 @@ def test_the_command_writes_table_scores_settings_and_page(
 
 
 def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["scoreboard", PAPER, "--set", "duration=4", "--set", "axes.story_1.limits.force=1e5", "--jobs", "1"]
+    command = ["scoreboard", PAPER, *BRIEF, "--set", "duration=4", "--jobs", "1"]
+    command += ["--set", "axes.story_1.limits.force=1e5"]
     command += ["--set", "monitor={}", "--laws", "none", "--out", str(tmp_path)]
     assert main(command) == 0
     assert "unstable: 1 of 1 runs, tripped: " in " ".join(capsys.readouterr().out.split())
@@ -254,6 +257,6 @@ def test_what_cannot_be_scored_is_refused(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     laws_of = [] if "--laws" in words else ["--laws", "none"]
-    command = ["scoreboard", PAPER, "--set", "duration=1", "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
+    command = ["scoreboard", PAPER, *BRIEF, "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
     assert main(command) == 2
     assert message in capsys.readouterr().err

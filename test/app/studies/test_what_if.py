@@ -18,7 +18,7 @@ from rths_nodes.loop.scenario.files import shipped
 
 PAPER = "chen_ricles_2010"
 NOISE = [
-    "duration=10",
+    "duration=6",
     "axes.story_1.sensors.displacement_noise_rms=2e-5",
     "axes.story_1.sensors.force_noise_rms=500",
 ]
@@ -59,7 +59,10 @@ def test_a_command_that_is_not_the_recorded_one_is_told(recording: Path) -> None
     "changes",
     [
         ["compensator.type=inverse", "compensator.alpha=20"],
-        ["compensator.type=polynomial", "compensator.delay=0.02", "compensator.order=1"],
+        pytest.param(
+            ["compensator.type=polynomial", "compensator.delay=0.02", "compensator.order=1"],
+            marks=pytest.mark.soak,
+        ),
         ["compensator.type=none"],
     ],
     ids=lambda changes: changes[0],
@@ -98,7 +101,7 @@ def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["what-if", str(recording)]) == 0
-    assert "the 10240 recorded commands come out again, to the bit" in capsys.readouterr().out
+    assert "the 6150 recorded commands come out again, to the bit" in capsys.readouterr().out
     assert main(["what-if", str(recording), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["equal"] is True
     command = ["what-if", str(recording), "--set", "compensator.type=inverse", "--set", "compensator.alpha=20"]
