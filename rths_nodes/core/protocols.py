@@ -125,11 +125,15 @@ class Integrator(Protocol):
     def step(self, experimental_force: Array) -> None:
         """Go to the next step; the force is that of ``begin``.
 
-        One that is answered from outside raises an exception of its own when the answer cannot come any more.
+        One that is answered from outside raises IntegratorError when the answer cannot come any more, as may
+        ``ready``; ClientLeft where what is outside has ended in order.
         """
         ...
 
     def reset(self) -> None: ...
+
+    def finish(self, experimental_force: Array) -> None:
+        """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
 
     def close(self) -> None:
         """After the test: give back what ``open`` took; may be called again, or without it."""

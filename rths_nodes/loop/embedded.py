@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rths_nodes.core.durations import Durations
+from rths_nodes.core.errors import ClientLeft, IntegratorError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -41,7 +42,10 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample."""
+    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample.
+
+    ``failed`` where a part of the loop has failed and the rig was stopped because of that.
+    """
 
     state: State
     reason: str
@@ -49,6 +53,7 @@ class Outcome:
     metrics: dict[str, Any]
     compensator: dict[str, float]
     timing: dict[str, Any]
+    failed: bool = False
 
 
 def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
@@ -74,7 +79,7 @@ class Loop:
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
-        self._breach_known = False
+        self._breach_known = self._failed = self._abandoned = False
 
     def run(
         self,
@@ -129,20 +134,28 @@ class Loop:
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
-        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, self._failed)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""
-        target = self.substructure.next(measured)
-        if self.substructure.pending:
-            target = self.substructure.answer(wait=True)
+        target = self._next_target(measured)
         if target is not None:
             self._hand_on(target, sinks)
-        command = self._command(measured)
+        command = None if self._abandoned else self._command(measured)
         if not self.rig.stopping:
             for sink in sinks:
                 sink.state(measured.sample, self.commands.state())
         return command
+
+    def _next_target(self, measured: Measurement) -> Target | None:
+        """The Target that follows from ``measured``, if one does; where it cannot come any more the rig stops."""
+        try:
+            target = self.substructure.next(measured)
+            return self.substructure.answer(wait=True) if self.substructure.pending else target
+        except IntegratorError as error:
+            self._abandoned, self._failed = True, not isinstance(error, ClientLeft)
+            self.rig.trip(f"integrator: {error}")
+            return None
 
     def _to_compensator(self, target: Target) -> None:
         self.commands.target(target)

@@ -156,6 +156,8 @@ def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
     prescribed = scenario.structure is None
     moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    if prescribed and moving is None:
+        return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
     data = as_data(moving) or {}
     if data.get("type") == "record":
         words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]

@@ -9,4 +9,5 @@ TABLE = {
     "runge_kutta": ".runge_kutta:RungeKutta",
     "exact": ".exact:Exact",
     "prescribed": ".prescribed:Prescribed",
+    "remote": ".remote.integrator:Remote",
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.durations import Durations
+from rths_nodes.core.errors import ClientLeft
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
 from rths_nodes.loop.faults.kinds import STREAMS
@@ -63,6 +64,14 @@ class IntegratorNode(RthsNode):
         super().destroy_node()
 
     def work(self, limit: int = 1_000_000) -> bool:
+        """Turn Measurements into Targets; a client that ends before the test does stops the rig."""
+        try:
+            return self._work(limit)
+        except ClientLeft as left:
+            self.lose(str(left))
+            return True
+
+    def _work(self, limit: int) -> bool:
         now, following = self._now, self.measurements.next
         busy, began = False, now()
         stage = self.stage

@@ -1,0 +1,205 @@
+"""The numerical substructure is a model in OpenSees, or another client of its protocol, that drives the rig."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError
+from rths_nodes.core.parameters import integer, matrix, number, params, text
+from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.integrators.remote import protocol
+from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
+from rths_nodes.numerical.integrators.remote.conversation import Conversation, Part, Plan
+
+FAREWELL_S = 1.0
+"""s that a client has at the end of the test to commit its last step and to leave."""
+
+log = logging.getLogger(__name__)
+
+
+class Remote(Integrator):
+    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
+
+    The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
+    integrators send none: those of a Target are of the parabola through the last three displacements, and what is
+    exact at the step before is the parabola's curvature. External and restoring forces stay zero: nothing is known
+    of them here.
+
+    ``open`` waits for the client and answers it up to the first displacement that the rig is to take.
+    """
+
+    external = True
+
+    @params
+    class Params:
+        address: str = text("IP address on which the server listens for the client", "127.0.0.1")
+        port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
+        experimental_stiffness: tuple[tuple[float, ...], ...] = matrix(
+            "stiffness of the part under test: for getInitialStiff, getTangentStiff and the static stage", "N/m"
+        )
+        experimental_damping: tuple[tuple[float, ...], ...] | None = matrix(
+            "damping of the part under test, for getDamp; zero if left out", "N s/m", None
+        )
+        experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
+            "mass of the part under test, for getMass; zero if left out", "kg", None
+        )
+        static_steps: int = integer(
+            "steps of the client's static analysis (gravity) before the test, answered without motion",
+            default=0,
+            at_least=0,
+        )
+        start_time: float = number("time of the client's model when its dynamic analysis begins", "s", 0.0)
+        iterations: int = integer(
+            "fixed iterations in a time step of the client, each a step here",
+            default=1,
+            at_least=1,
+            at_most=1000,
+        )
+        connect_within: float = number(
+            "how long to wait for the client, and for each of its requests before the test",
+            "s",
+            60.0,
+            more_than=0.0,
+            at_most=86_400.0,
+        )
+        answer_within: float = number(
+            "how long to wait for the client during the test; in real time the bridges end sooner",
+            "s",
+            10.0,
+            more_than=0.0,
+            at_most=3_600.0,
+        )
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a structure: the client has it."""
+            if test.has_structure:
+                raise ConfigError("type = 'remote': structure must be left out, the client has it")
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        self._n = n = external_force.shape[1]
+        self._dt, self._params = dt, params
+        part = [self._matrix(name, n) for name in ("stiffness", "damping", "mass")]
+        plan = Plan(params.static_steps, params.start_time, params.iterations, dt)
+        self.talk = Conversation(n, Part(*part), plan)
+        self._connection = Connection(params.address, params.port)
+        self._length, self._due = 0, 0.0
+        self._begun = False
+        self.reset()
+
+    def _matrix(self, name: str, n: int) -> Array:
+        rows = getattr(self._params, f"experimental_{name}")
+        if rows is None:
+            return np.zeros((n, n))
+        found = np.array(rows)
+        if found.shape != (n, n) or not np.allclose(found, found.T):
+            raise ConfigError(
+                f"integrator.experimental_{name}: must be symmetric, {n} rows of {n} numbers, one for each degree "
+                "of freedom of the interface"
+            )
+        return found
+
+    def reset(self) -> None:
+        """At rest at step 0; the client cannot be set back."""
+        self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
+        self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
+
+    def open(self) -> None:
+        """Take the client, and answer it up to its first displacement of the test.
+
+        Raises ConfigError for a place where no server may be, a client that does not come or that does what is
+        not agreed upon: nothing has moved.
+        """
+        params = self._params
+        self._connection.listen()
+        log.info("waiting for a client on %s port %d", params.address, params.port)
+        try:
+            self._connection.accept(params.connect_within)
+            self._expect(params.connect_within)
+            while (greeting := self._connection.receive(protocol.GREETING.size)) is None:
+                self._be_patient()
+            self._length = protocol.vector_length(greeting, self._n)
+            self._expect(params.connect_within)
+            while not self.ready():
+                self._connection.wait()
+        except IntegratorError as error:
+            self.close()
+            raise ConfigError(f"integrator.type = 'remote': {error}") from error
+        log.info(
+            "the client is ready; displacement %s m and force %s N of the static stage; asked so far: %s",
+            self.talk.offset,
+            self.talk.static_force,
+            self.talk.summary(),
+        )
+
+    def begin(self, experimental_force: Array) -> None:
+        """Answer the force where the rig has been; before the first displacement there is nothing to answer."""
+        if self._begun:
+            self._answer(experimental_force)
+            self._expect(self._params.answer_within)
+        self._begun = True
+
+    def ready(self) -> bool:
+        """True when the next displacement is known. Raises IntegratorError when it cannot come any more."""
+        try:
+            while self.talk.due is None:
+                vector = self._connection.receive(8 * self._length)
+                if vector is None:
+                    self._look_at_clock()
+                    return False
+                if not self._begun:  # before the test each request has its time; in it, all of a step together
+                    self._expect(self._patience)
+                reply = self.talk.hear(protocol.request(vector, self._n))
+                if reply is not None:
+                    self._connection.send(protocol.answer(reply, self._length))
+        except ConnectionEnded as error:
+            kind = ClientLeft if self.talk.idle and not error.missing else IntegratorError
+            raise kind(f"{error} {self.talk.where}") from error
+        return True
+
+    def step(self, experimental_force: Array) -> None:
+        """Go to the displacement that is due, ``(n,)`` m."""
+        while not self.ready():
+            self._connection.wait()
+        assert self.talk.due is not None
+        x, dt = self.talk.due, self._dt
+        slope = (x - self.displacement) / dt
+        curvature = (x - 2.0 * self.displacement + self._before) / dt**2
+        self._before, self.displacement = self.displacement, x
+        self.velocity = slope + 0.5 * dt * curvature
+        self.acceleration = self.exact_acceleration = curvature
+
+    def finish(self, experimental_force: Array) -> None:
+        """Answer the last force, and let the client commit its last step and leave."""
+        try:
+            self._answer(experimental_force)
+            self._expect(FAREWELL_S)
+            while not self.ready():
+                self._connection.wait()
+            log.warning("the client goes on after the last step of the test %s", self.talk.where)
+        except IntegratorError as error:
+            log.info("%s", error)
+
+    def close(self) -> None:
+        """Leave the client, which cannot go on alone."""
+        self._connection.close()
+        if self.talk.asked:
+            log.info("the client has asked: %s", self.talk.summary())
+
+    def _answer(self, experimental_force: Array) -> None:
+        self._connection.send(protocol.answer(self.talk.force(experimental_force), self._length))
+
+    def _expect(self, patience: float) -> None:
+        self._patience, self._due = patience, time.monotonic() + patience
+
+    def _look_at_clock(self) -> None:
+        if time.monotonic() > self._due:
+            raise IntegratorError(f"the client has said nothing for {self._patience:g} s {self.talk.where}")
+
+    def _be_patient(self) -> None:
+        self._connection.wait()
+        self._look_at_clock()
