@@ -45,6 +45,14 @@ def test_sections_are_parameters_as_soon_as_a_node_is_made() -> None:
         )
 
 
+@pytest.mark.parametrize("role", ["integrator", "compensator", "actuator", "monitor", "recorder"])
+def test_what_no_parameter_can_hold_stays_in_the_scenario(role: str) -> None:
+    """Matrices, and what a study has drawn, which the recorder would own."""
+    with made(role) as node:
+        assert not node.has_parameter("recording.drawn")
+        assert node.has_parameter("recording.note") == (role == "recorder")
+
+
 def test_a_bound_that_is_not_there_is_infinite() -> None:
     """Tools show it so; the largest number of its type would look like a limit of the rig."""
     with made("actuator") as node:

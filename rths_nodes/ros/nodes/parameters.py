@@ -110,7 +110,7 @@ class Row:
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
-    """The parameters of those of ``sections`` that the ``scenario`` has; matrices and lists stay in its file."""
+    """The parameters of those of ``sections`` that the ``scenario`` has; matrices and mappings stay in its file."""
     return [row for path in sections for row in _rows(section(scenario, path), path)]
 
 
@@ -127,5 +127,5 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         value, spec, name = getattr(built, field.name), spec_of(field), join(path, field.name)
         if spec.kind in ("component", "section", "sections"):
             yield from _rows(value, name)
-        elif spec.kind != "matrix":
+        elif spec.kind not in ("matrix", "mapping"):  # of which ROS 2 has no parameters
             yield Row(name, as_data(value), spec.doc, spec)
