@@ -79,7 +79,7 @@ LAYERS = {
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes",), ("hosting",)),
-    "app": (("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
+    "app": (("log",), ("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,3 +139,12 @@ def beside(action: Callable[..., Any], *arguments: Any) -> Iterator[list[Any]]:
     yield found
     thread.join(30.0)
     assert not thread.is_alive()
+
+
+def wait_for_listener(port: int, patience: float = 60.0) -> None:
+    """Until a server listens at ``port``, without a connection, which it would take for its client."""
+    until = time.monotonic() + patience
+    mark = f":{port:04X} 00000000:0000 0A"
+    while mark not in Path("/proc/net/tcp").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
