@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
+
+LOOK_S = 0.002
+"""Between two looks whether what the test has to wait for is there, s."""
 
 
 class Sink(Protocol):
@@ -87,9 +90,16 @@ class Loop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
+        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop.
+
+        Raises KeyboardInterrupt where it does before the test has begun.
+        """
         try:
             self.substructure.open()
+            while self.substructure.missing():
+                if interrupted and interrupted():
+                    raise KeyboardInterrupt
+                sleep(LOOK_S)
             self.rig.connect()
             return self._run(sinks, progress, interrupted)
         except BaseException:

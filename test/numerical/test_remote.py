@@ -68,11 +68,18 @@ def server(more: dict[str, Any] | None = None, n: int = 1, dt: float = 0.01) -> 
     return cls(build(cls.Params, given, "integrator"), None, np.zeros((100, n)), dt), port
 
 
+def welcome(remote: Any) -> None:
+    """As a host does: until the first displacement is known."""
+    remote.open()
+    while remote.missing():
+        time.sleep(0.001)
+
+
 def refusal(client: Callable[[int], Any], more: dict[str, Any] | None = None) -> str:
     """The words in which a server that has met ``client`` refuses the test."""
     remote, port = server(more)
     with beside(client, port), pytest.raises(ConfigError) as caught:
-        remote.open()
+        welcome(remote)
     return str(caught.value)
 
 
@@ -209,7 +216,7 @@ def test_a_slow_drip_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_client_that_does_not_come_is_missed() -> None:
     remote, _ = server({"connect_within": 0.1})
     with pytest.raises(ConfigError, match=r"no client came to 127\.0\.0\.1 port \d+ in 0\.1 s"):
-        remote.open()
+        welcome(remote)
 
 
 def test_a_port_in_use_is_refused() -> None:
@@ -218,7 +225,7 @@ def test_a_port_in_use_is_refused() -> None:
         socket.create_server(("127.0.0.1", port)),
         pytest.raises(ConfigError, match=rf"integrator.port = {port}: cannot listen there \(.*in use"),
     ):
-        remote.open()
+        welcome(remote)
 
 
 def test_a_second_client_is_turned_away() -> None:
@@ -239,7 +246,7 @@ def test_a_second_client_is_turned_away() -> None:
         return "taken"
 
     with beside(two, port) as found:
-        remote.open()
+        welcome(remote)
     remote.close()
     assert found[0] in ("refused", "closed")
 
@@ -270,7 +277,7 @@ def test_matrices_are_told_column_by_column() -> None:
             return np.frombuffer(found)[:9].reshape((3, 3), order="F")
 
     with beside(ask, port) as found:
-        remote.open()
+        welcome(remote)
     remote.close()
     np.testing.assert_array_equal(found[0], k)
 
@@ -397,7 +404,7 @@ def test_a_stranger_always_comes_to_an_end() -> None:
         remote, port = server(AGREED)
         with beside(sending(stranger(rng)), port):
             try:
-                remote.open()
+                welcome(remote)
                 ends["opened"] += 1
             except ConfigError as error:
                 ends["refused"] += str(error).startswith("integrator.type = 'remote': the c")

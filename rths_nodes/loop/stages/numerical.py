@@ -81,6 +81,10 @@ class NumericalStage:
         """Before the test: connect to an integrator that is answered from outside."""
         self.integrator.open()
 
+    def missing(self) -> str:
+        """What the test has to wait for since :meth:`open`, in words. Raises ConfigError where it never comes."""
+        return self.integrator.missing()
+
     def close(self) -> None:
         """After the test, or in place of one."""
         self.integrator.close()

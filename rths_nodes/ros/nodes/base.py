@@ -167,6 +167,7 @@ class RthsNode(LifecycleNode):
             self.get_logger().info,
             self.refuse,
             self.clock,
+            self.missing,
         )
         self.phase.to(Phase.CONFIGURED)
         self.handshake.tell()
@@ -207,6 +208,10 @@ class RthsNode(LifecycleNode):
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
+
+    def missing(self) -> str:
+        """What this node needs, beside its peers, before a test may begin, in words; empty for nothing."""
+        return ""
 
     @property
     def participates(self) -> bool:

@@ -25,7 +25,8 @@ class Handshake:
 
     ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
     says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` gets
-    the reason why a test must not begin.
+    the reason why a test must not begin. ``own_missing`` gives in words what the node itself needs first, beside
+    its peers.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class Handshake:
         warn: Callable[[str], Any],
         on_refused: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
+        own_missing: Callable[[], str] = str,
     ) -> None:
         self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
         self._prepare, self._warn, self._on_refused = prepare, warn, on_refused
+        self._own_missing = own_missing
         self._now = clock.monotonic_ns
         self._complain_at = self._duplicate_since = 0
         self._joining = Joining(
@@ -70,7 +73,7 @@ class Handshake:
     def _match(self) -> None:
         if self.duplicated():
             return
-        if missing := self._topics.missing() or self._run_missing():
+        if missing := self._topics.missing() or self._run_missing() or self._own_missing():
             if self._now() > self._complain_at:
                 self._complain_at = self._now() + COMPLAINT_NS
                 self._warn(f"waits for {missing}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ClientLeft
+from rths_nodes.core.errors import ClientLeft, ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
 from rths_nodes.loop.faults.kinds import STREAMS
@@ -62,6 +62,15 @@ class IntegratorNode(RthsNode):
     def destroy_node(self) -> None:
         self._close_stage()
         super().destroy_node()
+
+    def missing(self) -> str:
+        """A client that the integrator waits for; one that does not do what was agreed upon ends the test here."""
+        assert self.stage is not None
+        try:
+            return self.stage.missing()
+        except ConfigError as error:
+            self.refuse(str(error))
+            return str(error)
 
     def work(self, limit: int = 1_000_000) -> bool:
         """Turn Measurements into Targets; a client that ends before the test does stops the rig."""

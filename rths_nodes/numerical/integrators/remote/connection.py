@@ -13,7 +13,7 @@ WHOLE_S = 2.0
 """s from the first byte of a message to its last, and for an answer to be taken."""
 
 LOOK_S = 0.2
-"""s: how often what waits looks at the clock, and hears signals."""
+"""s: how often what waits looks at the clock."""
 
 QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 """The client leaves Nagle's algorithm on: unless each segment is acknowledged at once, a step takes 44 ms."""
@@ -42,27 +42,24 @@ class Connection:
         address, port = self._place
         try:
             self._listener = socket.create_server(self._place, backlog=1)
+            self._listener.setblocking(False)
         except OSError as error:
             raise ConfigError(
                 f"integrator.address = {address!r}, integrator.port = {port}: cannot listen there "
                 f"({error.strerror or error})"
             ) from error
 
-    def accept(self, patience: float) -> None:
-        """Take the first client. Raises IntegratorError when none comes within ``patience`` s."""
-        assert self._listener is not None
-        until = time.monotonic() + patience
-        self._listener.settimeout(LOOK_S)
-        while self._client is None:
+    def accept(self) -> bool:
+        """Take the first client, and listen no more; True when it is here."""
+        if self._client is None and self._listener is not None:
             try:
                 self._client, _ = self._listener.accept()
-            except TimeoutError:
-                if time.monotonic() > until:
-                    address, port = self._place
-                    raise IntegratorError(f"no client came to {address} port {port} in {patience:g} s") from None
-        self._client.setblocking(False)
-        self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._listener.close()
+            except BlockingIOError:
+                return False
+            self._client.setblocking(False)
+            self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._listener.close()
+        return self._client is not None
 
     def receive(self, size: int) -> bytes | None:
         """The next ``size`` bytes, at once; None while they are not all there.

@@ -19,6 +19,8 @@ from rths_nodes.numerical.integrators.remote.conversation import Conversation, P
 FAREWELL_S = 1.0
 """s that a client has at the end of the test to commit its last step and to leave."""
 
+SILENT = "the client has said nothing for"
+
 log = logging.getLogger(__name__)
 
 
@@ -30,7 +32,8 @@ class Remote(Integrator):
     exact at the step before is the parabola's curvature. External and restoring forces stay zero: nothing is known
     of them here.
 
-    ``open`` waits for the client and answers it up to the first displacement that the rig is to take.
+    From ``open`` on the client is answered, up to the first displacement that the rig is to take; until then it is
+    ``missing``.
     """
 
     external = True
@@ -88,7 +91,9 @@ class Remote(Integrator):
         self.talk = Conversation(n, Part(*part), plan)
         self._connection = Connection(params.address, params.port)
         self._length, self._due = 0, 0.0
-        self._begun = False
+        self._patience = params.connect_within
+        self._place = f"{params.address} port {params.port}"
+        self._begun = self._welcomed = False
         self.reset()
 
     def _matrix(self, name: str, n: int) -> Array:
@@ -109,26 +114,40 @@ class Remote(Integrator):
         self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
 
     def open(self) -> None:
-        """Take the client, and answer it up to its first displacement of the test.
-
-        Raises ConfigError for a place where no server may be, a client that does not come or that does what is
-        not agreed upon: nothing has moved.
-        """
-        params = self._params
+        """Listen for the client. Raises ConfigError for a place where no server may be."""
         self._connection.listen()
-        log.info("waiting for a client on %s port %d", params.address, params.port)
+        self._expect(self._params.connect_within)
+        log.info("waiting for a client on %s", self._place)
+
+    def missing(self) -> str:
+        """Take the client and answer it; in words what it has not done yet before its first displacement.
+
+        Raises ConfigError for a client that does not come, or does what is not agreed upon: nothing has moved.
+        """
         try:
-            self._connection.accept(params.connect_within)
-            self._expect(params.connect_within)
-            while (greeting := self._connection.receive(protocol.GREETING.size)) is None:
-                self._be_patient()
-            self._length = protocol.vector_length(greeting, self._n)
-            self._expect(params.connect_within)
-            while not self.ready():
-                self._connection.wait()
+            words = self._welcome()
         except IntegratorError as error:
             self.close()
             raise ConfigError(f"integrator.type = 'remote': {error}") from error
+        if not (words or self._welcomed):
+            self._welcomed = True
+            self._tell()
+        return words
+
+    def _welcome(self) -> str:
+        if not self._connection.accept():
+            self._look_at_clock(f"no client came to {self._place} in")
+            return f"a client on {self._place}"
+        if not self._length:
+            greeting = self._connection.receive(protocol.GREETING.size)
+            if greeting is None:
+                self._look_at_clock(SILENT)
+                return "the greeting of the client"
+            self._length = protocol.vector_length(greeting, self._n)
+            self._expect(self._patience)
+        return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
+
+    def _tell(self) -> None:
         log.info(
             "the client is ready; displacement %s m and force %s N of the static stage; asked so far: %s",
             self.talk.offset,
@@ -149,7 +168,7 @@ class Remote(Integrator):
             while self.talk.due is None:
                 vector = self._connection.receive(8 * self._length)
                 if vector is None:
-                    self._look_at_clock()
+                    self._look_at_clock(SILENT)
                     return False
                 if not self._begun:  # before the test each request has its time; in it, all of a step together
                     self._expect(self._patience)
@@ -196,10 +215,6 @@ class Remote(Integrator):
     def _expect(self, patience: float) -> None:
         self._patience, self._due = patience, time.monotonic() + patience
 
-    def _look_at_clock(self) -> None:
+    def _look_at_clock(self, words: str) -> None:
         if time.monotonic() > self._due:
-            raise IntegratorError(f"the client has said nothing for {self._patience:g} s {self.talk.where}")
-
-    def _be_patient(self) -> None:
-        self._connection.wait()
-        self._look_at_clock()
+            raise IntegratorError(f"{words} {self._patience:g} s {self.talk.where}")
