@@ -28,6 +28,7 @@ from generic_client import (
     vector,
 )
 
+from rths_nodes.analysis.what_if import reproduced
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core import registry
@@ -36,6 +37,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.numerical.integrators.remote import connection
+from rths_nodes.recording.reading import read_run
 
 STROKE = 0.05
 
@@ -132,6 +134,14 @@ def test_every_host_gives_the_same_to_the_bit(host: str, tmp_path: Path) -> None
         histories.append((found[0], run.dof_displacement, run.force, run.command))
     for one, other in zip(*histories, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_what_the_client_did_is_not_computed_again(tmp_path: Path) -> None:
+    port, record = free_port(), tmp_path / "run"
+    with beside(analysis, port, 100):
+        hosts.run(scenario(port), record=record)
+    with pytest.raises(ConfigError, match=rf"integrator: needs a client on 127\.0\.0\.1 port {port}: its part"):
+        reproduced(read_run(record))
 
 
 def test_a_report_says_that_the_external_force_is_unknown(tmp_path: Path) -> None:
@@ -353,6 +363,27 @@ def test_the_rig_stops_with_the_reason(name: str, tmp_path: Path) -> None:
     run = result.read()
     assert np.nanmax(np.abs(run.displacement)) <= STROKE
     assert len(run.displacement) > 100, "the recording is whole"
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_in_real_time_late_answers_are_bridged(host: str) -> None:
+    """An answer takes longer than a step now and then, and nothing else waits for it."""
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    port = free_port()
+
+    def late(client: GenericClient, t: float) -> None:
+        for step in range(1, 30):
+            time.sleep(0.015 if step % 5 == 0 else 0.0)
+            client.trial(1e-2, 0.0, 0.0, t + 0.01 * step)
+            client.ask(10)
+            client.commit()
+
+    patient = ["bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5"]
+    with beside(driven(10, late), port):
+        result = hosts.run(scenario(port, "duration=0.39", *patient), host=host, pace="realtime")
+    assert result.outcome == "finished", result.reason
+    assert result.timing["bridged"] > 20
 
 
 @pytest.mark.nodes
