@@ -189,7 +189,7 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
         recording=Path(options.record) if options.record else None,
-        run=collector.run(about, outcome.metrics, outcome.timing) if collector else None,
+        run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         faults=options.faults,
     )
 

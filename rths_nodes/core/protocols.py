@@ -143,6 +143,10 @@ class Integrator(Protocol):
     def finish(self, experimental_force: Array) -> None:
         """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
 
+    def numbers(self) -> Mapping[str, Any]:
+        """After the test: what the recording keeps of it beside the Targets, numbers nested by their names."""
+        return {}
+
     def close(self) -> None:
         """After the test: give back what ``open`` took; may be called again, or without it."""
 

@@ -5,9 +5,9 @@ Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter_ns, sleep
 from typing import Any, Protocol
 
@@ -47,7 +47,8 @@ class Sink(Protocol):
 class Outcome:
     """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample.
 
-    ``failed`` where a part of the loop has failed and the rig was stopped because of that.
+    ``failed`` where a part of the loop has failed and the rig was stopped because of that. ``integrator`` has what
+    the integrator keeps of the test, numbers nested by name.
     """
 
     state: State
@@ -57,6 +58,7 @@ class Outcome:
     compensator: dict[str, float]
     timing: dict[str, Any]
     failed: bool = False
+    integrator: Mapping[str, Any] = field(default_factory=dict)
 
 
 def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
@@ -144,7 +146,8 @@ class Loop:
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
-        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, self._failed)
+        told = self.substructure.numbers()
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, self._failed, told)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""

@@ -131,6 +131,7 @@ def _facts(of: Evaluation) -> dict[str, str]:
         "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
         "rths_nodes": known.get("version", "–"),
         "Excitation": _excitation(of),
+        **_static_stage(run),
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
@@ -145,6 +146,16 @@ def _facts(of: Evaluation) -> dict[str, str]:
         lost = f" ({known['lost']})" if known.get("lost") else ""
         facts["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
     return facts
+
+
+def _static_stage(run: Run) -> dict[str, str]:
+    """The state from which a client's displacements and forces count; nothing where it begins at zero."""
+    stage = run.integrator.get("static_stage")
+    moved = stage.get("displacement") if isinstance(stage, dict) else None
+    if not isinstance(moved, list) or not any(moved) or len(moved) != len(stage.get("force", ())):
+        return {}
+    rows = zip(run.dof_names, moved, stage["force"], strict=False)
+    return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
 
 
 def _of(done: int, planned: int) -> str:

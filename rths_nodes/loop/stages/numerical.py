@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
@@ -84,6 +87,10 @@ class NumericalStage:
     def missing(self) -> str:
         """What the test has to wait for since :meth:`open`, in words. Raises ConfigError where it never comes."""
         return self.integrator.missing()
+
+    def numbers(self) -> Mapping[str, Any]:
+        """What the integrator has for the recording beside its Targets, nested by name."""
+        return self.integrator.numbers()
 
     def close(self) -> None:
         """After the test, or in place of one."""

@@ -153,4 +153,5 @@ class IntegratorNode(RthsNode):
         return self.measurements.expected - 1
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self.last_sample, flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")
+        told = flatten(self.stage.numbers(), "integrator") if self.stage is not None else {}
+        return self.last_sample, told | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -202,6 +204,12 @@ class Remote(Integrator):
             log.warning("the client goes on after the last step of the test %s", self.talk.where)
         except IntegratorError as error:
             log.info("%s", error)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """Steps of the client, and displacement (m) and force (N) of its static stage, by degree of freedom."""
+        talk = self.talk
+        static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
+        return {"client_steps": talk.steps, "static_stage": static}
 
     def close(self) -> None:
         """Leave the client, which cannot go on alone."""
