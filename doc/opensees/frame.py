@@ -24,7 +24,7 @@ def frame(port=None):
     ops.model("basic", "-ndm", 1, "-ndf", 1)
     ops.node(0, 0.0)
     ops.fix(0, 1)
-    for floor, (mass, stiffness) in enumerate(zip(MASSES, STORIES), start=1):
+    for floor, (mass, stiffness) in enumerate(zip(MASSES, STORIES, strict=True), start=1):
         ops.node(floor, 0.0)
         ops.mass(floor, mass)
         if floor == 1 and port:
