@@ -66,6 +66,8 @@ class RthsNode(LifecycleNode):
     """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
     stops_rig: bool = False
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
+    missing: Callable[[], str] = str
+    """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -208,10 +210,6 @@ class RthsNode(LifecycleNode):
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
-
-    def missing(self) -> str:
-        """What this node needs, beside its peers, before a test may begin, in words; empty for nothing."""
-        return ""
 
     @property
     def participates(self) -> bool:
