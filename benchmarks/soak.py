@@ -1,10 +1,10 @@
 """Random faults in the node hosts, run after run: python benchmarks/soak.py --runs 200 --seed 1
 
-Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in processes
-of its own. Its recording is judged: commands within stroke and velocity limit, bridged no longer than
-`bridge.max_bridge`, at rest 50 ms after the last sample with all it needs, a reason where it stopped, an exit code
-that is documented; no process, socket or file is left behind. Each violation is told with the command that repeats
-it; exit code 1 when there was one.
+Every run is `rths run` with one fault, at random in kind, time, arguments, host, pace and transport, in
+processes of its own. Its recording is judged: commands within stroke and velocity limit, bridged no longer than
+`bridge.max_bridge`, then brought to rest with the deceleration of the safe stop, a reason where it stopped, an
+exit code that is documented; no process, socket or file is left behind. Each violation is told with the command
+that repeats it; exit code 1 when there was one.
 
 Some faults come from outside: a node of the host processes gets SIGKILL, SIGSTOP, or SIGSTOP and SIGCONT at any
 moment, also before the test begins. `--signals` tries only these.
@@ -35,12 +35,12 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.loop.supervision.safe_stop import excess_travel
 from rths_nodes.recording import bag
+from rths_nodes.ros.transport import hello
 
 SCENARIO, DURATION = "chen_ricles_2010", 1.0
 ROOT = str(Path(__file__).resolve().parents[1])
 LONGEST_S = 60.0
 """A run that takes longer hangs."""
-SAFE_S = 0.050
 OUTCOMES = {0: "finished", 1: "failed", 3: "tripped"}
 STRUCK = {"realtime": 3.0, "lockstep": 9.0}
 """Length of a test that is struck by a signal, s; in lockstep it takes a third of that."""
@@ -49,8 +49,9 @@ LATEST_S = 2.8
 the start of the node."""
 BEGUN = 100_000
 """Bytes of a recording that has begun."""
-SIGNALS = {"SIGKILL": 6.0, "SIGSTOP": 50.0, "SIGCONT": 50.0}
-"""From outside, and how long after it all must have ended, s: a node that stands still is waited for."""
+SIGNALS = {"SIGKILL": 6.0, "SIGSTOP": 40.0, "SIGCONT": 40.0}
+"""From outside, and how long after it all must have ended, s: before the test its peers wait 30 s for a node that
+stands still, and under way the runner 20 s for the actuator node."""
 
 STREAMS = ("target", "command", "measurement")
 LOOP = ("integrator", "compensator", "actuator")
@@ -122,7 +123,7 @@ def fault_of(chance: random.Random, host: str, pace: str) -> tuple[str, str]:
     if host == "processes":
         kinds |= {
             "SIGKILL": node,
-            "SIGSTOP": chance.choice(NODES[:-1]),  # a recorder that writes an index is waited for ten minutes
+            "SIGSTOP": node,
             "SIGCONT": f"{node},{chance.choice((0.002, 0.02, 0.2, 1.0)):g}",
         }
     kind = chance.choice(sorted(kinds))
@@ -181,7 +182,9 @@ def judge(record: Path, code: int, output: str, tried: Trial) -> Judgement:
             first -= 1
         found.safe = (len(sent) - first) * dt
         travel = float(np.abs(sent[first:] - sent[max(first - 1, 0)]).max())
-        found.add(found.safe <= SAFE_S, f"at rest only after {1e3 * found.safe:.0f} ms")
+        speed = float(np.abs(np.diff(sent, prepend=0.0))[max(first - 1, 0)]) / dt
+        stop = run.scenario.bridge.max_bridge + speed / limits.deceleration + 2 * dt
+        found.add(found.safe <= stop, f"at rest only after {1e3 * found.safe:.0f} ms of {1e3 * stop:.0f}")
         found.add(
             travel <= excess_travel(limits, run.scenario.bridge.max_bridge), f"{1e3 * travel:.1f} mm further"
         )
@@ -238,11 +241,10 @@ def run_one(tried: Trial) -> Judgement:
                 runner.kill()
             else:
                 judgement = judge(record, runner.returncode, output, tried)
-                judgement.end = max(0.0, time.monotonic() - struck)
-                judgement.add(
-                    judgement.end < SIGNALS.get(tried.kind, 0.0) + LONGEST_S * (tried.kind not in SIGNALS),
-                    f"ended only {judgement.end:.1f} s after the signal",
-                )
+                if tried.kind in SIGNALS:
+                    judgement.end = max(0.0, time.monotonic() - struck)
+                    in_time = judgement.end < SIGNALS[tried.kind]
+                    judgement.add(in_time, f"ended only {judgement.end:.1f} s after the signal")
         judgement.violations += left_behind(runner.pid, Path(folder))
     for violation in judgement.violations:
         print(f"{violation}:  rths {' '.join(tried.arguments)}  # {tried.words}", flush=True)
@@ -273,10 +275,10 @@ def strike(runner: subprocess.Popen[str], record: Path, words: str) -> float:
 
 def left_behind(runner: int, folder: Path) -> list[str]:
     """Processes, names of sockets and files that a run has left, in words."""
-    listening = f"@rths/{os.getuid()}/{os.environ.get('ROS_DOMAIN_ID', '0')}/"
+    names = hello.address("", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
     found = [f"the {role} node still runs" for role, node in nodes_of(runner).items() if running(node)]
     there = Path("/proc/net/unix").read_text().splitlines()
-    found += [f"left {line.split()[-1]}" for line in there if listening in line]
+    found += [f"left {line.split()[-1]}" for line in there if names in line]
     return found + [f"left {path.name}" for path in folder.iterdir() if path.name != "run"]
 
 

@@ -3,8 +3,8 @@
 Lockstep speed of `chen_ricles_2010` in samples per second (and times real time), as the median of a few runs,
 and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
 
-Then what a sample of the embedded loop costs in steps of that plain loop, without any histories: the engine of every
-study. The time of a sample is the median of a run, the least of a few runs; the step is measured around each of them.
+Then what a sample of the embedded loop, the engine of every study, costs in steps of that plain loop, without any
+histories: the median of a run, the least of a few runs, with the step measured around each of them.
 """
 
 from __future__ import annotations

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from rths_nodes.core import registry
+from rths_nodes.core.samples import FLAG_SLIPPED
 from rths_nodes.core.strict import build, walk_declared
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.scenario import files
@@ -55,6 +57,25 @@ def canoga_park(shared_data: Callable[[str], Path]) -> list[str]:
     path = shared_data("ground_motions/northridge_1994_canoga_park_196_dt0.01_g.txt")
     motion = {"file": path, "step": 0.01, "unit": "g", "scale": 0.322}
     return [f"ground_motion.{key}={value}" for key, value in motion.items()]
+
+
+@pytest.fixture(scope="session")
+def different() -> Callable[..., list[str]]:
+    """Names of the histories of two runs that differ in any bit; in real time a tick ``may_slip``."""
+
+    def different(a: Run, b: Run, may_slip: bool = False) -> list[str]:
+        found, expected = a.arrays(), b.arrays()
+        for arrays in (found, expected) if may_slip else ():
+            arrays["flags"] = arrays["flags"] & ~np.uint32(FLAG_SLIPPED)
+        unlike = found.keys() ^ expected.keys()
+        return sorted(unlike) + [
+            name
+            for name, values in found.items()
+            if name not in unlike
+            and (values.shape != expected[name].shape or values.tobytes() != expected[name].tobytes())
+        ]
+
+    return different
 
 
 @pytest.fixture(scope="session")

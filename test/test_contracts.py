@@ -48,6 +48,19 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         "stiffness": [[12e5, -6.84e5], [-6.84e5, 6.84e5]],
         "damper": {"type": "magnetorheological_damper"},
     },
+    ("rig", "coupled_transfer_functions"): {
+        "responses": {
+            "a": {"static_gains": [0.9, 0.1], "poles": [-3.0, -40.0, -90.0], "zeros": [[-100.0]]},
+            "b": {"static_gains": [0.1, 0.9], "poles": [-4.0, -20.0], "zeros": None},
+        },
+        "coupler": {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
+        "frame": {
+            "mass": [[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            "damping": [[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+            "stiffness": [[9e3, 1e3, 1e3], [1e3, 2e3, 0.0], [1e3, 0.0, 2e3]],
+            "driven": [1, 2],
+        },
+    },
     ("compensator", "polynomial"): {"delay": 0.02},
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},

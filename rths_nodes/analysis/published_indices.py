@@ -8,27 +8,37 @@ r that of the reference structure, computed in one piece; standard deviations wi
     rms_1_percent           100 std(m - r) / std(r), floor 1    peak_1_percent           100 max|m - r| / max|r|
     rms_2_percent ...       the same of the other floors, of which nothing is measured: numerical against reference
 
-The paper's text numbers them in another order than its code. Beside the published delay stands a signed one, by a
-parabola through the peak of the correlation: parts of a sample, either way. ``noise_floor_percent`` is what the
-noise of the sensor alone makes of tracking_rms_percent; known where the true displacement is.
+Multi-axial benchmark (Condori Uribe et al. 2023): the same of two actuators (1, 2), of translation and rotation
+(x, theta) of the node that they drive, which follow from the measured displacements by the setup's kinematics, and
+of those of the second and third story.
+
+    tracking_..._1, _2      J1 to J3    measured against target of each actuator
+    node_delay, _rms, _peak J4 to J6    the node as measured against the numerical substructure
+    reference_rms, _peak    J7, J9      the node as measured against the reference structure
+    rms_x_2 ... peak_theta_3  J8, J10   the stories of the numerical substructure against the reference structure
+
+Its code repeats J1 for J4; here J4 is the delay of x and theta. Its delays may be negative, up to 49 samples here.
+
+The text of the first paper numbers its indices in another order than its code. Beside the published delay stands a
+signed one, by a parabola through the peak of the correlation: parts of a sample, either way. The noise floor is
+what the noise of the sensor alone makes of the rms of tracking; known where the true displacement is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation, Indices
+from rths_nodes.analysis.reference.linear import linear_response, states_its_test
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
-from rths_nodes.core.discretisation import transition
-from rths_nodes.core.partition import whole
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.numerical.structures.linear_force import is_linear
 
 LONGEST_LAG = 50
 """Samples of lag that the published delay looks at, from zero on."""
@@ -59,8 +69,33 @@ BENCHMARK_2020: dict[str, tuple[str, ...]] = {
     ),
 }
 """J1 to J9 of the RTHS benchmark in both orders."""
-ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"rths_benchmark_2020": BENCHMARK_2020}
+MARTHS_2023: dict[str, tuple[str, ...]] = {
+    "J1": ("tracking_delay_1_ms", "tracking_delay_2_ms"),
+    "J2": ("tracking_rms_1_percent", "tracking_rms_2_percent"),
+    "J3": ("tracking_peak_1_percent", "tracking_peak_2_percent"),
+    "J4": ("node_delay_x_ms", "node_delay_theta_ms"),
+    "J5": ("node_rms_x_percent", "node_rms_theta_percent"),
+    "J6": ("node_peak_x_percent", "node_peak_theta_percent"),
+    "J7": ("reference_rms_x_percent", "reference_rms_theta_percent"),
+    "J8": ("rms_x_2_percent", "rms_theta_2_percent", "rms_x_3_percent", "rms_theta_3_percent"),
+    "J9": ("reference_peak_x_percent", "reference_peak_theta_percent"),
+    "J10": ("peak_x_2_percent", "peak_theta_2_percent", "peak_x_3_percent", "peak_theta_3_percent"),
+}
+"""J1 to J10 of the multi-axial benchmark."""
+NODE = (26, 20)
+"""Places of x and theta of the driven node among the degrees of freedom of the multi-axial benchmark."""
+STORIES = {"x_2": 25, "theta_2": 21, "x_3": 12, "theta_3": 2}
+"""Those of the second and the third story."""
+ORDERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "rths_benchmark_2020": BENCHMARK_2020,
+    "marths_2023": {CODE: tuple(name for names in MARTHS_2023.values() for name in names)},
+}
 """The orders of a set of indices, J1 first, by what ``indices`` of a scenario says."""
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "rths_benchmark_2020": ("signed_delay_ms", "noise_floor_percent"),
+    "marths_2023": ("signed_delay_1_ms", "signed_delay_2_ms", "noise_floor_1_percent", "noise_floor_2_percent"),
+}
+"""What is computed beside the indices of a set."""
 
 
 class Published(NamedTuple):
@@ -72,8 +107,27 @@ class Published(NamedTuple):
 
 def numbers(which: str, name: str) -> dict[str, str]:
     """Order -> number of the index ``name`` in the set ``which``: ``{"code": "J5", "paper": "J7"}``."""
+    if which == "marths_2023":
+        places = [f"{j},{names.index(name) + 1}" for j, names in MARTHS_2023.items() if name in names]
+        return {CODE: places[0]} if places else {}
     orders = ORDERS.get(which, {})
     return {order: f"J{names.index(name) + 1}" for order, names in orders.items() if name in names}
+
+
+TRUE = "_true"
+"""Behind the name of an index: that of the true displacement, which a simulator knows."""
+
+
+def heading(which: str, name: str) -> str:
+    """``J2`` or ``J2 true`` for an index of the set ``which`` in the order of the code, else its name."""
+    numbered = numbers(which, name.removesuffix(TRUE)).get(CODE)
+    return name if numbered is None else f"{numbered} true" if name.endswith(TRUE) else numbered
+
+
+def legend(which: str, names: Sequence[str]) -> str:
+    """What the headings of ``names`` stand for, in one sentence; empty where nothing is numbered."""
+    found = {heading(which, name): name for name in names if heading(which, name) != name}
+    return ", ".join(f"{short} {name}" for short, name in found.items())
 
 
 def published_indices(of: Evaluation) -> Published:
@@ -83,14 +137,61 @@ def published_indices(of: Evaluation) -> Published:
     """
     if of.scenario.indices not in ORDERS or not len(of.counted):
         return Published({}, {})
+    several = of.scenario.indices == "marths_2023"
+    if several:
+        _check_frame(of)
     reference = reference_displacement(of.assembly)
+    found = _multi_axial if several else _benchmark
     run = of.run
-    measured = _benchmark(of, run.displacement, reference)
+    measured = found(of, run.displacement, reference)
     if not of.true_is_known:
         return Published(measured, {})
-    noise = (run.displacement - run.true_displacement)[of.counted, 0]
-    floor = {"noise_floor_percent": PERCENT * float(np.std(noise) / np.std(run.target[of.counted, 0]))}
-    return Published(measured | floor, _benchmark(of, run.true_displacement, reference))
+    noise, target = (run.displacement - run.true_displacement)[of.counted], run.target[of.counted]
+    floors = (PERCENT * np.std(noise, axis=0) / np.std(target, axis=0)).tolist()
+    names = [name for name in BESIDE[of.scenario.indices] if name.startswith("noise_floor")]
+    return Published(
+        measured | dict(zip(names, floors, strict=False)), found(of, run.true_displacement, reference)
+    )
+
+
+def _check_frame(of: Evaluation) -> None:
+    if of.run.dof_displacement.shape[1] <= max(*NODE, *STORIES.values()) or len(of.run.axes) != 2:
+        raise ConfigError(
+            "indices = 'marths_2023': are of the frame of that benchmark, with 29 degrees of freedom and 2 axes"
+        )
+
+
+def _multi_axial(of: Evaluation, displacement: Array, reference: Array) -> dict[str, float]:
+    samples, dt, run = of.counted, of.scenario.dt, of.run
+    signed = [indices["delay_s"] for indices in of.indices(displacement).values()]
+    found: dict[str, float] = {}
+    for axis, late in enumerate(signed):
+        y, m = run.target[samples, axis], displacement[samples, axis]
+        found |= {
+            f"tracking_delay_{axis + 1}_ms": MS * dt * signed_lag(y, m),
+            f"signed_delay_{axis + 1}_ms": MS * late,
+            f"tracking_rms_{axis + 1}_percent": rms_percent(m, y),
+            f"tracking_peak_{axis + 1}_percent": peak_percent(m, y),
+        }
+    steps = steps_of(of)
+    numerical, exact = run.dof_displacement[steps], reference[steps - of.first_step]
+    setup = of.assembly.fresh("setup")
+    driven = displacement[steps * of.scenario.samples_per_step]
+    node = np.array([setup.degrees_of_freedom(row)[list(NODE)] for row in driven])
+    for place, name in enumerate(("x", "theta")):
+        m, y, r = node[:, place], numerical[:, NODE[place]], exact[:, NODE[place]]
+        found |= {
+            f"node_delay_{name}_ms": MS * of.scenario.step * signed_lag(y, m),
+            f"node_rms_{name}_percent": rms_percent(m, y),
+            f"node_peak_{name}_percent": peak_percent(m, y),
+            f"reference_rms_{name}_percent": rms_percent(m, r),
+            f"reference_peak_{name}_percent": peak_percent(m, r),
+        }
+    for name, dof in STORIES.items():
+        pair = numerical[:, dof], exact[:, dof]
+        found |= {f"rms_{name}_percent": rms_percent(*pair), f"peak_{name}_percent": peak_percent(*pair)}
+    order = (*ORDERS["marths_2023"][CODE], *found)
+    return {name: found[name] for name in dict.fromkeys(order)}
 
 
 def _benchmark(of: Evaluation, displacement: Array, reference: Array) -> dict[str, float]:
@@ -133,8 +234,18 @@ def axes_of(assembly: Assembly, displacement: Array) -> Array:
 def published_lag(target: Array, measured: Array) -> int:
     """J1 in samples: the lag from 0 to 49 at which ``measured`` is most like ``target``, ``(n,)`` each."""
     n = len(target)
+    if not (target.std() and measured.std()):  # a test that ends before anything has moved
+        return 0
     found = [np.corrcoef(measured[lag:], target[: n - lag])[0, 1] for lag in range(min(LONGEST_LAG, n - 1))]
     return int(np.argmax(found)) if found else 0
+
+
+def signed_lag(target: Array, measured: Array) -> int:
+    """The lag from -49 to 49 samples at which ``measured`` is most like ``target``, ``(n,)`` each."""
+    n = len(target)
+    lags = sorted(range(1 - min(LONGEST_LAG, n), min(LONGEST_LAG, n)), key=abs)  # of equal ones the shortest
+    likeness = [measured[max(0, lag) : n + min(0, lag)] @ target[max(0, -lag) : n - max(0, lag)] for lag in lags]
+    return lags[int(np.argmax(likeness))]
 
 
 def rms_percent(found: Array, exact: Array) -> float:
@@ -158,18 +269,6 @@ def reference_displacement(assembly: Assembly) -> Array:
     Of a linear one that states what of it is under test by exact steps; any other one by
     :func:`rths_nodes.analysis.response_errors.whole_response`, which takes its specimens.
     """
-    structure = assembly.structure
-    if structure is None or not (is_linear(structure) and structure.experimental_stiffness.any()):
-        return whole_response(assembly.scenario)[0]
-    mass, damping, stiffness = whole(structure)
-    n, inverse = len(mass), np.linalg.inv(mass)
-    nothing, one = np.zeros((n, n)), np.eye(n)
-    system = np.block([[nothing, one], [-inverse @ stiffness, -inverse @ damping]])
-    phi, before, now = transition(system, np.vstack([nothing, inverse]), assembly.scenario.step)
-    force = assembly.external_force
-    driven = force[:-1] @ before.T + force[1:] @ now.T
-    states = np.zeros((len(force), 2 * n))
-    for state, onward, load in zip(states[:-1], states[1:], driven, strict=True):
-        phi.dot(state, onward)
-        onward += load
-    return states[:, :n]
+    if states_its_test(assembly):
+        return linear_response(assembly).displacement
+    return whole_response(assembly.scenario)[0]

@@ -108,8 +108,8 @@ class Integrator(Protocol):
     restoring_force: Array
     period: int = 1
     """Steps after which it does the same again."""
-    holds: bool = False
-    """True where the measured force is held over the step: on the mean it is then half a step late."""
+    force_age: float = 0.0
+    """Steps by which it takes the measured force late, on the mean: half a one where it holds it over the step."""
 
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 

@@ -34,6 +34,7 @@ INTEGRATORS: dict[str, dict[str, Any]] = {
     "exact": {"measured_force": "held"},
     "exact, extrapolated": {"measured_force": "extrapolated"},
     "runge_kutta": {},
+    "newmark": {},
     "hht_alpha": {"iterations": 1},
     "hht_alpha, 4 iterations": {"iterations": 4},
 }

@@ -14,7 +14,7 @@ import pytest
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
 from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
-from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
+from rths_nodes.analysis.stability.of_scenario import continuous_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -568,6 +568,10 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
     test = files.load(name)
     if test.structure is None:
         with pytest.raises(ConfigError, match="structure"):
+            judge(test)
+        return
+    if name == "marths_2023":  # the rotations of its frame
+        with pytest.raises(ConfigError, match="have no mass: the stability of such a test cannot be judged"):
             judge(test)
         return
     found = judge(test)

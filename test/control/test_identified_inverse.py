@@ -91,7 +91,7 @@ def test_the_command_is_the_series_of_the_target_read_ahead(make: Make) -> None:
     tau, k = 2.5 * DT, 40
     t = DT * np.arange(k - 1, k + 1)
     x, v, a = 0.3 * t**3 - 0.1 * t, 0.9 * t**2 - 0.1, 1.8 * t
-    law_ = law(make, ONE, learning=False, lead=tau)
+    law_ = law(make, ONE, learning=False, lead=tau, jerk_window=DT)
     for values in zip(x, v, a, strict=True):
         command = law_.step(Motion(*(np.array([value]) for value in values)), np.zeros(1))
     late = t[-1] + tau
@@ -130,7 +130,7 @@ def test_noise_leaves_no_bias(make: Make) -> None:
     """Noise as large as the motion. Least squares of the measurement alone, its own instrument, shrink c0."""
     motions = waves(1, 30_000)
     size = float(np.std([motion.displacement for motion in motions]))
-    options = {"displacement_noise_rms": 0.1 * size, "deviations": 20.0}
+    options = {"relative_deviation": [0.2, 0.3, 0.3, 0.6], "deviations": 20.0}
     found = {}
     for instrument in ("target", "measurement"):
         following = law(make, ONE, **options)
@@ -189,6 +189,65 @@ def test_behind_a_bridged_sample_learning_rests(make: Make) -> None:
         motion.flagged = False
     drive(following, Rig(ONE), motions[:500])
     assert learned(following).tolist() != (1.05 * ONE).ravel().tolist()
+
+
+@pytest.mark.parametrize("coefficients", [ONE, TWO], ids=["one axis", "coupled"])
+def test_an_offset_of_the_sensor_changes_nothing(make: Make, coefficients: np.ndarray) -> None:
+    """Half as large as the motion, and without it: the same coefficients all the time."""
+    n = coefficients.shape[1]
+    motions = waves(n, 8000)
+    offset = 0.5 * float(np.std([motion.displacement for motion in motions]))
+    found = []
+    for constant in (0.0, offset):
+        following, rig, values = law(make, 1.02 * coefficients), Rig(coefficients), []
+        measured = np.full(n, constant)
+        for motion in motions:
+            measured = rig.step(following.step(motion, measured)) + constant
+            values.append(learned(following))
+        found.append(np.array(values))
+    scale = np.abs(found[0]).max(axis=0)
+    np.testing.assert_allclose(found[1] / scale, found[0] / scale, atol=2e-3)
+    assert np.abs(found[0][-1] / found[0][0] - 1.0).max() > 0.01  # something has been learned
+
+
+def test_noise_of_which_nobody_told_is_seen(make: Make) -> None:
+    """A hundred times what is stated: the coefficients are as quiet as with the noise stated."""
+    motions = waves(1, 12_000)
+    noise = 0.05 * float(np.std([motion.displacement for motion in motions]))
+    restless = []
+    for stated in (noise, 0.01 * noise):
+        following, rig, measured = law(make, ONE, displacement_noise_rms=stated), Rig(ONE), np.zeros(1)
+        generator, values = np.random.default_rng(5), []
+        for motion in motions:
+            measured = rig.step(following.step(motion, measured)) + noise * generator.normal(size=1)
+            values.append(learned(following))
+        restless.append(np.std(values, axis=0))
+    np.testing.assert_allclose(restless[1], restless[0], rtol=0.2)
+
+
+def test_a_shock_teaches_little(make: Make) -> None:
+    """A measurement that jumps by fifty times the motion for 4 ms: no coefficient goes as far as one deviation."""
+    motions = waves(1, 6000)
+    size = float(np.std([motion.displacement for motion in motions]))
+    following, rig, measured = law(make, ONE), Rig(ONE), np.zeros(1)
+    for k, motion in enumerate(motions):
+        measured = rig.step(following.step(motion, measured))
+        if 4000 <= k < 4004:
+            measured = measured + 50.0 * size
+        if k == 3999:
+            before = learned(following)
+    away = np.abs(learned(following) - before) / (ONE.ravel() * [0.02, 0.1, 0.15, 0.3])
+    assert away.max() < 1.0
+
+
+def test_noise_of_the_acceleration_is_not_sent(make: Make) -> None:
+    """A straight line over n samples leaves 12 / (n (n + 1) (n + 2)) of its variance, the difference of two 2."""
+    noise = np.random.default_rng(3).normal(size=20_000)
+    for n in (1, 8):
+        quiet = law(make, ONE, learning=False, jerk_window=n * DT)
+        commands = [quiet.step(Motion(np.zeros(1), np.zeros(1), np.array([a])), np.zeros(1))[0] for a in noise]
+        sent = np.std(np.array(commands)[n:] - ONE[2, 0, 0] * noise[n:])
+        assert sent == pytest.approx(ONE[3, 0, 0] / DT * np.sqrt(12.0 / (n * (n + 1) * (n + 2))), rel=0.05)
 
 
 def test_its_response_is_the_identified_inverse(make: Make) -> None:

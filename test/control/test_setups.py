@@ -39,6 +39,13 @@ def test_identity_is_refused_when_the_numbers_differ(make: Make) -> None:
         make("setup", "identity", 1, 2)
 
 
+@pytest.mark.parametrize(("kind", "data"), [("identity", {}), ("matrix", {"matrix": [[0.0, 1.0], [-2.0, 3.0]]})])
+def test_histories_are_the_motions_of_all_steps(make: Make, kind: str, data: dict[str, Any]) -> None:
+    setup, x = make("setup", kind, 2, 2, **data), np.random.default_rng(1).standard_normal((5, 2))
+    one_by_one = [setup.axes(Motion(row, row, row)).displacement for row in x]
+    np.testing.assert_allclose(setup.histories(x), one_by_one, rtol=1e-15)
+
+
 def test_a_matrix_moves_axes_between_floors(make: Make) -> None:
     setup = make("setup", "matrix", 3, 2, matrix=[[1.0, 0.0, 0.0], [0.0, -1.0, 1.0]])
     x = np.array([1.0, 3.0, 7.0])
@@ -450,3 +457,34 @@ def test_three_unequal_actuators_each_follow_their_story() -> None:
 def test_a_scenario_whose_setup_does_not_fit_is_refused(name: str, override: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Loop(Assembly(files.load(name, [override])))
+
+
+# A coupler at some of many degrees of freedom
+
+
+MANY = TWO | {"pose": [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, -1.0]]}
+
+
+def test_a_coupler_at_some_degrees_of_freedom_is_the_coupler_there(make: Make) -> None:
+    many, own = make("setup", "rigid_coupler", 4, 2, **MANY), make("setup", "rigid_coupler", 2, 2, **TWO)
+    full, pose = np.array([0.3, 0.03, 0.2, -0.05]), np.array([0.03, 0.05])
+    moved, alone = many.axes(Motion(full, 2.0 * full, 3.0 * full)), own.axes(Motion(pose, 2.0 * pose, 3.0 * pose))
+    for name in ("displacement", "velocity", "acceleration"):
+        np.testing.assert_allclose(getattr(moved, name), getattr(alone, name), rtol=1e-12)
+    force = np.array([70.0, -30.0])
+    felt = own.forces(force, pose)
+    np.testing.assert_allclose(many.forces(force, full), [0.0, felt[0], 0.0, -felt[1]], rtol=1e-12)
+    np.testing.assert_allclose(many.degrees_of_freedom(moved.displacement), [0.0, 0.03, 0.0, -0.05], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("pose", "words"),
+    [
+        (None, "2 axes for 4 degrees of freedom: must be 2 for x, theta .* give setup.pose"),
+        ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], "setup.pose: rows of 3 numbers; must be 4"),
+        ([[0.0, 1.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]], "setup.pose: its rows depend on each other"),
+    ],
+)
+def test_a_coupler_that_does_not_fit_the_structure_is_refused(make: Make, pose: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make("setup", "rigid_coupler", 4, 2, **(TWO | {"pose": pose}))

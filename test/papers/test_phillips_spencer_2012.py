@@ -31,8 +31,6 @@ QUIET = (
 )
 
 
-
-
 @cache
 def run(case: str, *overrides: str) -> Run:
     return hosts.run(files.load(NAME, case=case), overrides).read()

@@ -161,6 +161,22 @@ def test_with_a_lead_of_one_sample_every_case_is(case: str, response: float) -> 
     as_good_as_a_late_force_allows(files.load(NAME, LED, case), response)
 
 
+@pytest.mark.soak
+def test_noise_and_a_wrong_start_do_not_trip_it() -> None:
+    """Ten times the noise of the force, five times that of the displacement, untold, and a delay 20 % too long."""
+    start = {"velocity": 0.02497 * 1.2, "acceleration": 1.085e-4 * 1.2**2, "jerk": 3.985e-7 * 1.2**3}
+    changes = [
+        "duration=13.0",
+        "axes.floor_1.sensors.force_noise_rms=21.8",
+        "axes.floor_1.sensors.displacement_noise_rms=8e-5",
+        *(f"compensator.inverse.{name}=[[{value}]]" for name, value in start.items()),
+    ]
+    _, true = indices_of(files.load(NAME, changes, "case_1"))
+    assert true["tracking_rms_percent"] <= 1.0
+    _, fixed = indices_of(files.load(NAME, [*changes, "compensator.learning=false"], "case_1"))
+    assert fixed["tracking_rms_percent"] > 5.0 * true["tracking_rms_percent"]
+
+
 def test_the_perturbed_plants_are_those_of_the_benchmark() -> None:
     """Means and standard deviations within three standard errors; no plant is unstable by itself."""
     scenario, count = files.load(NAME), 400

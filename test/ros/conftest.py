@@ -209,3 +209,58 @@ def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
 @pytest.fixture
 def still_clock() -> StillClock:
     return StillClock()
+
+
+def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Discovery takes its time."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "not found"
+        time.sleep(0.01)
+
+
+@pytest.fixture(params=[True, False], ids=["with gids", "without"])
+def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A node that speaks on the topic of the Commands, by its ``outlet``, and one that listens, by its ``inbox``.
+
+    ``stranger`` makes a publisher of somebody else's, ``eavesdropper`` somebody else's inbox that has found the
+    speaker; both are of ``run``. Where a distribution tells no gids, and with those of the others left out, the
+    bytes alone say whose a message is.
+    """
+    from rclpy.node import Node
+
+    from rths_nodes.core.wire.run_mark import RunMark
+    from rths_nodes.ros.hosting import composed
+    from rths_nodes.ros.transport import endpoints
+    from rths_nodes.ros.transport.outlet import Outlet
+
+    if not request.param:
+        monkeypatch.setattr(endpoints, "GID", "none")
+    row, run = names.TOPICS["command"], RunMark(frame_of("one", "drawn"))
+    kind, qos = endpoints.message_class(row.type), endpoints.quality(row)
+    with composed.ros_context() as context:
+        speaker, listener, other = nodes = [
+            Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")
+        ]
+        outlet = Outlet(speaker.create_publisher(kind, "command", qos))
+
+        def inbox_of(node: Any) -> Any:
+            there = outlet.publisher.get_subscription_count()
+            found = endpoints.open_inbox(
+                node, row, endpoints.ByHand(), run, name="command", speakers=("/rths/speaker",)
+            )
+            until(lambda: outlet.publisher.get_subscription_count() == there + 1)
+            until(lambda: found.guard.look() or found.guard.complete)
+            outlet.look()
+            return found
+
+        yield SimpleNamespace(
+            run=run,
+            outlet=outlet,
+            inbox=inbox_of(listener),
+            stranger=lambda: other.create_publisher(kind, "command", qos),
+            eavesdropper=lambda: inbox_of(other),
+            until=until,
+        )
+        for node in nodes:
+            node.destroy_node()

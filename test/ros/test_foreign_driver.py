@@ -191,6 +191,13 @@ def test_a_measurement_beyond_a_limit_trips_once(bench: Bench, values: dict[str,
     assert not bench.guard.command(command(3, 0.0))
 
 
+def test_what_our_actuator_node_has_judged_is_not_judged_again(bench: Bench) -> None:
+    assert bench.guard.measurement(measured(1, force=1e12), judged=True)
+    assert bench.trips == []
+    assert not bench.guard.measurement(measured(2, force=1e12))
+    assert not bench.guard.measurement(measured(3), judged=True), "nothing goes on after a breach"
+
+
 def test_in_a_safe_stop_a_measurement_is_what_it_is(bench: Bench) -> None:
     assert bench.guard.measurement(measured(1, force=1e12, flags=FLAG_TRIPPED))
     assert bench.trips == []

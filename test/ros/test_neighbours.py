@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,6 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
-from rclpy.node import Node
 
 import rths_nodes
 from rths_nodes.app import hosts
@@ -25,50 +21,18 @@ from rths_nodes.core.wire.run_mark import RunMark, frame_of
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import composed
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.transport import endpoints
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
-from rths_nodes.ros.transport.outlet import Outlet
+from rths_nodes.ros.transport.endpoints import Inbox
 
-ROW = names.TOPICS["command"]
 RUN = RunMark(frame_of("one", "drawn"))
 PATIENCE_S = 10.0
 
 
-@pytest.fixture(params=[True, False], ids=["with gids", "without"])
-def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A node that speaks, one that listens, both by hand; ``stranger`` makes a publisher of somebody else's.
-
-    Where a distribution tells no gids, and with those of the others left out, the bytes alone say whose it is.
-    """
-    if not request.param:
-        monkeypatch.setattr(endpoints, "GID", "none")
-    with composed.ros_context() as context:
-        nodes = [Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")]
-        speaker, listener, other = nodes
-        outlet = Outlet(speaker.create_publisher(message_class(ROW.type), "command", quality(ROW)))
-        inbox = open_inbox(listener, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
-
-        def stranger() -> Any:
-            return other.create_publisher(message_class(ROW.type), "command", quality(ROW))
-
-        def eavesdropper() -> Inbox:
-            return open_inbox(other, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
-
-        until(lambda: outlet.publisher.get_subscription_count() == 1)
-        until(lambda: inbox.guard.look() or inbox.guard.complete)
-        outlet.send(message(99))
-        assert inbox.take() == message(99)
-        yield SimpleNamespace(outlet=outlet, inbox=inbox, stranger=stranger, eavesdropper=eavesdropper)
-        for node in nodes:
-            node.destroy_node()
-
-
-def until(true: Any) -> None:
-    """Discovery takes its time."""
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, "not found"
-        time.sleep(0.01)
+@pytest.fixture
+def pair(stream: Any) -> Any:
+    """The ``stream``, which has brought a message."""
+    stream.outlet.send(message(99))
+    assert stream.inbox.take() == message(99)
+    return stream
 
 
 def taken(inbox: Inbox) -> list[bytes]:
@@ -98,9 +62,6 @@ def test_who_comes_later_hears_the_rest_and_neighbours_hear_nothing_twice(pair: 
     pair.outlet.hand_to([pair.inbox], holds)
     pair.outlet.send(message(0))
     late = pair.eavesdropper()
-    until(lambda: pair.outlet.publisher.get_subscription_count() == 2)
-    until(lambda: late.guard.look() or late.guard.complete)
-    pair.outlet.look()
     rest = [message(k) for k in (1, 2, 3)]
     for data in rest:
         pair.outlet.send(data)
@@ -114,7 +75,7 @@ def test_who_comes_later_hears_the_rest_and_neighbours_hear_nothing_twice(pair: 
 
 def test_strangers_are_dropped_and_counted_as_ever(pair: Any) -> None:
     stranger = pair.stranger()
-    until(lambda: stranger.get_subscription_count() == 1)
+    pair.until(lambda: stranger.get_subscription_count() == 1)
     pair.inbox.guard.close()
     stranger.publish(of_another_run(7))
     assert pair.inbox.take() is None

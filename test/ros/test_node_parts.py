@@ -42,7 +42,7 @@ class Topics:
         self.run = RunMark()
         self.codec = SimpleNamespace(unpack_measurement=None)
         self.absent = self.duplicates = self.other = self.uncalled = ""
-        self.lines = SimpleNamespace(call=lambda: self.uncalled)
+        self.lines = SimpleNamespace(call=lambda: self.uncalled, answer=lambda: None)
         self.heard_of_another_run = 0
         self.guarded = False
         self.stream_counts = {"command": 4}
@@ -279,7 +279,9 @@ def test_a_peer_with_other_messages_is_refused_by_its_name(
     assert phase.now is Phase.MATCHING
 
 
-def test_duplicate_names_are_tolerated_for_a_while(handshake: Any, topics: Any, clock: Any) -> None:
+@pytest.mark.parametrize("absent", ["", "/rths/actuator on /rths/trip"])
+def test_duplicate_names_are_tolerated_for_a_while(absent: str, handshake: Any, topics: Any, clock: Any) -> None:
+    topics.absent = absent
     topics.duplicates = "2 nodes are called /rths/monitor"
     handshake.look()
     assert handshake.calls["refuse"] == []

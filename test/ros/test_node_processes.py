@@ -89,3 +89,22 @@ def test_a_process_that_stands_still_is_killed_and_one_that_waits_is_not(monkeyp
             time.sleep(0.05)
         assert (stands.popen.poll(), waits.popen.poll()) == (-signal.SIGKILL, None)
         assert stands.death == "the actuator node hangs: nothing moves in it"
+
+
+def test_after_the_test_a_stopped_process_is_given_up_and_one_that_goes_on_is_waited_for(monkeypatch):
+    monkeypatch.setattr(node_processes, "STOPPED_S", 0.3)
+    with node_processes.Processes(()) as processes:
+        leaves = "import time; time.sleep(3)"
+        processes.running += [started("monitor", SLEEPS), started("recorder", leaves)]
+        stopped, goes_on = processes.running
+        for each in processes.running:
+            each.popen.send_signal(signal.SIGSTOP)
+        looks = iter(range(10**6))
+
+        def idle():
+            if next(looks) == 5:
+                goes_on.popen.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+
+        assert processes.see_out(idle) == ["the monitor node hangs: nothing moves in it"]
+        assert (stopped.popen.returncode, goes_on.popen.returncode) == (-signal.SIGKILL, 0)

@@ -6,14 +6,11 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
-
-from rclpy.node import Node
 
 from rths_nodes.app import hosts
 from rths_nodes.core.wire.layout import ENCAPSULATION, number_of
@@ -24,25 +21,15 @@ from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.findings import dropped
 from rths_nodes.ros.nodes.phase import Phase
-from rths_nodes.ros.transport import endpoints
-from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
+from rths_nodes.ros.transport.endpoints import Inbox
 from rths_nodes.ros.transport.hello import address
 from rths_nodes.ros.transport.line import LineIn, LineOut
 from rths_nodes.ros.transport.outlet import Outlet
 
 NAME = "chen_ricles_2010"
-ROW = names.TOPICS["command"]
 RUN = RunMark(frame_of("one", "drawn"))
 PATIENCE_S = 10.0
 KEPT = 5
-
-
-def until(true: Any) -> None:
-    """Discovery takes its time."""
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end, "not found"
-        time.sleep(0.01)
 
 
 def message(number: int) -> bytes:
@@ -53,40 +40,15 @@ def taken(inbox: Inbox) -> list[int]:
     return [number_of(data) for data in iter(inbox.take, None)]
 
 
-@pytest.fixture(params=[True, False], ids=["with gids", "without"])
-def pair(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A node that speaks and one that listens, on a line; ``eavesdropper`` makes somebody else who listens.
-
-    Where a distribution tells no gids, and with those of the others left out, the bytes alone say whose it is.
-    """
-    if not request.param:
-        monkeypatch.setattr(endpoints, "GID", "none")
-    with composed.ros_context() as context:
-        nodes = [Node(name, context=context, namespace="rths") for name in ("speaker", "listener", "other")]
-        speaker, listener, other = nodes
-        outlet = Outlet(speaker.create_publisher(message_class(ROW.type), "command", quality(ROW)))
-        inbox = open_inbox(listener, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
-        until(lambda: outlet.publisher.get_subscription_count() == 1)
-        until(lambda: inbox.guard.look() or inbox.guard.complete)
-        ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-        def connect() -> None:
-            outlet.speak_to("/rths/listener", LineOut(ends[0], KEPT), holds=False)
-            inbox.hear_by(LineIn(ends[1]))
-
-        def eavesdropper() -> Inbox:
-            found = open_inbox(other, ROW, ByHand(), RUN, name="command", speakers=("/rths/speaker",))
-            until(lambda: outlet.publisher.get_subscription_count() == 2)
-            until(lambda: found.guard.look() or found.guard.complete)
-            outlet.look()
-            return found
-
-        connect()
-        yield SimpleNamespace(outlet=outlet, inbox=inbox, ends=ends, eavesdropper=eavesdropper)
-        outlet.hang_up()
-        inbox.hang_up()
-        for node in nodes:
-            node.destroy_node()
+@pytest.fixture
+def pair(stream: Any) -> Iterator[Any]:
+    """The ``stream`` on a line."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stream.outlet.speak_to("/rths/listener", LineOut(ends[0], KEPT), holds=False)
+    stream.inbox.hear_by(LineIn(ends[1]))
+    yield stream
+    stream.outlet.hang_up()
+    stream.inbox.hang_up()
 
 
 def send(outlet: Outlet, *numbers: int) -> None:
@@ -110,7 +72,6 @@ def test_who_comes_later_hears_the_rest_and_nobody_hears_anything_twice(pair: An
     send(pair.outlet, 0)
     late = pair.eavesdropper()
     send(pair.outlet, 1, 2, 3)
-    until(lambda: late.guard.look() or late.guard.complete)
     assert taken(late) == [1, 2, 3]
     assert taken(pair.inbox) == [0, 1, 2, 3]
     pair.inbox.drop()
@@ -131,7 +92,7 @@ def test_a_line_that_is_given_back_loses_nothing_and_doubles_nothing(pair: Any, 
     assert pair.outlet.lines == {}
     send(pair.outlet, 4)
     found: list[int] = []
-    until(lambda: found.extend(taken(pair.inbox)) or len(found) >= 4)
+    pair.until(lambda: found.extend(taken(pair.inbox)) or len(found) >= 4)
     assert found == [1, 2, 3, 4]
     for other in others:
         assert taken(other) == [0, 1, 2, 3, 4]
@@ -143,7 +104,7 @@ def test_a_line_that_ends_before_its_first_message_is_none(pair: Any) -> None:
     assert pair.outlet.heard_elsewhere
     send(pair.outlet, 0)
     found: list[int] = []
-    until(lambda: found.extend(taken(pair.inbox)) or found)
+    pair.until(lambda: found.extend(taken(pair.inbox)) or found)
     assert found == [0]
 
 
@@ -151,7 +112,7 @@ def test_after_the_death_of_the_speaker_its_copies_in_the_middleware_do_not_coun
     late = pair.eavesdropper()
     send(pair.outlet, 0, 1)
     pair.outlet.hang_up()
-    until(lambda: len(taken(late)) == 2)
+    pair.until(lambda: len(taken(late)) == 2)
     assert taken(pair.inbox) == [0, 1]
     assert taken(pair.inbox) == []
 

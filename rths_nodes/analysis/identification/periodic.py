@@ -1,13 +1,11 @@
 """Identification for ``identified_inverse``: periodic noise on one axis at a time, a polynomial of third order.
 
 1. Noise that repeats itself, some periods of it, the first left out: the rig has then settled, and a whole period
-has
-   no leakage. Measured and applied command are averaged over the periods, means removed.
+   has no leakage. Measured and applied command are averaged over the periods, means removed.
 2. G(f) at the excited lines, measured over applied command; of coupled axes the matrix, from all tests together.
 3. Least squares of  G(f) (C_0 + C_1 s + C_2 s^2 + C_3 s^3) = I,  s = j 2 pi f, over the lines up to the frequency
-that
-   the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower the
-   band.
+   that the structure moves with: a polynomial fits the inverse of a rig of higher order there better, the narrower
+   the band.
 
 All delay between command and measurement is in the coefficients, that of the transport as well.
 """
@@ -44,7 +42,8 @@ class Lines(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, and how well they are known."""
+    """Coefficients ``(4, n_axes, n_axes)`` of displacement to jerk, and how well they are known; zero beyond the
+    order that was fitted."""
 
     coefficients: Array
     deviation: Array
@@ -87,27 +86,32 @@ def _spectra(experiment: Experiment, samples: int, kept: slice) -> tuple[Complex
     return found[0], found[1]
 
 
-def fit(seen: Lines) -> Fit:
-    """The coefficients that fit the lines ``seen`` best. Raises ValueError for too few lines."""
-    count, n, _ = seen.response.shape
-    if count <= POWERS * n:
-        raise ValueError(f"{count} lines: must be more than {POWERS * n}")
+def fit(seen: Lines, order: int = POWERS - 1) -> Fit:
+    """The coefficients up to the derivative ``order`` that fit the lines ``seen`` best.
+
+    Raises ValueError for too few lines.
+    """
+    (count, n, _), used = seen.response.shape, order + 1
+    if count <= used * n:
+        raise ValueError(f"{count} lines: must be more than {used * n}")
     s = 2j * np.pi * seen.frequency
     scale = float(np.abs(s).max())
-    powers = (s / scale)[:, None] ** np.arange(POWERS)
+    powers = (s / scale)[:, None] ** np.arange(used)
     # row r: sum over i, c of C_i[r, c] s^i G[c, :] is the r-th row of the identity
-    terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, POWERS * n)
+    terms = np.einsum("fi,fcd->fdic", powers, seen.response).reshape(count * n, used * n)
     left = np.vstack([terms.real, terms.imag])
     aim = np.tile(np.eye(n, dtype=complex), (count, 1))  # (f d, r): of each column d of G
     right = np.vstack([aim.real, aim.imag])
     solution, _, _, _ = np.linalg.lstsq(left, right, rcond=None)
     rest = right - left @ solution
-    freedom = 2 * count * n - POWERS * n
+    freedom = 2 * count * n - used * n
     variance = np.square(rest).sum(axis=0) / freedom
     spread = np.sqrt(np.outer(np.diag(np.linalg.inv(left.T @ left)), variance))
-    units = scale ** np.arange(POWERS)[:, None, None]
+    units = scale ** np.arange(used)[:, None, None]
 
     def matrices(columns: Array) -> Array:
-        return columns.reshape(POWERS, n, n).transpose(0, 2, 1) / units
+        found = np.zeros((POWERS, n, n))
+        found[:used] = columns.reshape(used, n, n).transpose(0, 2, 1) / units
+        return found
 
     return Fit(matrices(solution), matrices(spread), np.sqrt(np.square(rest).sum(axis=0) / count))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rths_nodes.analysis.figures import scoreboard as figures
+from rths_nodes.analysis.published_indices import heading, legend
 from rths_nodes.analysis.report.document import template
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.analysis.units import grouped, rounded
@@ -22,11 +23,13 @@ def write(
     settings: Mapping[str, str],
     facts: Mapping[str, str],
     axes: tuple[str, str],
+    which: str = "",
 ) -> None:
     """Write the page. Raises OSError.
 
     ``scores`` and ``published`` are rows as ``app/studies/scoreboard.py`` makes them; ``settings`` by law, as
-    YAML; ``facts`` what stands in the head; ``axes`` the indices of tracking and response.
+    YAML; ``facts`` what stands in the head; ``axes`` the indices of tracking and response; ``which`` set of
+    published indices is meant by their numbers.
     """
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
     contents: dict[str, Any] = {
@@ -38,7 +41,8 @@ def write(
             "rths_nodes": __version__,
             "Written": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         },
-        "indices": table.indices,
+        "indices": [heading(which, index) for index in table.indices],
+        "legend": legend(which, table.indices),
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
         "published": [
@@ -49,6 +53,32 @@ def write(
         "version": __version__,
     }
     Path(path).write_text(template("scoreboard.html.j2").render(contents), encoding="utf-8")
+
+
+def markdown(
+    table: StudyTable, scores: Sequence[Any], published: Sequence[Any], facts: Mapping[str, str], which: str = ""
+) -> str:
+    """The table for a text: the worst of each index, what was published below; with version and date."""
+    words = [f"rths_nodes {__version__}", f"{datetime.now(UTC):%Y-%m-%d}", f"{len(table)} runs"]
+    words += [f"{name.lower()}: {value}" for name, value in facts.items() if name != "Scenario"]
+    indices, about = [heading(which, index) for index in table.indices], legend(which, table.indices)
+    rows = [
+        [score.law, score.block, *(rounded(score.worst.get(index)) for index in table.indices), outcome(score)]
+        for score in scores
+    ]
+    rows += [
+        [of.case, "", *(rounded(of.values.get(index)) for index in table.indices), f"published: {of.note}"]
+        for of in published
+    ]
+    lines = [
+        f"Scoreboard of `{table.scenario}`, the worst of each index ({'; '.join(words)}):",
+        "",
+        f"| compensator | block | {' | '.join(indices)} | outcome |",
+        f"|---|---|{'---|' * len(indices)}---|",
+        *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows),
+        "",
+    ]
+    return "\n".join([*lines, f"{about}.", ""] if about else lines)
 
 
 def _label(table: StudyTable, score: Any) -> str:

@@ -16,6 +16,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.strict import walk
@@ -115,6 +116,16 @@ class _Scaled:
 def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
     """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
     scenario = assembly.scenario
+    if massless(structure.mass).any():
+        raise ConfigError(
+            f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "
+            "of such a test cannot be judged before it"
+        )
+    if scenario.rig is not None and not hasattr(scenario.rig, "model"):
+        raise ConfigError(
+            f"rig.type = {type(scenario.rig).type_name!r}: does not say what the specimen is without its "
+            "actuators, so the stability cannot be judged before the test"
+        )
     axes_of, forces_of = transformation(assembly, structure)
     mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
     if scenario.rig is None:

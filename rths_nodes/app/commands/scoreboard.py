@@ -19,7 +19,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
 BENCHMARK = "rths_benchmark_2020"
-PAGE, SCORES, SETTINGS = "scoreboard.html", "scoreboard.csv", "settings.yaml"
+PAGE, SCORES, SETTINGS, TEXT = "scoreboard.html", "scoreboard.csv", "settings.yaml", "scoreboard.md"
 FAMILY = "compensator"
 
 
@@ -45,6 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (scenario, changed, cases), (completion.scenarios, completion.assignments, completion.cases), strict=True
     ):
         completion.offer(argument, completer)
+    _add_laws(parser)
+    _add_scoring(parser)
+    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
+    arguments.add_where(parser)
+    arguments.add_json(parser)
+
+
+def _add_laws(parser: argparse.ArgumentParser) -> None:
+    """Which compensators, and what becomes of them before they are scored."""
     parser.add_argument(
         "--laws", default="", metavar="NAME,...", help="compensators; by default all registered ones"
     )
@@ -63,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION.KEY=VALUE",
         help="change a value for tuning only, e.g. duration=10; may be repeated",
     )
+
+
+def _add_scoring(parser: argparse.ArgumentParser) -> None:
+    """What they are scored on, and by what."""
     for name, default, words in (
         ("--training-plants", 2, "plants that tuning counts beside the nominal one; none without scatter"),
         ("--plants", 0, "plants that are scored beside the nominal one"),
@@ -71,17 +84,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(name, type=int, default=default, metavar="N", help=f"{words}; default: %(default)s")
     parser.add_argument(
-        "--indices", default="", metavar="NAME,...", help="indices that are shown; default: J1,J2,J3,max_error_mm"
+        "--indices",
+        default="",
+        metavar="NAME,...",
+        help="indices that are shown; default: those of the benchmark, or J1,J2,J3,max_error_mm",
     )
     parser.add_argument(
-        "--rank", default="J2", help="index by which they rank and are tuned; default: %(default)s"
+        "--rank",
+        metavar="INDEX",
+        help="index by which they rank and are tuned; default: the tracking error on the true displacement",
     )
     parser.add_argument(
         "--response", metavar="INDEX", help="index of the response in the figure against the rank's"
     )
-    parser.add_argument("--out", metavar="DIR", help="folder of the results; default: runs/<scenario>_scoreboard")
-    arguments.add_where(parser)
-    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
     where = arguments.where(options)
     _check(options)
     loaded = files.load(options.benchmark, options.set)
+    options.rank = options.rank or runs.ranking_index(loaded)
     chosen_cases = _names(options.cases) or scoreboard.cases(loaded)
     folder = Path(options.out or Path("runs") / f"{loaded.name}_scoreboard")
     terminal.check_writable(folder / SCORES)
@@ -121,11 +137,11 @@ def run(options: argparse.Namespace) -> int:
         table = study.table(of, journal.results | lost)
     scores = scoreboard.scores(table, chosen, options.rank)
     rows = scoreboard.published(loaded)
-    _write(options, folder, table, scores, rows, chosen, identified, searches)
+    _write(options, folder, table, scores, rows, chosen, identified, searches, loaded.indices)
     if options.json:
         print(json.dumps(terminal.finite(_data(loaded.name, scores, rows, identified)), indent=2))
     else:
-        _print(table, scores, rows, identified, folder)
+        _print(table, scores, rows, identified, folder, loaded.indices)
     return ExitCode.FINISHED
 
 
@@ -185,6 +201,7 @@ def _write(
     chosen: Any,
     identified: Any,
     searches: Mapping[str, Any],
+    which: str,
 ) -> None:
     from rths_nodes.analysis.report import scoreboard as page
     from rths_nodes.app.studies import study
@@ -209,15 +226,17 @@ def _write(
     )
     facts = {
         "Scenario": table.scenario,
-        "Plants": f"nominal and {options.plants} of seed {options.seed}",
+        "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
         "Noise": f"{options.noise_seeds} seeds",
         "Settings": tuned,
         "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
     }
+    with terminal.writing(folder / TEXT):
+        (folder / TEXT).write_text(page.markdown(table, scores, published, facts, which), encoding="utf-8")
     words = {name: yaml_text.dump(each) + _search(searches.get(name)) for name, each in settings.items()}
     with terminal.writing(folder / PAGE):
         axes = options.rank, options.response or options.rank
-        page.write(folder / PAGE, table, scores, published, words, facts, axes)
+        page.write(folder / PAGE, table, scores, published, words, facts, axes, which)
 
 
 def _search(found: Any) -> str:
@@ -238,11 +257,12 @@ def _data(name: str, scores: Sequence[Any], published: Sequence[Any], identified
     }
 
 
-def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Path) -> None:
+def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Path, which: str) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    from rths_nodes.analysis.published_indices import heading, legend
     from rths_nodes.analysis.report.scoreboard import outcome
 
     console = terminal.console()
@@ -254,7 +274,7 @@ def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Pat
     if blocks:
         grid.add_column("block")
     for index in table.indices:
-        grid.add_column(index, justify="right")
+        grid.add_column(heading(which, index), justify="right")
     grid.add_column("outcome")
     for score in scores:
         cells = [plain(score.worst.get(index)) for index in table.indices]
@@ -265,4 +285,6 @@ def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Pat
         words = Text(f"published{': ' + of.note if of.note else ''}", "dim")
         grid.add_row(Text(show(of.case).strip("'"), "dim"), *([""] if blocks else []), *cells, words)
     console.print(grid)
+    if about := legend(which, table.indices):
+        console.print(about, markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

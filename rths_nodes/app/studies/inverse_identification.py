@@ -43,6 +43,9 @@ class Periodic(NamedTuple):
 
 PERIODIC = Periodic()
 
+NAME = "identified_inverse"
+"""Of the compensator."""
+
 
 def expected_rms(scenario: Scenario) -> float:
     """Rms of the motion, m, that the structure in one piece would ask of the axis that moves least.
@@ -88,6 +91,12 @@ def noise(rms: float, band: tuple[float, float], duration: float | None) -> Nois
     )
 
 
+def order_of(scenario: Scenario) -> int:
+    """Highest derivative that is fitted: that of the scenario's own law, where it is this one."""
+    own = scenario.compensator
+    return int(own.order) if type(own).type_name == NAME else inverse.ORDER
+
+
 def fit(
     scenario: Scenario, experiments: Sequence[Experiment], band: tuple[float, float], up_to: float, source: str
 ) -> tuple[Lines, Fit, LoadingModel]:
@@ -97,11 +106,11 @@ def fit(
     """
     try:
         seen = periodic.lines(experiments, scenario.dt, PERIODIC.period, band)
-        found = periodic.fit(seen.up_to(up_to))
+        found = periodic.fit(seen.up_to(up_to), order_of(scenario))
     except ValueError as error:
         raise ConfigError(f"{scenario.name}: no inverse: {error}") from None
     words = f"rths identify {scenario.name} --for identified_inverse: {source}; fitted up to {up_to:.4g} Hz"
-    inverse.check(found.coefficients, f"the model of {scenario.name}")
+    inverse.check_static(found.coefficients, f"the model of {scenario.name}")
     transport = scenario.port.transport_samples * scenario.dt  # in the coefficients: nobody adds it again
     model = LoadingModel(
         tuple(scenario.axes),

@@ -105,9 +105,10 @@ def identify(scenario: Scenario, folder: Path) -> Identified:
 def _rms(scenario: Scenario) -> float:
     """Of the noise, m: a share of that of the expected motion, where there is one."""
     try:
-        return PERIODIC.share * inverse_identification.expected_rms(scenario)
+        expected = inverse_identification.expected_rms(scenario)
     except ConfigError:
         return Noise().rms
+    return PERIODIC.share * expected or Noise().rms
 
 
 class _Models:

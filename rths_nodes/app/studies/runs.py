@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.published_indices import ORDERS, published_indices
+from rths_nodes.analysis.published_indices import BESIDE, ORDERS, TRUE, published_indices
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
@@ -50,10 +50,6 @@ RESPONSE = {"response": "displacement", "acceleration": "acceleration"}
 """``response_x``, ``acceleration_x``: RMS error (%) of the degree of freedom x against the whole structure."""
 RANGE = "_range"
 """``alpha_range``: largest minus smallest value of the compensator's inner number alpha during the test."""
-TRUE = "_true"
-"""Behind the name of a published index: that of the true displacement."""
-BESIDE = ("signed_delay_ms", "noise_floor_percent")
-"""What is computed beside the indices of a set."""
 SHOWN = ("J1", "J2", "J3", "max_error_mm")
 """Indices that every scenario has, and that are shown where nobody says which."""
 REFUSED, FAILED, LOST = "refused", "failed", "lost"
@@ -116,7 +112,7 @@ def known_indices(assembly: Assembly) -> list[str]:
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
     known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
     asked = of_set(assembly.scenario)
-    published = [*asked, *BESIDE] if asked else []
+    published = [*asked, *BESIDE[assembly.scenario.indices]] if asked else []
     return known + published + [name + TRUE for name in published]
 
 
@@ -129,6 +125,15 @@ def of_set(scenario: Scenario) -> tuple[str, ...]:
 def shown_indices(scenario: Scenario) -> tuple[str, ...]:
     """The indices of ``scenario`` that are shown where nobody says which."""
     return of_set(scenario) or SHOWN
+
+
+def ranking_index(scenario: Scenario) -> str:
+    """By what compensators rank where nobody says it: the tracking error on the true displacement.
+
+    That is what its set of published indices calls so; the measured one ends at the noise of the sensor.
+    """
+    tracking = "tracking_rms_percent"
+    return tracking + TRUE if tracking in of_set(scenario) else "J2"
 
 
 def needs_response(names: Iterable[str]) -> bool:

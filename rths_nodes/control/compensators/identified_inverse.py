@@ -3,21 +3,12 @@
     u = C_0 d + C_1 d' + C_2 d'' + C_3 d'''                                    d: target, read ahead by ``lead``
     C from ``rths identify --for identified_inverse``: least squares of G(f) sum C_i (j w)^i = I up to 10 Hz
 
-and, every ``decimation``-th sample, for each axis, from one sample's command u, measured displacement m and target
-d, all three through one low-pass filter, y = u filtered, phi_i and z_i the i-th derivatives of m and d filtered:
+and, every ``decimation``-th sample, as :mod:`rths_nodes.control.compensators.instrument` has it: least squares of
+command on measured displacement, with the target as instrument, held by the covariance of what was identified.
 
-    P += delta (P_0 - P),   e = y - c phi,   K = P z / (R + z P z),   c += K e,   P -= K z P
-
-Least squares by an instrument (Soederstroem & Stoica, System Identification, 1989, chapter 8): the measured
-displacement carries noise, which biases its own least squares towards small coefficients and never comes to rest;
-the target carries none and moves as the measurement does. So the gain K comes from the target alone: without
-motion there is none, and no trigger amplitude is needed. Forgetting leads P back to the covariance P_0 of what was
-identified instead of letting it grow: a coefficient of which the motion tells nothing stays where it was
-identified to be.
-
-R is the variance that the noise of the sensor leaves in e, times the samples of e that are not independent of each
-other. The coefficients stay within ``deviations`` standard deviations of what was identified. Behind a bridged
-sample learning rests for the time that the filter remembers.
+The third derivative is the slope of a straight line fitted to the accelerations of the last ``jerk_window``, and
+so late by half of it, in a term of half a per cent: the difference of two samples would bring the noise of the
+force into the command, times the servo rate.
 
 The coefficients contain all delay between command and measured displacement, that of the transport as well:
 nothing is added to ``lead``, which is for what lies behind the measurement. doc/identified_inverse.md has
@@ -31,7 +22,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rths_nodes.control.compensators.ahead import lead_parameter
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.instrument import Learning, Settings
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
@@ -43,12 +34,6 @@ from rths_nodes.core.samples import Array, Motion
 
 ORDER = 3
 """Highest derivative."""
-
-FADED = 8.0
-"""Periods of the cut-off frequency after which the filter has forgotten."""
-
-NOISE_DOUBT = 5.0
-"""Times the stated noise from which on that of the sensors is told."""
 
 
 class IdentifiedInverse:
@@ -68,8 +53,7 @@ class IdentifiedInverse:
         learning: bool = flag("false: the coefficients stay as identified", True)
         relative_deviation: tuple[float, ...] = vector(
             "standard deviations of C_0, C_1, C_2, C_3 about what was identified, in parts of them: how far the "
-            "rig of "
-            "the test may be from the one of the identification",
+            "rig of the test may be from the one of the identification",
             "1",
             (0.02, 0.10, 0.15, 0.30),
             more_than=0.0,
@@ -79,11 +63,17 @@ class IdentifiedInverse:
         decimation: int = integer("every which sample is learned from", "samples", 16, at_least=1, at_most=1000)
         cutoff_frequency: float = number("of the low-pass filter on all signals", "Hz", 20.0, more_than=0.0)
         displacement_noise_rms: float = number(
-            "of the displacement sensors; ten times too large changes little, ten times too small makes it "
-            "restless",
+            "least noise of the displacement sensors that learning reckons with; more than that it sees itself",
             "m",
             1.6e-5,
             more_than=0.0,
+        )
+        jerk_window: float = number(
+            "the third derivative is the slope of the acceleration over this time: longer is quieter and later",
+            "s",
+            2e-3,
+            more_than=0.0,
+            at_most=0.1,
         )
         lead: float = lead_parameter()
 
@@ -98,7 +88,7 @@ class IdentifiedInverse:
                     "numbers, one for each derivative from 0 to order"
                 )
             if self.inverse is not None:
-                inverse.check(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
+                inverse.check_static(self.inverse.coefficients(f"{path}.inverse"), f"{path}.inverse")
 
         def spans(self) -> dict[str, float]:
             """Parameter -> seconds of history that it needs."""
@@ -108,12 +98,11 @@ class IdentifiedInverse:
             """Refuses a model that leaves the transport of commands to somebody else."""
             if self.model is None:
                 return
-            left_out = file.load(self.model).lead + test.transport
+            left_out = file.load(self.model, inverse_only=True).lead + test.transport
             if abs(left_out) > 0.5 * test.dt:
                 raise ConfigError(
                     f"model = {show(self.model)}: leaves {left_out:.4g} s of the transport out, which this law "
-                    "does not "
-                    "add: identify the rig with rths identify --for identified_inverse"
+                    "does not add: identify the rig with rths identify --for identified_inverse"
                 )
 
         def cautions(self, test: TestContext) -> list[str]:
@@ -122,14 +111,7 @@ class IdentifiedInverse:
             if ramp_seen(test) not in ("linear", "hermite", ""):
                 found.append("the third derivative of the target jumps with this ramp; take ramp.type = hermite")
             if self.model is not None:
-                found += file.load(self.model).cautions(test.axes, test.servo_rate)
-            noise = max(test.displacement_noise_rms, default=0.0)
-            if noise > NOISE_DOUBT * self.displacement_noise_rms:
-                found.append(
-                    f"displacement_noise_rms = {self.displacement_noise_rms:g} m: the sensors have {noise:g} m; "
-                    "the "
-                    "coefficients will be restless"
-                )
+                found += file.load(self.model, inverse_only=True).cautions(test.axes, test.servo_rate)
             return found
 
         def remarks(self, state: Mapping[str, float]) -> list[str]:
@@ -141,8 +123,8 @@ class IdentifiedInverse:
             ]
             return [
                 f"{name}: a coefficient has come to the end of its range, {self.deviations:g} standard "
-                "deviations from "
-                "what was identified: the rig is another one; identify it again, or look for what has changed"
+                "deviations from what was identified: the rig is another one, or the motion does not tell the "
+                "coefficients apart; identify it again, or look for what has changed"
                 for name in found
             ]
 
@@ -156,8 +138,11 @@ class IdentifiedInverse:
         self._n, self._dt, self._lead = n_axes, dt, params.lead
         self._count = params.order + 1
         self._identified = identified[: self._count]
-        self._learning = Learning(params, self._identified, dt) if params.learning else None
+        self._learning = Learning(_settings(params), self._identified, dt) if params.learning else None
         self._every = params.decimation
+        ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
+        middle = ages.mean() - ages
+        self._slope = middle / (middle @ middle)  # of a straight line through the accelerations, oldest first
         names = [_name("c", power, i, j, n_axes) for power, i, j in np.ndindex(self._count, n_axes, n_axes)]
         self.state_units: Mapping[str, str] = {
             _bare(name): inverse.UNITS[index // n_axes**2] for index, name in enumerate(names)
@@ -171,7 +156,7 @@ class IdentifiedInverse:
     def reset(self) -> None:
         """At rest at zero, with the coefficients as identified."""
         self._use(self._identified)
-        self._acceleration = [0.0] * self._n
+        self._past = np.zeros((len(self._slope), self._n))
         self._pair: tuple[list[float], list[float]] = ([0.0] * self._n, [0.0] * self._n)
         self._rows: list[list[float]] = []
         if self._learning:
@@ -188,9 +173,10 @@ class IdentifiedInverse:
         if self._learning:
             self._watch(measured, target.flagged)
         x, v, a = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
-        rate, tau = 1.0 / self._dt, self._lead
-        jerk = [(now - before) * rate for now, before in zip(a, self._acceleration, strict=True)]
-        self._acceleration = a
+        tau, past = self._lead, self._past
+        past[:-1] = past[1:]
+        past[-1] = target.acceleration
+        jerk = self._slope.dot(past).tolist()
         if tau:
             half, third = 0.5 * tau, tau / 3.0
             motion = list(zip(x, v, a, jerk, strict=True))
@@ -242,102 +228,15 @@ class IdentifiedInverse:
         return told
 
 
-class Learning:
-    """Recursive least squares by the instrument, a row of coefficients for each axis.
-
-    ``coefficients`` ``(order + 1, n_axes, n_axes)``, their standard ``deviation`` of the same shape, and the
-    ``distance`` ``(n_axes,)`` that a coefficient of an axis has gone from what was identified, in standard
-    deviations, the largest so far.
-    Inside, derivatives count in powers of the cut-off frequency, so that all are of one size.
-    """
-
-    def __init__(self, params: IdentifiedInverse.Params, identified: Array, dt: float) -> None:
-        count, n, _ = identified.shape
-        self._shape, self._n = (count, n, n), n
-        every = params.decimation
-        filter_ = DerivativeFilter(params.cutoff_frequency, dt, 1)
-        self._block = filter_.block(every)
-        self._order = filter_.ORDER
-        self._units = filter_.frequency ** np.arange(count)[:, None]
-        self._first = self._rows_of(identified)
-        sizes = np.abs(identified).max(axis=2, keepdims=True)  # of the axis' own motion, as a rule
-        spread = np.array(params.relative_deviation[:count])[:, None, None] * np.broadcast_to(sizes, self._shape)
-        self._spread = self._rows_of(spread)
-        self._prior = np.array([np.diag(row**2) for row in self._spread])
-        self._forget = min(1.0, every * dt / params.memory)
-        self._range = params.deviations * self._spread
-        self._variance = params.displacement_noise_rms**2 * self._noise_gain(filter_, dt)
-        self._variance *= max(1.0, 1.0 / (every * dt) / (2.0 * params.cutoff_frequency))
-        self._settling = -(-round(1.0 / (params.cutoff_frequency * dt)) // every)
-        self.reset()
-
-    def _rows_of(self, coefficients: Array) -> Array:
-        """Coefficients ``(count, n, n)`` as a row for each axis ``(n, count * n)``, in powers of the cut-off."""
-        scaled = coefficients * self._units[:, :, None]
-        return np.ascontiguousarray(scaled.transpose(1, 0, 2).reshape(self._n, -1))
-
-    def _noise_gain(self, filter_: DerivativeFilter, dt: float) -> Array:
-        """Variance of e of each axis ``(n,)`` per variance of white noise in all measured displacements."""
-        filter_.reset()
-        samples = round(FADED / (filter_.frequency / (2.0 * np.pi) * dt))
-        impulse = np.array([filter_.step(np.array([float(k == 0)]))[:, 0].copy() for k in range(samples)])
-        seen = impulse[:, : self._shape[0]]
-        row = self._first.reshape(self._n, self._shape[0], self._n)
-        gain: Array = np.square(np.einsum("kp,rpc->krc", seen, row)).sum(axis=(0, 2))
-        return gain
-
-    def reset(self) -> None:
-        """As identified, the signals at rest before."""
-        self._rows = self._first.copy()
-        self._covariance = self._prior.copy()
-        self._filtered = np.zeros((self._order, 3 * self._n))
-        self._last = np.zeros((1, 3 * self._n))
-        self._resting = 0
-        self.distance = np.zeros(self._n)
-        self._publish()
-
-    def rest(self) -> None:
-        """A bridged sample: what it left in the filter teaches nothing."""
-        self._resting = self._settling + 1
-
-    def learn(self, rows: Array) -> None:
-        """The next block ``(decimation, 3 n_axes)`` of commands, measured displacements and targets, m."""
-        signals = np.concatenate([self._filtered, self._last, rows])
-        self._filtered, self._last = self._block @ signals, rows[-1:]
-        if self._resting:
-            self._resting -= 1
-            return
-        n, count = self._n, self._shape[0]
-        y = self._filtered[0, :n]
-        seen = self._filtered[:count, n : 2 * n].ravel()
-        instrument = self._filtered[:count, 2 * n :].ravel()
-        self._covariance += self._forget * (self._prior - self._covariance)
-        for axis, (row, p) in enumerate(zip(self._rows, self._covariance, strict=True)):
-            pz = p @ instrument
-            gain = pz / (self._variance[axis] + instrument @ pz)
-            row += gain * (y[axis] - row @ seen)
-            p -= np.outer(gain, pz)
-        np.clip(self._rows, self._first - self._range, self._first + self._range, out=self._rows)
-        self._publish()
-
-    def _publish(self) -> None:
-        self.coefficients = self._matrices(self._rows)
-        variances = np.diagonal(self._covariance, axis1=1, axis2=2)
-        self.deviation = self._matrices(np.sqrt(np.maximum(variances, 0.0)))
-        away = np.abs(self._rows - self._first)
-        share = np.divide(away, self._spread, out=np.zeros_like(away), where=self._spread > 0.0)
-        self.distance = np.maximum(self.distance, share.max(axis=1))
-
-    def _matrices(self, rows: Array) -> Array:
-        found: Array = rows.reshape(self._n, self._shape[0], self._n).transpose(1, 0, 2) / self._units[:, :, None]
-        return found
+def _settings(params: IdentifiedInverse.Params) -> Settings:
+    return Settings(*(getattr(params, name) for name in Settings._fields))
 
 
 def _identified(params: IdentifiedInverse.Params) -> Array:
     if params.inverse is not None:
         return params.inverse.coefficients("compensator.inverse")
     assert params.model is not None
-    return file.load(params.model).feedforward
+    return file.load(params.model, inverse_only=True).feedforward
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:

@@ -125,8 +125,12 @@ class LoadingModel:
         return found
 
 
-def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> LoadingModel:
+def load(
+    path: str | os.PathLike[str], axes: Sequence[str] | None = None, inverse_only: bool = False
+) -> LoadingModel:
     """Read and check a model file; ``axes`` are the names that it must have, in their order.
+
+    With ``inverse_only`` no model of the rig has to follow from the inverse, which is used as it stands.
 
     Raises ConfigError with file, key and reason for a file that is missing or malformed, names or a number of axes
     that do not fit, and a model that is singular, not stable or not minimal.
@@ -146,13 +150,13 @@ def load(path: str | os.PathLike[str], axes: Sequence[str] | None = None) -> Loa
         raise error.within(origin) from None
     if axes is not None and names != tuple(axes):
         raise ConfigError(f"{origin}: axes = {', '.join(names)}: must be those of the rig: {', '.join(axes)}")
-    return _checked(names, content, origin)
+    return _checked(names, content, origin, inverse_only)
 
 
 def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     """Write ``model``; reading gives the same bits. Raises OSError."""
     inverse = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.feedforward, strict=True)}
-    plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if model.dynamic else None
+    plant = {name: rows.tolist() for name, rows in model.plant()._asdict().items()} if _has_plant(model) else None
     data: dict[str, Any] = {
         "version": VERSION,
         "provenance": model.provenance,
@@ -168,6 +172,15 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     Path(path).write_text(dump(data))
 
 
+def _has_plant(model: LoadingModel) -> bool:
+    """True where a model of the rig is given, or follows from the inverse."""
+    try:
+        inverse_model.check(model.feedforward, model.origin)
+    except ConfigError:
+        return model.state_space is not None
+    return model.dynamic
+
+
 def _names(names: Any, origin: str) -> tuple[str, ...]:
     fine = isinstance(names, list) and names and all(isinstance(n, str) and n.isidentifier() for n in names)
     if not fine or len(set(names)) < len(names):
@@ -175,10 +188,11 @@ def _names(names: Any, origin: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _checked(axes: tuple[str, ...], content: Content, origin: str) -> LoadingModel:
+def _checked(axes: tuple[str, ...], content: Content, origin: str, inverse_only: bool) -> LoadingModel:
     n = len(axes)
     feedforward = content.feedforward.coefficients(f"{origin}: feedforward", n)
-    inverse_model.check(feedforward, f"{origin}: feedforward")
+    check = inverse_model.check_static if inverse_only else inverse_model.check
+    check(feedforward, f"{origin}: feedforward")
     plant = None if content.plant is None else _plant(content.plant, n, f"{origin}: plant")
     spread = None if content.deviation is None else content.deviation.coefficients(f"{origin}: deviation", n)
     return LoadingModel(

@@ -23,6 +23,9 @@ DERIVATIVES = ("displacement", "velocity", "acceleration", "jerk")
 UNITS = ("1", "s", "s^2", "s^3")
 """Of the coefficients of each."""
 
+ORDER = len(DERIVATIVES) - 1
+"""Highest derivative of an inverse."""
+
 SINGULAR = 1e-9
 """Smallest over largest singular value below which a matrix counts as singular."""
 
@@ -97,10 +100,19 @@ def check(coefficients: Array, path: str) -> None:
             f"{path}.{name}: is singular (with the rows of lower degree): the axes are not told apart at high "
             "frequencies, and the model has no state space"
         )
-    if is_singular(coefficients[0]):
-        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: at rest the axes are not told apart")
+    check_static(coefficients, path)
     if rows.min() > 0:
         check_stable(state_space(coefficients), path)
+
+
+def check_static(coefficients: Array, path: str) -> None:
+    """Refuses (ConfigError) an inverse whose static part does not tell the axes apart.
+
+    All that can be asked of one that is used as it stands: beyond the frequencies to which it was fitted it need
+    not be the inverse of anything, and with several axes it seldom is.
+    """
+    if is_singular(coefficients[0]):
+        raise ConfigError(f"{path}.{DERIVATIVES[0]}: is singular: at rest the axes are not told apart")
 
 
 def check_stable(model: StateSpace, path: str) -> None:

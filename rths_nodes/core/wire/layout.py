@@ -119,12 +119,12 @@ class Layout:
             raise ValueError(f"{self.message}: other array lengths or another byte order than configured")
         if row[3] != self._run.field:
             raise ValueError(f"{self.message}: of another run")
-        content = np.frombuffer(data, np.float64, self._cells, 4).copy()
-        content.flags.writeable = False
+        # a copy, because numbers begin at a multiple of 8 only without the encapsulation; bytes are read-only
+        content = np.frombuffer(data[len(ENCAPSULATION) :], np.float64, self._cells)
         found = (
             row[1] * SECOND + row[2],
             row[self._head],
-            [content[part] for part in self._numbers],
+            list(map(content.__getitem__, self._numbers)),
             [data[part] for part in self._octets],
         )
         self._last = data, found

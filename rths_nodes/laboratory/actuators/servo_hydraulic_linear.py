@@ -76,8 +76,7 @@ class ServoHydraulicLinear:
         if not self._mass > 0.0:
             raise ConfigError(
                 "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a "
-                "mass: "
-                "take specimen.type = with_mass"
+                "mass: take specimen.type = with_mass"
             )
         if not getattr(specimen, "felt", True):
             raise ConfigError("actuator servo_hydraulic_linear: needs a specimen whose force is felt")

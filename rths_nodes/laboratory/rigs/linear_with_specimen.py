@@ -65,6 +65,7 @@ class LinearWithSpecimen:
         self._correction = with_specimen @ now[:, -1]
         self._drive = np.vstack([with_specimen @ part for part in self._driven(before[:, :-1], now[:, :-1])])
         self._inputs = np.zeros(2 * inputs.shape[1])
+        self._force = 0.0
         self.reset()
 
     def _driven(self, before: Array, now: Array) -> list[Array]:

@@ -113,9 +113,7 @@ class MagnetorheologicalDamper:
     def voltage(self, wanted: float) -> None:
         self._voltage = min(max(wanted, 0.0), self._p.max_voltage)
 
-    def advance(
-        self, state: Sequence[float], h: float, start: Place, middle: Place, end: Place
-    ) -> list[float]:
+    def advance(self, state: Sequence[float], h: float, start: Place, middle: Place, end: Place) -> list[float]:
         """The states a step of ``h`` (s) later by RK4, as :func:`rths_nodes.laboratory.runge_kutta.advance`.
 
         The same arithmetic as by :meth:`rate`, written out: the damper is most of the time of its rig.

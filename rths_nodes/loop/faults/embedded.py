@@ -53,7 +53,7 @@ class FaultyLoop(Loop):
                 self.rig.trip(f"compensator: {lost}")
         if measured.sample == 0:
             self._outgoing.start(measured)
-        late = not self.commands.ready(min(measured.sample + 1, self.scenario.samples))
+        late = not self.commands.ready(measured.sample + 1)
         command = self.commands.bridge(measured) if late else self.commands.next(measured)
         if command is not None and (reason := self._outgoing.refusal(command)):
             self.rig.trip(reason)

@@ -134,8 +134,7 @@ class Scenario:
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
     force_lead: float | None = number(
         "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
-        "them; half "
-        "a step is added for one that holds them; left out: forces as measured",
+        "them; half a step is added for one that holds them, a step for newmark; left out: forces as measured",
         "s",
         None,
         at_least=0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,6 +57,7 @@ class CommandStage:
         )
         self._targets: deque[Target] = deque()
         self._next_step = 0
+        self._ready_to: float = -1
         self._flags = 0
         self._auxiliary = EMPTY
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
@@ -76,6 +78,8 @@ class CommandStage:
         if target.step != self._next_step:
             raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
         self._next_step += 1
+        reach = target.step * self.substeps
+        self._ready_to = reach if reach < self.samples else math.inf
         if target.step == 0:
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
@@ -84,8 +88,8 @@ class CommandStage:
             self._targets.append(target)
 
     def ready(self, sample: int) -> bool:
-        """True when the Target that Command ``sample`` needs is here."""
-        return self._next_step > -(-sample // self.substeps)
+        """True when the Target that Command ``sample`` needs is here; beyond the last one none is needed."""
+        return sample <= self._ready_to
 
     def next(self, measured: Measurement) -> Command | None:
         """Command k + 1 from Measurement k; None after the last sample or when the rig has tripped.

@@ -159,5 +159,5 @@ def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | Non
     if scenario.force_lead is None:
         return None
     step = scenario.samples_per_step
-    samples = scenario.force_lead * scenario.servo_rate + (0.5 * step if integrator.holds else 0.0)
+    samples = scenario.force_lead * scenario.servo_rate + integrator.force_age * step
     return ForceLead(samples, step, len(scenario.axes))

@@ -55,6 +55,8 @@ class LimitCheck:
         """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, m by axis."""
         rows = zip(self._axes, command.target.tolist(), command.command.tolist(), previous, strict=True)
         for (name, stroke, step, _, _, rate), target, now, before in rows:
+            if abs(now) <= stroke and abs(now - before) <= step and math.isfinite(target):
+                continue
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
                 return f"axes.{name}: target = {target}: must be finite: {why}"
@@ -62,10 +64,10 @@ class LimitCheck:
                 return f"axes.{name}: command = {now}: must be finite"
             if abs(now) > stroke:
                 return f"axes.{name}.limits.stroke: command = {now:.6g} m: must be within +- {stroke:g} m"
-            if abs(now - before) > step:
-                velocity = (now - before) * rate
-                bound = f"must be within +- {step * rate:g} m/s"
-                return f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: {bound}"
+            velocity = (now - before) * rate
+            return (
+                f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
+            )
         return _not_finite("command", command.auxiliary, self._inputs) if command.auxiliary.size else ""
 
     def measurement(self, measured: Measurement, target: Array) -> str:

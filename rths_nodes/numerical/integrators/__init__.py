@@ -5,6 +5,7 @@ TABLE = {
     "kr_alpha": ".kr_alpha:KolayRicles",
     "central_difference": ".central_difference:CentralDifference",
     "explicit_newmark": ".explicit_newmark:ExplicitNewmark",
+    "newmark": ".newmark:Newmark",
     "hht_alpha": ".hht_alpha:HilberHughesTaylor",
     "runge_kutta": ".runge_kutta:RungeKutta",
     "exact": ".exact:Exact",

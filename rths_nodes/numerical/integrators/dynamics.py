@@ -12,6 +12,7 @@ import numpy as np
 
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.linear_force import is_linear
@@ -26,6 +27,8 @@ class Dynamics(Integrator):
     A subclass that remembers more from step to step names it in ``memory``.
     """
 
+    takes_massless: ClassVar[bool] = False
+    """True for one that can step degrees of freedom without mass."""
     memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "_experimental")
     """Attributes ``(n_dof,)`` from which, with the measured force, the next step follows."""
 
@@ -35,9 +38,23 @@ class Dynamics(Integrator):
         self.structure = structure
         self.dt = dt
         self._external = external_force
-        self._mass_inverse = np.linalg.inv(structure.mass)
+        self._mass_inverse = self._inverse_of(structure.mass)
         self._acceleration_per_load = self._mass_inverse
         self._n_dof = len(structure.influence)
+
+    def _inverse_of(self, mass: Array) -> Array:
+        """Of the mass, zero where there is none. Raises ConfigError for an integrator that needs some."""
+        without = massless(mass)
+        if not without.any():
+            return np.asarray(np.linalg.inv(mass), float)
+        if not self.takes_massless:
+            raise ConfigError(
+                f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
+                "structure have none; newmark does without"
+            )
+        inverse, kept = np.zeros_like(mass), np.ix_(~without, ~without)
+        inverse[kept] = np.linalg.inv(mass[kept])
+        return inverse
 
     def reset(self) -> None:
         """At rest at step 0, the predicted acceleration from the first external force."""

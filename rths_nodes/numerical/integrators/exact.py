@@ -32,7 +32,7 @@ class Exact(Dynamics):
         if not is_linear(self.structure):
             raise ConfigError("integrator exact: needs a structure with a linear restoring force")
         self._extrapolated = params.measured_force == "extrapolated"
-        self.holds = not self._extrapolated
+        self.force_age = 0.0 if self._extrapolated else 0.5
         refuse_growth("exact", self._growth, dt)
         matrices = transition(*state_space(self.structure), dt)
         self._steps = LinearSteps(matrices, external_force, self._extrapolated)

@@ -31,7 +31,8 @@ class ExplicitNewmark(Dynamics):
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
         refuse_beyond_central_limit("explicit_newmark", params, self.structure, dt)
-        self._acceleration_per_load = np.linalg.inv(self.structure.mass + 0.5 * dt * self.structure.damping)
+        heavier = self.structure.mass + 0.5 * dt * self.structure.damping
+        self._acceleration_per_load = np.asarray(np.linalg.inv(heavier), float)
         self.reset()
 
     def reset(self) -> None:

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.massless import followers, massless
 from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
 
@@ -22,10 +23,23 @@ TABLE = {
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
-    """Undamped circular frequencies ``(n_dof,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n_dof)``.
+    """Undamped circular frequencies ``(n,)`` rad/s, ascending, and mode shapes as columns ``(n_dof, n)``.
 
-    Shapes are scaled to a modal mass of 1 kg. ``mass`` (kg) must be positive definite; both are symmetric.
+    Shapes are scaled to a modal mass of 1 kg; both matrices are symmetric. ``mass`` (kg) must be positive
+    definite, but for degrees of freedom that have none at all: there are as many modes as others, n.
     """
+    some = ~massless(mass)
+    if some.all():
+        return _modes(mass, stiffness)
+    nothing = np.zeros_like(mass)
+    static = followers(mass, nothing, stiffness).static
+    shape = np.zeros((len(mass), int(some.sum())))
+    shape[some], shape[~some] = np.eye(int(some.sum())), static
+    omega, vectors = _modes(mass[np.ix_(some, some)], shape.T @ stiffness @ shape)
+    return omega, shape @ vectors
+
+
+def _modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
     root = np.linalg.inv(np.linalg.cholesky(mass))
     squares, vectors = np.linalg.eigh(root @ stiffness @ root.T)
     return np.sqrt(np.maximum(squares, 0.0)), root.T @ vectors
@@ -120,12 +134,12 @@ class Modal:
 
     def matrix(self, mass: Array, stiffness: Array) -> Array:
         """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
-        if len(self._ratios) not in (1, len(mass)):
+        omega, shapes = modes(mass, stiffness)
+        if len(self._ratios) not in (1, len(omega)):
             raise ConfigError(
-                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(mass)} numbers, "
+                f"structure.damping.ratios = {show(self._ratios)}: must be 1 or {len(omega)} numbers, "
                 "one for each mode"
             )
-        omega, shapes = modes(mass, stiffness)
         weighted = mass @ shapes
         damping: Array = (weighted * (2.0 * np.array(self._ratios) * omega)) @ weighted.T
         return damping

@@ -8,6 +8,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import massless
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
@@ -42,6 +43,11 @@ class Partition:
             ("under test", tested, False),
             ("numerical, whole - experimental,", rest, positive),
         ):
+            if above:  # what nobody gives a mass does without
+                some = ~(massless(given) & massless(tested))
+                kept = kept[np.ix_(some, some)]
+            if not len(kept):
+                raise ConfigError(f"structure: its {name} is zero")
             lowest = float(np.linalg.eigvalsh(kept)[0])
             if lowest < -rounding or (above and lowest <= rounding):
                 sign = ">" if above else ">="

@@ -117,7 +117,7 @@ class LoopExecutor:
 
     def _turn(self) -> None:
         busy, rig, paced = False, self._rig, self._paced
-        if rig is not None and rig.armed:
+        if not paced and rig is not None and rig.armed:
             self.introduce()
         for node in self._ring:
             if node.works and not (paced and node.rests):

@@ -41,6 +41,9 @@ LOOKS = 20
 HANGS_S = 20.0
 """A node whose main thread was not given the processor for so long hangs: a living one wakes up every 20 ms."""
 
+STOPPED_S = 2.0
+"""After the test, a node that a signal has stopped, and nobody lets go on, is not waited for longer."""
+
 PARENT = "RTHS_PARENT"
 """Environment variable with the process id of the runner: a node ends when its runner dies."""
 
@@ -85,7 +88,9 @@ class Process:
     sent: set[int] = field(default_factory=set)
     """The signals that it was sent."""
     silent: bool = False
-    """True once it has stood still for longer than ``HANGS_S``."""
+    """True once it was killed because it stood still."""
+    _stopped_at: float = 0.0
+    """When it was seen stopped by a signal, s; 0 while it goes on."""
     _turns: tuple[str, float] = ("", 0.0)
     """How often its main thread has been given the processor and has left it; when that has changed, s."""
     _next_look: float = 0.0
@@ -125,6 +130,16 @@ class Process:
             if turns != before:
                 self._turns = turns, now
             elif now - since > HANGS_S:
+                self.silent = True
+                self.kill()
+
+    def check_going(self) -> None:
+        """Kill it where a signal has stopped it, and nobody has let it go on for ``STOPPED_S``."""
+        now, stat = time.monotonic(), Path(f"/proc/{self.popen.pid}/stat")
+        with suppress(OSError):  # it has just ended
+            stopped = stat.read_text().rpartition(")")[2].split()[0] == "T"
+            self._stopped_at = (self._stopped_at or now) if stopped else 0.0
+            if stopped and now - self._stopped_at > STOPPED_S:
                 self.silent = True
                 self.kill()
 
@@ -229,11 +244,13 @@ class Processes:
                 process.popen.send_signal(number)
 
     def wait(self, seconds: float, but: Sequence[str] = (), idle: Callable[[], None] | None = None) -> bool:
-        """Wait for all but some to end; False when the time was over first."""
+        """Wait for all but some to end; False when the time was over first. One that is stopped is killed."""
         end = time.monotonic() + seconds
         while any(process.role not in but for process in self.alive()):
             if time.monotonic() > end:
                 return False
+            for process in self.alive():
+                process.check_going()
             idle() if idle else time.sleep(0.005)
         return True
 

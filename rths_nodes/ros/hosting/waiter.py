@@ -30,7 +30,12 @@ class Waiter:
 
     def wait(self, timeout: float) -> None:
         """Until a message comes or ``timeout`` seconds are over."""
-        inboxes = [inbox for node in self._nodes for inbox in node.topics.lines.awaited(node.awaited_streams)]
+        inboxes = [
+            node.topics.opened[key]
+            for node in self._nodes
+            for key in node.awaited_streams
+            if key in node.topics.opened
+        ]
         if not inboxes:
             self._sleep(timeout)
             return

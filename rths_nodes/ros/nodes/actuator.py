@@ -22,6 +22,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
+from rths_nodes.ros.nodes.accompaniment import Accompaniment
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
@@ -84,11 +85,12 @@ class ActuatorNode(RthsNode):
             patience,
             clock,
         )
-        self._simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
         self._true_states = TrueStates(rig.port, bool(axes), topics, self.deferred)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
+        simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
+        self._accompaniment = Accompaniment(self._true_states, simulated_time, self._announcer)
         self._end = EndOfTest(
             rig,
             self._times,
@@ -207,6 +209,7 @@ class ActuatorNode(RthsNode):
         gate = self._gate
         if not self.running:
             if self.rig.ended:
+                self._accompaniment.send()
                 self._end.work()
                 return False
             if not self.armed:
@@ -218,6 +221,7 @@ class ActuatorNode(RthsNode):
             return self._complete()
         if gate.command is None and not self.rig.stopping:
             gate.take_command()
+        self._accompaniment.send()
         if self.pacer is not None or not gate.may_tick(self.shutdown.interrupted):
             return False
         self.tick()
@@ -228,6 +232,7 @@ class ActuatorNode(RthsNode):
 
         Where the Measurement is there at once, the sample is completed; otherwise the executor goes on.
         """
+        self._accompaniment.send()
         self.deferred.collect()
         self._times.tick()
         command = self._gate.hand_over()
@@ -253,9 +258,7 @@ class ActuatorNode(RthsNode):
         stamp = times.stamp(measured.sample)
         times.measured()
         topics.send("measurement", topics.codec.pack_measurement(measured, stamp))
-        self._true_states.measured(stamp)
-        self._simulated_time.measured(measured.sample, stamp)
-        self._announcer.announce_change()
+        self._accompaniment.measured(measured.sample, stamp)
         return True
 
     def counters(self) -> dict[str, int]:

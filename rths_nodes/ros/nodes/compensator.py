@@ -106,7 +106,7 @@ class CompensatorNode(RthsNode):
 
     def _ready(self, measured: Measurement) -> bool:
         """True when the Target that the next Command needs is here."""
-        return bool(measured.flags & FLAG_TRIPPED) or self._target_here(measured.sample)
+        return self.stage.ready(measured.sample + 1) or bool(measured.flags & FLAG_TRIPPED)
 
     @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
@@ -115,14 +115,10 @@ class CompensatorNode(RthsNode):
     @property
     def awaited_streams(self) -> Sequence[str]:  # type: ignore[override]
         """A Measurement alone is nothing to wake up for while the Target that it needs is still to come."""
-        if self._waiting or self._answered < 0 or self._target_here(self.measurements.expected):
+        if self._waiting or self._answered < 0 or self.stage.ready(self.measurements.expected + 1):
             return STREAMS
         late = not self.settings.lockstep and self._next_look_for_measurement() is None
         return STREAMS if late else ("target",)
-
-    def _target_here(self, sample: int) -> bool:
-        """True when the Target is here that Measurement ``sample`` needs for its answer."""
-        return bool(self.stage.ready(min(sample + 1, self.stage.samples)))
 
     def _next_look_for_measurement(self) -> int | None:
         """When the next Measurement will have waited for its Target long enough, ns; None when that is over."""
@@ -136,7 +132,7 @@ class CompensatorNode(RthsNode):
             return None
         if self._waiting:
             return self._waiting[0][2] + self._patience
-        return None if self._target_here(self.measurements.expected) else self._next_look_for_measurement()
+        return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:
         deadline = self.deadline
@@ -148,7 +144,7 @@ class CompensatorNode(RthsNode):
     def _answer(self, measured: Measurement, stamp: int, began: int, late: bool) -> None:
         self.deferred.collect()
         self._answered = measured.sample
-        if not self._guard.measurement(measured):
+        if not self._guard.measurement(measured, self.measurements.handed_over):
             return
         command = self.stage.bridge(measured) if late else self.stage.next(measured)
         if command is not None and self._guard.command(command):

@@ -1,6 +1,6 @@
 """The limits of the axes on our side of whatever drives the rig: a driver node of somebody else may keep none.
 
-Our actuator node keeps them as well: what it has measured it has judged first.
+Our actuator node keeps them as well: what it has measured it has judged first; nobody else does in its process.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ class DriverGuard:
         self._sample = -1
         self._heard_at = 0
 
-    def measurement(self, measured: Measurement) -> bool:
-        """Whether the rig may go on after ``measured``. In a safe stop it is what it is."""
+    def measurement(self, measured: Measurement, judged: bool = False) -> bool:
+        """Whether the rig may go on after ``measured``. In a safe stop it is what it is.
+
+        ``judged``: by our actuator node, from whose hands it came.
+        """
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
             self._outgoing.start(measured)
-        if measured.flags & FLAG_TRIPPED or self.tripped:
+        if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
         if measured.interlock == INTERLOCK_OPEN:

@@ -113,7 +113,7 @@ class IntegratorNode(RthsNode):
     @property
     def rests(self) -> bool:  # type: ignore[override]
         """In real time the Measurements between two steps want no answer."""
-        return not self._pending and self.deadline is not None
+        return not (self.settings.lockstep or self._pending) and self._rests_until > self._now()
 
     @property
     def _pending(self) -> bool:
@@ -132,9 +132,7 @@ class IntegratorNode(RthsNode):
         """
         if self._pending:
             return self._now() + ASK_AGAIN_NS
-        if self.settings.lockstep or self._rests_until <= self._now():
-            return None
-        return self._rests_until
+        return self._rests_until if self.rests else None
 
     def _publish(self, target: Target, stamp: int, began: int | None = None) -> None:
         data = self.topics.codec.pack_target(target, stamp)

@@ -43,11 +43,11 @@ class MonitorNode(RthsNode):
         )
 
     def work(self, limit: int = 1_000_000) -> bool:
-        busy = False
+        busy, judged = False, self.measurements.handed_over
         while limit > 0 and (found := self.measurements.next()) is not None:
             measured, stamp = found
             self.stage.measurement(measured)
-            self._guard.measurement(measured)
+            self._guard.measurement(measured, judged)
             if measured.sample % self._status_every == 0:
                 self._tell_joints(measured, stamp)
             limit -= 1

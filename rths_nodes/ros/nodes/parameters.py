@@ -110,7 +110,7 @@ class Row:
 
 
 def rows(scenario: Scenario, sections: Sequence[str]) -> list[Row]:
-    """The parameters of those of ``sections`` that the ``scenario`` has; matrices and mappings stay in its file."""
+    """The parameters of those of ``sections`` that the ``scenario`` has; matrices and mappings stay there."""
     return [row for path in sections for row in _rows(section(scenario, path), path)]
 
 

@@ -38,6 +38,12 @@ class MeasurementSequence:
                 self.lose(f"Measurement {sample} came where {self.expected} was expected")
         return None
 
+    @property
+    def handed_over(self) -> bool:
+        """True where our actuator node, in this process, hands them over, and nothing stands between."""
+        inbox = self._topics.opened["measurement"]
+        return inbox.by_hand and self._topics.inboxes["measurement"] is inbox
+
     def lose(self, reason: str) -> None:
         """A message of the loop is missing, or makes no sense: the rig trips, this node stays to the end."""
         if not self.broken:

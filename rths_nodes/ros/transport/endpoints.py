@@ -139,7 +139,8 @@ class Inbox:
     def drop(self, most: int = AT_MOST) -> None:
         """What the middleware has brought of messages that are handed over; foreign ones are counted."""
         guard = self.guard
-        elsewhere = self.by_hand or (self.by_line and not self.line.given_back)  # type: ignore[union-attr]
+        line = self.line if self.by_line else None
+        elsewhere = self.by_hand or (line is not None and not line.given_back)
         while elsewhere and self._waiting:  # from before the run was known
             kept, publisher = self._waiting.popleft()
             if not guard.admits(kept):

@@ -52,7 +52,6 @@ class NodeLines:
         self._listener: Listener | None = None
         self._outlets: dict[str, tuple[Outlet, tuple[str, ...]]] = {}
         """Those of its streams, and who listens."""
-        self._inboxes: dict[str, Inbox] = {}
         self._by_topic: dict[str, Inbox] = {}
         """Those of streams."""
         self._calls: dict[tuple[str, str], Call] = {}
@@ -81,15 +80,15 @@ class NodeLines:
         published: Mapping[str, Endpoint],
         outlets: Mapping[str, Outlet],
         sent: Mapping[str, int],
-        inboxes: Mapping[str, Inbox],
+        inboxes: Iterable[Inbox],
     ) -> None:
         """Its endpoints are there, by their keys: what it has ``published``, by what, and its ``inboxes``.
 
         ``sent`` counts the messages that were sent.
         """
         self._outlets = {key: (outlets[key], row.partners) for key, row in published.items() if row.row.stream}
-        self._inboxes, self._sent = dict(inboxes), sent
-        self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes.values() if inbox.stream}
+        self._sent = sent
+        self._by_topic = {inbox.guard.topic: inbox for inbox in inboxes if inbox.stream}
 
     def answer(self) -> None:
         """Welcome partners who have called; turn away all others."""
@@ -124,11 +123,16 @@ class NodeLines:
         for call in self._calls.values():
             call.close()
         self._calls.clear()
-        heard = [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
+        heard = self._heard
         self.direct = bool(heard) and all(inbox.by_line for inbox in heard)
         if not self.direct and not all(inbox.by_line or inbox.by_hand for inbox in heard):
             for inbox in heard:
                 inbox.give_back()
+
+    @property
+    def _heard(self) -> list[Inbox]:
+        """The inboxes of streams on which a partner speaks."""
+        return [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
 
     @property
     def strangers(self) -> dict[str, int]:
@@ -182,7 +186,7 @@ class NodeLines:
     @property
     def way(self) -> str:
         """How the streams come to this node: ``sockets``, ``process`` (from neighbours in it), or ``topics``."""
-        heard = [inbox for inbox in self._by_topic.values() if inbox.guard.speakers]
+        heard = self._heard
         if heard and all(inbox.by_hand for inbox in heard):
             return "process"
         return SOCKETS if heard and all(inbox.by_hand or inbox.by_line for inbox in heard) else TOPICS
@@ -196,10 +200,6 @@ class NodeLines:
         """How many messages of each stream partners did not take in time, so that they were lost."""
         return {key: outlet.lost for key, (outlet, _) in self._outlets.items() if outlet.lost}
 
-    def awaited(self, keys: Iterable[str]) -> list[Inbox]:
-        """The inboxes ``keys``, as far as there are such, without what was put before them."""
-        return [self._inboxes[key] for key in keys if key in self._inboxes]
-
     def close(self) -> None:
         """Listen and call no more."""
         if self._listener is not None:
@@ -211,7 +211,7 @@ class NodeLines:
             outlet.hang_up()
         for inbox in self._by_topic.values():
             inbox.hang_up()
-        for each in (self._calls, self._again_at, self._answered, self._outlets, self._inboxes, self._by_topic):
+        for each in (self._calls, self._again_at, self._answered, self._outlets, self._by_topic):
             each.clear()
 
     def _address(self, node: str) -> bytes:

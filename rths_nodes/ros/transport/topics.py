@@ -44,8 +44,9 @@ class NodeTopics:
     """Publishers and inboxes of ``node`` by the keys of its endpoints, from :meth:`open` to :meth:`close`.
 
     ``run`` tells its messages from those of other runs; ``codec`` packs and unpacks those of the streams.
-    ``inboxes`` are what messages are taken from, ``outlets`` the publishers. ``sent`` counts the messages of each
-    topic, ``malformed`` those of others that made no sense. ``on_heard`` is told of each message at a low rate.
+    ``inboxes`` are what messages are taken from, ``opened`` the same without what was put before one of them,
+    ``outlets`` the publishers. ``sent`` counts the messages of each topic, ``malformed`` those of others that made
+    no sense. ``on_heard`` is told of each message at a low rate.
     """
 
     codec: Codec
@@ -58,6 +59,7 @@ class NodeTopics:
         self.lines = NodeLines(node, lambda: self.run.frame_id, node.get_logger().warning, clock)
         self.outlets: dict[str, Outlet] = {}
         self.inboxes: dict[str, Inbox] = {}
+        self.opened: dict[str, Inbox] = {}
         self.guards: dict[str, PublisherGuard] = {}
         self.sent: dict[str, int] = {}
         self.malformed = 0
@@ -66,8 +68,6 @@ class NodeTopics:
         self._awaited: set[str] = set()
         """The inboxes whose partners are to be found before the test."""
         self._senders: dict[str, Send] = {}
-        self._opened: dict[str, Inbox] = {}
-        """The inboxes as they were opened; something may have been put before one of ``inboxes``."""
         self._streams: list[Outlet] = []
         """The publishers whose messages may go to nodes of this process by hand, of this machine by line."""
 
@@ -95,7 +95,7 @@ class NodeTopics:
                 self._open_outlet(each, best_effort, between)
             else:
                 self._open_inbox(each, best_effort, between)
-        self.lines.connect(self._published, self.outlets, self.sent, self._opened)
+        self.lines.connect(self._published, self.outlets, self.sent, self.opened.values())
 
     def _open_outlet(self, each: Endpoint, best_effort: bool, interposer: Interposer) -> None:
         qos = quality(each.row, best_effort)
@@ -109,7 +109,7 @@ class NodeTopics:
         inbox = open_inbox(self._node, each.row, self.group, self.run, best_effort, each.name, each.partners)
         self.inboxes[each.key] = interposer.inbox(each.key, inbox)
         self.guards[each.key] = inbox.guard
-        self._opened[each.key] = inbox
+        self.opened[each.key] = inbox
         self._heard[each.key] = each
         if each.awaited:
             self._awaited.add(each.key)
@@ -127,13 +127,13 @@ class NodeTopics:
         self.run = RunMark()  # a neighbour may still use that of the last one
         for outlet in self.outlets.values():
             self._node.destroy_publisher(outlet.publisher)
-        for inbox in self._opened.values():
+        for inbox in self.opened.values():
             inbox.fill_by_hand(False)
             self._node.destroy_subscription(inbox.subscription)
         for each in (self.outlets, self.inboxes, self.guards, self._published, self._heard, self._senders):
             each.clear()
         self._awaited.clear()
-        self._opened.clear()
+        self.opened.clear()
         self._streams.clear()
 
     def flush(self) -> None:
@@ -207,9 +207,7 @@ class NodeTopics:
         Where it ``holds``, others get it from the middleware when they are asked for, see :meth:`publish_held`.
         """
         me = self._node.get_fully_qualified_name()
-        listening = [
-            inbox for other in others for inbox in other._opened.values() if inbox.guard.speakers == (me,)
-        ]
+        listening = [inbox for other in others for inbox in other.opened.values() if inbox.guard.speakers == (me,)]
         for key, outlet in self.outlets.items():
             neighbours = [each for each in listening if each.guard.topic == outlet.publisher.topic_name]
             if neighbours and self._published[key].row.stream:
@@ -223,7 +221,7 @@ class NodeTopics:
     @property
     def filled_directly(self) -> list[Inbox]:
         """The inboxes of what nodes of this process or machine send, which need nothing of the middleware."""
-        return [inbox for inbox in self._opened.values() if inbox.by_hand or inbox.by_line]
+        return [inbox for inbox in self.opened.values() if inbox.by_hand or inbox.by_line]
 
     def publish_held(self) -> None:
         """Publish what only the neighbours have so far."""

@@ -13,20 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
-from rths_nodes.app.studies import laws, scoreboard
+from rths_nodes.app.studies import laws, runs, scoreboard
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.laws import Law
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.strict import build
+from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 
 PAPER = "chen_ricles_2010"
+BENCHMARK = "rths_benchmark_2020"
 ALPHA = 29.0
 """Of the actuator of the scenario, in samples: late by 28."""
 
@@ -103,7 +106,7 @@ def test_every_registered_law_gets_the_same_identification(identified: laws.Iden
     assert found["adaptive_inverse"].settings["alpha_es"] == found["inverse"].settings["alpha"] == identified.alpha
     assert found["chain"].settings["second"]["delay"] == identified.delay
     for law in found.values():
-        no_model = law.name in ("model_based", "identified_inverse")  # of a first order in discrete time
+        no_model = law.name == "model_based"  # that of a first order in discrete time is not stable
         assert law.reason.startswith("needs a model, which the identification does not give: ") == no_model
 
 
@@ -158,6 +161,23 @@ def test_cases_that_name_a_compensator_are_published_rows_and_no_cases() -> None
     assert [(row.case, row.values) for row in scoreboard.published(scenario)] == [("paper", {"J2": 1})]
 
 
+def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_rows() -> None:
+    scenario = load(BENCHMARK)
+    assert scoreboard.cases(scenario) == ["case_1", "case_2", "case_3", "case_4"]
+    shown = runs.shown_indices(scenario)
+    assert [heading(BENCHMARK, index) for index in shown] == [f"J{number}" for number in range(1, 10)]
+    assert heading(BENCHMARK, runs.ranking_index(scenario)) == "J2 true"
+    assert heading("none", "J2") == "J2"
+    rows = scoreboard.published(scenario)
+    assert [row.case for row in rows] == ["pi_1", "pi_2", "pi_3", "pi_4"]
+    assert all(tuple(row.values) == shown for row in rows)
+    law = Law("inverse", {"type": "inverse", "alpha": 90.0})
+    first, second = (scoreboard.in_block(scenario, law, block) for block in scoreboard.blocks(scenario).values())
+    sample = 1.0 / scenario.servo_rate
+    assert (first["force_lead"], first["compensator"]["lead"]) == (None, sample)
+    assert (second["force_lead"], second["compensator"]["lead"]) == (sample, 0.0)
+
+
 def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
     scenario = build(Scenario, load(PAPER, ["duration=0.5"]).data() | {"scatter": scatter})
@@ -198,6 +218,10 @@ def test_the_command_writes_table_scores_settings_and_page(
     page = (tmp_path / "out" / "scoreboard.html").read_text()
     for words in ("Tracking against response", "Published", "worst in training", "not run"):
         assert words in page
+    text = (tmp_path / "out" / "scoreboard.md").read_text()
+    assert f"rths_nodes {__version__}; " in text
+    assert "\n| compensator | block | J1 | J2 | J3 | max_error_mm | response_x | outcome |\n" in text
+    assert [line.split(" | ")[0] for line in text.splitlines()[4:7]] == ["| inverse", "| none", "| model_based"]
     settings = parse((tmp_path / "out" / "settings.yaml").read_text(), "settings")
     assert set(settings) == {"none", "inverse"}
     # with the settings that were written the same scores come out, without any tuning

@@ -1,0 +1,124 @@
+"""The bounds of identified_inverse on the RTHS benchmark, and the worst of a study beside them.
+
+    rths study benchmarks/studies/identified_inverse_bounds.yaml
+    python benchmarks/identified_inverse_bounds.py runs/identified_inverse_bounds/table.csv
+
+The table may be one of ``plants_at_once.py``. With ``--spread`` it prints how each index is distributed. Exit code
+1 where a run broke a bound or did not finish.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+CASES = ("case_1", "case_2", "case_3", "case_4")
+Rows = list[dict[str, str]]
+
+
+def column(rows: Rows, name: str) -> np.ndarray:
+    """Numbers of the ``rows``; nan where there is none."""
+    return np.array([float(row[name] or "nan") for row in rows])
+
+
+def largest(*names: str) -> Callable[[Rows], float]:
+    """The largest of some indices of all rows, whatever the sign."""
+    return lambda rows: max(float(np.abs(column(rows, name)).max()) for name in names)
+
+
+def over_noise(name: str) -> Callable[[Rows], float]:
+    """The largest quotient of an index and what the noise of the sensor makes of it."""
+    return lambda rows: float((column(rows, name) / column(rows, "noise_floor_percent")).max())
+
+
+class Bound(NamedTuple):
+    """What is bounded, in words; its worst value of the runs of a case; the bound of each case."""
+
+    words: str
+    worst: Callable[[Rows], float]
+    bounds: tuple[float, ...]
+
+
+def same(bound: float) -> tuple[float, ...]:
+    """One bound for all cases."""
+    return (bound,) * len(CASES)
+
+
+J2, J4 = "tracking_rms_percent", "rms_1_percent"
+UPPER, PEAKS = ("rms_2_percent", "rms_3_percent"), ("peak_2_percent", "peak_3_percent")
+BOUNDS = {
+    "force_lead": (
+        Bound("signed delay, ms", largest("signed_delay_ms"), same(0.05)),
+        Bound("J2 over the noise", over_noise(J2), same(1.02)),
+        Bound("J4 over the noise", over_noise(J4), same(1.02)),
+        Bound("J6 to J9, %", largest(*UPPER, *PEAKS), same(0.3)),
+        Bound("true J2, %", largest(f"{J2}_true"), same(0.3)),
+        Bound("true J4, %", largest(f"{J4}_true"), same(0.3)),
+    ),
+    "lead_of_one_sample": (
+        Bound("J2 over the noise", over_noise(J2), same(1.05)),
+        Bound("J4, %", largest(J4), (2.75, 2.6, 2.0, 2.4)),
+        Bound("J6, J7, %", largest(*UPPER), same(1.3)),
+        Bound("J8, J9, %", largest(*PEAKS), same(0.8)),
+    ),
+}
+
+
+def stopped(row: dict[str, str]) -> bool:
+    """True for a run that did not finish."""
+    return row.get("outcome", "finished") != "finished" or float(row.get("limit_broken") or 0.0) > 0.0
+
+
+def bounds(rows: Rows) -> bool:
+    """Print the worst of each case beside its bound; True where all hold."""
+    held = not any(stopped(row) for row in rows)
+    print(f"{len(rows)} runs, {sum(map(stopped, rows))} stopped by a limit")
+    for force, entries in BOUNDS.items():
+        print(f"\n{force}\n| worst, and the bound | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
+        for words, worst, limits in entries:
+            cells = []
+            for case, limit in zip(CASES, limits, strict=True):
+                of = [row for row in rows if row["case"] == case and row["force"] == force and not stopped(row)]
+                value = worst(of) if of else float("nan")
+                held &= not of or value <= limit
+                cells.append(
+                    f"{value:.3f} ({limit:g})" if value <= limit or not of else f"**{value:.3f}** ({limit:g})"
+                )
+            print(f"| {words} | {' | '.join(cells)} |")
+    return held
+
+
+def spread(rows: Rows) -> None:
+    """Print median, 95 % and worst of each index in each case."""
+    names = [name for name in rows[0] if "percent" in name or "delay_ms" in name]
+    print(f"{len(rows)} runs, {sum(map(stopped, rows))} stopped by a limit")
+    print(f"| median, 95 %, worst | {' | '.join(CASES)} |\n|---|{'---|' * len(CASES)}")
+    for name in names:
+        cells = []
+        for case in CASES:
+            values = np.abs(column([row for row in rows if row["case"] == case and not stopped(row)], name))
+            cells.append(f"{np.median(values):.3f}, {np.percentile(values, 95):.3f}, {values.max():.3f}")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def main() -> int:
+    """Print one of the tables; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", help="of rths study or of plants_at_once.py, as CSV")
+    parser.add_argument("--spread", action="store_true", help="the distribution of each index, in each case")
+    options = parser.parse_args()
+    with open(options.table, newline="", encoding="utf-8") as stream:
+        rows = [dict(row) for row in csv.DictReader(stream) if row.get("outcome") != "lost"]
+    if options.spread:
+        spread(rows)
+        return 1 if any(map(stopped, rows)) else 0
+    return 0 if bounds(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

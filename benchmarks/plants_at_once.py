@@ -1,0 +1,394 @@
+"""Many plants of the RTHS benchmark at a time, in arrays: python benchmarks/plants_at_once.py STUDY.yaml TABLE.csv
+
+The runs of a study of ``rths_benchmark_2020`` with ``identified_inverse``, the arithmetic of the loop written once
+more with an axis for the runs: a thousand tests of 41 s in some minutes on one processor. What it gives is held
+against the package: with ``--beside TABLE.csv`` (of ``rths study``, as many of the same runs as there are) it
+prints the largest difference of each index. It knows this one scenario and the linear range of its actuator;
+``beyond`` in its table marks a run that left it. For all else there is ``rths study``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.published_indices import reference_displacement
+from rths_nodes.app.studies import design
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, TAIL
+from rths_nodes.core.discretisation import transition
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.numerical.integrators.state_space import state_space
+
+LAGS = 4
+"""Samples either way in which the peak of the correlation is looked for."""
+BLOCK = 4096
+"""Samples of noise drawn at a time."""
+DOF = 3
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def product(matrices: Array, values: Array) -> Array:
+    """``(i, j, runs)`` times ``(j, runs)``."""
+    found: Array = np.einsum("ijn,jn->in", matrices, values)
+    return found
+
+
+class Structures:
+    """Numerical substructures, exact steps with the force held, ``(6, runs)``."""
+
+    def __init__(self, assemblies: list[Assembly], dt: float, group: Array, forces: list[Array]) -> None:
+        structures = [assembly.structure for assembly in assemblies]
+        matrices = [transition(*state_space(structure), dt) for structure in structures]
+        self._phi = stacked([phi for phi, _, _ in matrices])
+        self._held = stacked([before + now for _, before, now in matrices])[:, 0].copy()
+        self._mass_inverse = stacked([np.linalg.inv(structure.mass) for structure in structures])
+        self._rest = stacked([np.hstack([structure.stiffness, structure.damping]) for structure in structures])
+        # the loads of a case are those of its first run: the mass does not scatter
+        first = [int(np.flatnonzero(group == case)[0]) for case in range(len(forces))]
+        self._loads = (
+            np.stack(
+                [f[:-1] @ matrices[i][1].T + f[1:] @ matrices[i][2].T for i, f in zip(first, forces, strict=True)]
+            )
+            .transpose(1, 2, 0)
+            .copy()
+        )
+        self._forces = np.stack(forces).transpose(1, 2, 0).copy()
+        self._group = group
+        runs = len(assemblies)
+        self.motion = np.zeros((2 * DOF, runs))
+        self._before: Array | None = None
+        self.acceleration = product(self._mass_inverse, self._forces[0][:, group])[0]
+
+    def step(self, index: int, force: Array) -> None:
+        """From ``index`` to the next under the measured ``force`` ``(runs,)``."""
+        before = force if self._before is None else self._before
+        self.motion = product(self._phi, self.motion) - self._held * force + self._loads[index][:, self._group]
+        load = self._forces[index + 1][:, self._group] - product(self._rest, self.motion)
+        load[0] -= 2.0 * force - before
+        self.acceleration = (self._mass_inverse[0] * load).sum(axis=0)
+        self._before = force
+
+
+class Law:
+    """The compensator, learning, of all runs; ``lead`` ``(runs,)`` s."""
+
+    def __init__(self, scenario: Any, lead: Array, dt: float) -> None:
+        p = scenario.compensator
+        coefficients = p.inverse.coefficients("compensator.inverse")[:, 0, 0]
+        runs = len(lead)
+        self._lead, self._every = lead, p.decimation
+        ages = dt * np.arange(max(1, round(p.jerk_window / dt)), -1, -1.0)
+        middle = ages.mean() - ages
+        self._slope, self._past = middle / (middle @ middle), np.zeros((len(ages), runs))
+        self._c = np.tile(coefficients[:, None], runs)
+        filter_ = DerivativeFilter(p.cutoff_frequency, dt, 1)
+        self._block, self._units = filter_.block(p.decimation), filter_.frequency ** np.arange(4.0)[:, None]
+        self._first = coefficients[:, None] * self._units
+        self._row = np.tile(self._first, runs)
+        self._spread = np.abs(self._first) * np.array(p.relative_deviation)[:, None]
+        self._prior = np.diag(self._spread[:, 0] ** 2)[:, :, None]
+        self._covariance = np.tile(self._prior, runs)
+        self._forget, self._deviations = p.decimation * dt / p.memory, p.deviations
+        self._least = p.displacement_noise_rms**2
+        dependent = max(1.0, 1.0 / (p.decimation * dt) / (2.0 * p.cutoff_frequency))
+        impulse = np.array([filter_.step(np.array([float(k == 0)]))[:, 0].copy() for k in range(round(0.4 / dt))])
+        self._gain = dependent * float(np.square(impulse @ self._first[:, 0]).sum())
+        self._filtered, self._mean = np.zeros((4, 3 * runs)), np.zeros((4, 3 * runs))
+        self._noise, self._learned = np.zeros(runs), 0
+        self._rows: list[Array] = []
+        self._pair = np.zeros(runs), np.zeros(runs)
+        self.distance = np.zeros(runs)
+
+    def step(self, x: Array, v: Array, a: Array, measured: Array) -> Array:
+        """The commands ``(runs,)`` m."""
+        self._rows.append(np.concatenate([self._pair[0], measured, self._pair[1]]))
+        if len(self._rows) == self._every:
+            self._learn(np.array(self._rows))
+            self._rows.clear()
+        self._past[:-1] = self._past[1:]
+        self._past[-1] = a
+        tau, jerk = self._lead, self._slope @ self._past
+        d0 = x + tau * (v + 0.5 * tau * (a + tau / 3.0 * jerk))
+        d1, d2 = v + tau * (a + 0.5 * tau * jerk), a + tau * jerk
+        c = self._c
+        u = c[0] * d0 + c[1] * d1 + c[2] * d2 + c[3] * jerk
+        self._pair = u, d0
+        return u
+
+    def _learn(self, rows: Array) -> None:
+        runs = len(self._noise)
+        m = rows[:, runs : 2 * runs]
+        if not self._learned:
+            self._last = rows.mean(axis=0, keepdims=True)
+            self._filtered[0] = self._last
+            self._tail = np.tile(m[:1], (TAIL, 1))
+        self._filtered, self._last = self._block @ np.concatenate([self._filtered, self._last, rows]), rows[-1:]
+        m = np.concatenate([self._tail, m])
+        self._tail = m[-TAIL:]
+        third = m[3:] - m[:-3] + 3.0 * (m[1:-2] - m[2:-1])
+        self._learned += 1
+        share = max(self._forget, 1.0 / self._learned)
+        self._mean += share * (self._filtered - self._mean)
+        self._noise += share * (np.square(third).mean(axis=0) / OF_DIFFERENCES - self._noise)
+        moving = (self._filtered - self._mean).reshape(4, 3, runs)
+        y, phi, z = moving[0, 0], moving[:, 1], moving[:, 2]
+        self._covariance += self._forget * (self._prior - self._covariance)
+        pz = product(self._covariance, z)
+        expected = self._gain * np.maximum(self._noise, self._least) + (z * pz).sum(axis=0)
+        bound = self._deviations * np.sqrt(expected)
+        error = np.clip(y - (self._row * phi).sum(axis=0), -bound, bound)
+        self._row += error / expected * pz
+        self._covariance -= pz[:, None] * (pz / expected)[None]
+        reach = self._deviations * self._spread
+        np.clip(self._row, self._first - reach, self._first + reach, out=self._row)
+        self._c = self._row / self._units
+        away = np.abs(self._row - self._first) / self._spread
+        self.distance = np.maximum(self.distance, away.max(axis=0))
+
+
+class Rigs:
+    """Actuators and specimens in their linear range, converters and sensors."""
+
+    def __init__(self, assemblies: list[Assembly]) -> None:
+        actuators = [assembly.fresh("port")._rig._actuators[0] for assembly in assemblies]
+        self._matrix = stacked([np.array(actuator._rows) for actuator in actuators])
+        self._units = np.array([actuator._units for actuator in actuators]).T.copy()
+        scenario = assemblies[0].scenario
+        ((name, axis),) = scenario.axes.items()
+        self._sensors, self._resolution = axis.sensors, axis.output.resolution
+        self._most = axis.actuator.max_force
+        seeds = [assembly.scenario.seed for assembly in assemblies]
+        self._streams = [
+            np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())])) for seed in seeds
+        ]
+        runs = len(assemblies)
+        self._state, self._line = np.zeros((5, runs)), [np.zeros(runs)] * scenario.port.transport_samples
+        self._before, self._late = np.zeros(runs), np.zeros(runs)
+        self._drawn, self.sample = np.zeros((0, 2, runs)), 0
+        self.beyond = np.zeros(runs, bool)
+        self.look()
+
+    def look(self) -> None:
+        """``displacement`` true, ``measured`` and the ``force`` of the sample before."""
+        within = self.sample % BLOCK
+        if not within:
+            self._drawn = np.stack([stream.standard_normal((BLOCK, 2)) for stream in self._streams], axis=2)
+        self.sample += 1
+        noise, sensors = self._drawn[within], self._sensors
+        self.displacement = self._state[3] * self._units[3]
+        true_force = self._state[2] * self._units[2]
+        self.beyond |= ~(np.abs(true_force) <= self._most)
+        seen = self.displacement + sensors.displacement_noise_rms * noise[0]
+        self.measured = np.round(seen / sensors.displacement_resolution) * sensors.displacement_resolution
+        self.force, self._late = self._late, true_force + sensors.force_noise_rms * noise[1]
+
+    def step(self, command: Array) -> None:
+        """One sample on."""
+        self._line.append(np.round(command / self._resolution) * self._resolution)
+        now = self._line.pop(0)
+        self._state = product(self._matrix, np.concatenate([self._state, [self._before, now]]))
+        self._before = now
+        self.look()
+
+
+class Moments:
+    """Standard deviation and largest value of a difference, sample by sample."""
+
+    def __init__(self, runs: int) -> None:
+        self._sums, self.largest, self._count = np.zeros((2, runs)), np.zeros(runs), 0
+
+    def add(self, values: Array) -> None:
+        """One sample of each run."""
+        self._count += 1
+        self._sums[0] += values
+        self._sums[1] += values * values
+        np.maximum(self.largest, np.abs(values), out=self.largest)
+
+    @property
+    def std(self) -> Array:
+        """``(runs,)``."""
+        mean = self._sums / self._count
+        found: Array = np.sqrt(np.maximum(mean[1] - mean[0] ** 2, 0.0))
+        return found
+
+
+class Delays:
+    """The signed delay by the peak of the correlation, of some samples either way."""
+
+    def __init__(self, runs: int) -> None:
+        self._lags = 2 * LAGS + 1
+        self._targets, self._measured = [np.zeros(runs)] * self._lags, [np.zeros(runs)] * (LAGS + 1)
+        self._sums, self._count, self._seen = np.zeros((3, self._lags, runs)), 0, 0
+        self._of_measured = np.zeros((2, runs))
+
+    def add(self, target: Array, measured: Array) -> None:
+        """One sample of each run."""
+        self._targets = [*self._targets[1:], target]
+        self._measured = [*self._measured[1:], measured]
+        self._seen += 1
+        if self._seen < self._lags:
+            return
+        c, m = np.array(self._targets), self._measured[0]
+        self._sums += c, c * c, c * m
+        self._of_measured += m, m * m
+        self._count += 1
+
+    def samples(self) -> Array:
+        """``(runs,)``; nan without a peak."""
+        (c, cc, mc), (m, mm), n = self._sums, self._of_measured, self._count
+        correlation = (mc - c * m / n) / np.sqrt((cc - c * c / n) * (mm - m * m / n))
+        best = np.argmax(correlation, axis=0)
+        inside = np.clip(best, 1, self._lags - 2)
+        left, top, right = (np.take_along_axis(correlation, inside[None] + k, 0)[0] for k in (-1, 0, 1))
+        offset = 0.5 * (left - right) / (left - 2.0 * top + right)
+        return np.where(best == inside, LAGS - (inside + offset), np.nan)
+
+
+@dataclass
+class Indices:
+    """The indices of all runs, sample by sample; ``references`` ``(steps + 1, 3, cases)`` m."""
+
+    references: Array
+    group: Array
+    dt: float
+
+    def __post_init__(self) -> None:
+        runs, names = len(self.group), ("y", "e", "true", "noise", "r1", "r1_true", "r2", "r3")
+        self._of = {name: Moments(runs) for name in names}
+        self._exact = [Moments(self.references.shape[2]) for _ in range(DOF)]
+        self._delay, self._true_delay = Delays(runs), Delays(runs)
+
+    def add(self, sample: int, motion: Array, true: Array, measured: Array) -> None:
+        """Sample ``sample``: numerical ``motion``, ``true`` and ``measured`` displacement of the axis."""
+        reference, y = self.references[sample], motion[0]
+        r = reference[:, self.group]
+        for moments, values in zip(self._exact, reference, strict=True):
+            moments.add(values)
+        pairs = {
+            "y": y,
+            "e": measured - y,
+            "true": true - y,
+            "noise": measured - true,
+            "r1": measured - r[0],
+            "r1_true": true - r[0],
+            "r2": motion[1] - r[1],
+            "r3": motion[2] - r[2],
+        }
+        for name, values in pairs.items():
+            self._of[name].add(values)
+        self._delay.add(y, measured)
+        self._true_delay.add(y, true)
+
+    def found(self) -> dict[str, Array]:
+        """By the names of ``rths study``, ``(runs,)`` each."""
+        of, y = self._of, self._of["y"]
+        rms = [moments.std[self.group] for moments in self._exact]
+        peak = [moments.largest[self.group] for moments in self._exact]
+        return {
+            "signed_delay_ms": 1e3 * self.dt * self._delay.samples(),
+            "tracking_rms_percent": 100.0 * of["e"].std / y.std,
+            "tracking_peak_percent": 100.0 * of["e"].largest / y.largest,
+            "rms_1_percent": 100.0 * of["r1"].std / rms[0],
+            "peak_1_percent": 100.0 * of["r1"].largest / peak[0],
+            "rms_2_percent": 100.0 * of["r2"].std / rms[1],
+            "rms_3_percent": 100.0 * of["r3"].std / rms[2],
+            "peak_2_percent": 100.0 * of["r2"].largest / peak[1],
+            "peak_3_percent": 100.0 * of["r3"].largest / peak[2],
+            "noise_floor_percent": 100.0 * of["noise"].std / y.std,
+            "signed_delay_ms_true": 1e3 * self.dt * self._true_delay.samples(),
+            "tracking_rms_percent_true": 100.0 * of["true"].std / y.std,
+            "rms_1_percent_true": 100.0 * of["r1_true"].std / rms[0],
+        }
+
+
+def stacked(matrices: list[Array]) -> Array:
+    """One array with the runs last."""
+    return np.ascontiguousarray(np.stack(matrices, axis=-1))
+
+
+def run(rows: list[design.Row]) -> dict[str, Array]:
+    """The indices of all ``rows`` of a study, and ``beyond``: whether a run left what this program can."""
+    assemblies = [Assembly(files.from_text(row.scenario, row.name)) for row in rows]
+    scenario = assemblies[0].scenario
+    dt = scenario.dt
+    # runs of one case have one reference, one load
+    keys = [assembly.scenario.structure for assembly in assemblies]
+    masses = [
+        (str(key.mass), str(key.damping), str(assembly.scenario.ground_motion))
+        for key, assembly in zip(keys, assemblies, strict=True)
+    ]
+    cases = list(dict.fromkeys(masses))
+    group = np.array([cases.index(key) for key in masses])
+    first = [assemblies[masses.index(key)] for key in cases]
+    references = np.stack([reference_displacement(assembly) for assembly in first], axis=-1)
+    structures = Structures(assemblies, dt, group, [assembly.external_force for assembly in first])
+    rigs = Rigs(assemblies)
+    law = Law(scenario, np.array([assembly.scenario.compensator.lead for assembly in assemblies]), dt)
+    ahead = np.array(
+        [(s.force_lead / dt + 0.5 if s.force_lead else 0.0) for s in (a.scenario for a in assemblies)]
+    )
+    limits = next(iter(scenario.axes.values())).limits
+    indices = Indices(references, group, dt)
+    force, command, broken = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows), bool)
+    indices.add(0, structures.motion, rigs.displacement, rigs.measured)
+    for sample in range(scenario.samples):
+        before, force = force, rigs.force
+        structures.step(sample, force + ahead * (force - before))
+        x, v, a = structures.motion[0], structures.motion[DOF], structures.acceleration
+        sent, command = command, law.step(x, v, a, rigs.measured)
+        broken |= ~(np.abs(command - sent) <= limits.velocity * dt) | (np.abs(command) > limits.stroke)
+        rigs.step(command)
+        indices.add(sample + 1, structures.motion, rigs.displacement, rigs.measured)
+        if sample % 8192 == 0:
+            print(f"\r{sample / scenario.samples:.0%} ", end="", file=sys.stderr, flush=True)
+    return indices.found() | {
+        "prior_distance": law.distance,
+        "limit_broken": broken.astype(float),
+        "beyond": rigs.beyond.astype(float),
+    }
+
+
+def main() -> None:
+    """Write the table, and print how far it is from that of the package."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study")
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--beside", metavar="TABLE.csv", help="of rths study: what of it was run is compared")
+    parser.add_argument("--at-once", type=int, default=256, help="runs in one array")
+    options = parser.parse_args()
+    of = design.load(options.study)
+    rows = list(of.rows())
+    parts = [run(rows[i : i + options.at_once]) for i in range(0, len(rows), options.at_once)]
+    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    with open(options.table, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["run", "name", *of.factors, "plant", *found])
+        for i, row in enumerate(rows):
+            levels = [row.levels[factor] for factor in of.factors]
+            writer.writerow([row.number, row.name, *levels, row.plant.number, *(found[name][i] for name in found)])
+    if options.beside:
+        with open(options.beside, newline="", encoding="utf-8") as stream:
+            compare(found, [dict(row) for row in csv.DictReader(stream)])
+
+
+def compare(found: dict[str, Array], beside: list[dict[str, str]]) -> None:
+    """Print the largest difference of each index in the runs that the package has done."""
+    done = [i for i, row in enumerate(beside) if row["outcome"] == "finished"]
+    print(f"{len(done)} runs of the package:")
+    for name, values in found.items():
+        if done and name in beside[0]:
+            differences = [abs(values[i] - float(beside[i][name])) for i in done]
+            print(f"  {name:28s} {max(differences):.2g} of {max(abs(values[done])):.4g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The response of a linear structure in one piece, which states itself what of it stands in the laboratory.
+
+By exact steps of a system of first order under loads that run straight; degrees of freedom may have no mass.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import first_order
+from rths_nodes.core.partition import whole
+from rths_nodes.core.samples import Array
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.numerical.structures.linear_force import is_linear
+
+
+class LinearResponse(NamedTuple):
+    """``(steps + 1, n_dof)`` each, relative to the ground, from the end of a soft start."""
+
+    displacement: Array
+    """m."""
+    acceleration: Array
+    """m/s^2."""
+
+
+def states_its_test(assembly: Assembly) -> bool:
+    """True for a test whose structure is linear and states what of its stiffness stands in the laboratory."""
+    structure = assembly.structure
+    return structure is not None and is_linear(structure) and bool(structure.experimental_stiffness.any())
+
+
+def linear_response(assembly: Assembly) -> LinearResponse:
+    """The response to the external force of the test. Raises ConfigError for another structure."""
+    structure = assembly.structure
+    if structure is None or not states_its_test(assembly):
+        raise ConfigError(
+            "structure: must be linear and state what of its stiffness stands in the laboratory, for its response "
+            "in one piece"
+        )
+    system, inputs, displacement = first_order(*whole(structure))
+    phi, before, now = transition(system, inputs, assembly.scenario.step)
+    force = assembly.external_force
+    driven = force[:-1] @ before.T + force[1:] @ now.T
+    states = np.zeros((len(force), len(system)))
+    for state, onward, load in zip(states[:-1], states[1:], driven, strict=True):
+        phi.dot(state, onward)
+        onward += load
+    rates = states @ system.T + force @ inputs.T
+    return LinearResponse(states @ displacement.T, rates @ (displacement @ system).T)

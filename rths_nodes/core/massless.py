@@ -1,0 +1,103 @@
+"""Degrees of freedom without mass, as the rotations of most finite-element models, and systems of first order.
+
+With t for those with mass and o for those without, M a + C v + K x = p is
+
+    M_tt a_t + C_tt v_t + C_to v_o + K_tt x_t + K_to x_o = p_t
+               C_ot v_t + C_oo v_o + K_ot x_t + K_oo x_o = p_o
+
+With damping C_oo the second line is of first order in x_o. Without any, x_o follows at once, and is condensed
+statically. Where C_oo = b K_oo and C_ot = b K_ot with one b, as by Rayleigh, and nothing pulls at them, x_o
+follows at once in spite of the damping: static condensation is exact for such a structure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+
+
+def massless(mass: Array) -> NDArray[np.bool_]:
+    """Which degrees of freedom have no mass: rows of zeros in ``mass`` ``(n, n)``; ``(n,)`` of booleans."""
+    return np.asarray(~mass.any(axis=1))
+
+
+def numbered(which: NDArray[np.bool_]) -> str:
+    """Degrees of freedom in words, counted from 1: ``2, 3, 5``."""
+    return ", ".join(str(index + 1) for index in np.flatnonzero(which))
+
+
+class Followers(NamedTuple):
+    """How the degrees of freedom without mass follow the others while nothing pulls at them."""
+
+    damped: bool
+    velocity: Array
+    """v_o = ``velocity`` (v_t, x), ``(m, t + n)``, for those with damping."""
+    static: Array
+    """x_o = ``static`` x_t, ``(m, t)``, for those without, and so their rates."""
+
+
+def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
+    """Of a structure with some degrees of freedom without mass.
+
+    Raises ConfigError where nothing holds them, and where some have damping and some have none.
+    """
+    o = massless(mass)
+    t = ~o
+    held, pulled = stiffness[np.ix_(o, o)], stiffness[np.ix_(o, t)]
+    slow, dragged = damping[np.ix_(o, o)], damping[np.ix_(o, t)]
+    if np.linalg.eigvalsh(held)[0] <= 0.0:
+        raise ConfigError(f"structure: nothing holds its degrees of freedom without mass, {numbered(o)}")
+    static = np.asarray(-np.linalg.solve(held, pulled), float)
+    if not (slow.any() or dragged.any()):
+        return Followers(False, np.zeros((len(held), int(t.sum()) + len(mass))), static)
+    if np.linalg.matrix_rank(slow) < len(slow):
+        raise ConfigError(
+            f"structure: of its degrees of freedom without mass, {numbered(o)}, some have damping and some have "
+            "none: must be all or none"
+        )
+    flow = np.asarray(-np.linalg.solve(slow, np.hstack([dragged, stiffness[o]])), float)
+    return Followers(True, flow, static)
+
+
+class FirstOrder(NamedTuple):
+    """z' = A z + B p, x = C z: a structure as a system of first order, p ``(n,)`` N, x ``(n,)`` m."""
+
+    system: Array
+    inputs: Array
+    displacement: Array
+
+
+def first_order(mass: Array, damping: Array, stiffness: Array) -> FirstOrder:
+    """The system of M a + C v + K x = p with p on the masses only; z = (x_t, v_t), behind it x_o that are damped.
+
+    Raises ConfigError for what :func:`followers` refuses.
+    """
+    o = massless(mass)
+    n, t = len(mass), ~o
+    m, k = int(o.sum()), int(t.sum())
+    inverse = np.linalg.inv(mass[np.ix_(t, t)])
+    force = np.zeros((k, n))
+    force[:, t] = np.eye(k)
+    nothing, one = np.zeros((k, k)), np.eye(k)
+    if not m:
+        system = np.block([[nothing, one], [-inverse @ stiffness, -inverse @ damping]])
+        return FirstOrder(system, np.vstack([nothing, inverse]), np.hstack([one, nothing]))
+    rule = followers(mass, damping, stiffness)
+    kept = (2 * k + m) if rule.damped else 2 * k
+    x, v = np.zeros((n, kept)), np.zeros((n, kept))
+    x[t, :k], v[t, k : 2 * k] = one, one
+    if rule.damped:
+        x[o, 2 * k :] = np.eye(m)
+        v[o] = rule.velocity @ np.vstack([v[t], x])
+    else:
+        x[o], v[o] = rule.static @ x[t], rule.static @ v[t]
+    acceleration = -inverse @ (stiffness[t] @ x + damping[t] @ v)
+    system = np.vstack([v[t], acceleration, v[o]] if rule.damped else [v[t], acceleration])
+    inputs = np.zeros((kept, n))
+    inputs[k : 2 * k] = inverse @ force
+    return FirstOrder(system, inputs, x)

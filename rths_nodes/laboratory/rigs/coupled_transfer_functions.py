@@ -1,0 +1,195 @@
+"""Actuators on one coupler whose motions are identified as transfer functions by zeros, poles and gains.
+
+The motion of axis i per command j is
+
+    H_ij(s) = g_ij  prod_k (1 - s / z_ijk)  /  prod_k (1 - s / p_jk)  /  (1 + 2 zeta s / w + s^2 / w^2)
+
+with all frequencies in Hz times 2 pi: poles and zeros of the command j, and a pair of poles (w, zeta) of the
+specimen that all have in common. The static gain g_ij is what an identification tells best: a plant with other
+poles has the same. A specimen of several degrees of freedom stands behind the coupler: what the actuators feel of
+it is in their transfer functions, and its force follows from their motion. So there must be at least two poles
+more than zeros: the specimen has mass, and no command makes its acceleration infinite.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.coupler import Coupler, Geometry
+from rths_nodes.core.discretisation import transition
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.parameters import matrix, number, params, section, sections, text, vector
+from rths_nodes.core.samples import EMPTY, Array, Motion
+from rths_nodes.laboratory.rigs.condensed_frame import CondensedFrame
+
+HZ = 2.0 * np.pi
+"""rad/s of a frequency of 1 Hz."""
+
+
+@params
+class Response:
+    """How all axes move on the command of one of them."""
+
+    static_gains: tuple[float, ...] = vector("motion of each axis per constant command", "1")
+    poles: tuple[float, ...] = vector("real poles", "Hz", less_than=0.0)
+    zeros: tuple[tuple[float, ...], ...] | None = matrix(
+        "real zeros: a row for each axis, or one for all; none if left out", "Hz", None
+    )
+
+
+@params
+class PolePair:
+    """A pair of conjugate poles."""
+
+    frequency: float = number("distance from the origin", "Hz", more_than=0.0)
+    damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
+
+
+class CoupledTransferFunctions:
+    """Actuators by a matrix of transfer functions, and a linear specimen behind the rigid coupler that they move.
+
+    The force of an axis is its share of what moves the specimen, by virtual work in every pose.
+    """
+
+    @params
+    class Params:
+        """The transfer functions by the axis whose command they answer, the coupler and the specimen behind it."""
+
+        responses: dict[str, Response] = sections(Response, "by the name of the axis that is commanded")
+        common_poles: PolePair | None = section(
+            PolePair, "poles that all transfer functions have; none if left out", None
+        )
+        coupler: Geometry = section(Geometry, "where the actuators hold the coupler in the laboratory")
+        frame: CondensedFrame = section(CondensedFrame, "the specimen; it drives x, (y) and theta of the coupler")
+        hold: str = text(
+            "how the command runs within a sample: straight (ramp) or held (staircase)",
+            "ramp",
+            ("ramp", "staircase"),
+        )
+
+        def validate(self, path: str) -> None:
+            """Refuses lists that do not fit together."""
+            n = len(self.responses)
+            for name, one in self.responses.items():
+                place = f"{path}.responses.{name}"
+                if len(one.static_gains) != n:
+                    raise ConfigError(
+                        f"{place}.static_gains = {show(one.static_gains)}: must be {n} numbers, one for each axis"
+                    )
+                zeros = one.zeros or ()
+                if zeros and len(zeros) not in (1, n):
+                    raise ConfigError(
+                        f"{place}.zeros: {len(zeros)} rows; must be {n}, one for each axis, or 1 for all"
+                    )
+                if any(value == 0.0 for row in zeros for value in row):
+                    raise ConfigError(f"{place}.zeros: must not be 0 Hz, where the static gain is given")
+                poles = len(one.poles) + (2 if self.common_poles else 0)
+                if (zeros and poles < len(zeros[0]) + 2) or poles < 2:
+                    raise ConfigError(
+                        f"{place}: {poles} poles with {len(zeros[0]) if zeros else 0} zeros: must be at least two "
+                        "poles more than zeros, for the mass of the specimen"
+                    )
+            if len(self.frame.driven) != n:
+                raise ConfigError(
+                    f"{path}.frame.driven = {show(self.frame.driven)}: must be {n} numbers, as many as axes"
+                )
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses responses of other axes than those of the test."""
+            if tuple(self.responses) != test.axes:
+                raise ConfigError(
+                    f"responses: of {', '.join(self.responses)}; must be of the axes of the test in their order: "
+                    f"{', '.join(test.axes)}"
+                )
+
+    auxiliary_names: tuple[str, ...] = ()
+    auxiliary_inputs: tuple[str, ...] = ()
+    auxiliary = EMPTY
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        """Raises ConfigError for another number of axes and for a coupler that cannot be moved."""
+        if len(params.responses) != n_axes:
+            raise ConfigError(
+                f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"
+            )
+        self._n = n_axes
+        self._coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
+        self._mass, self._damping, self._stiffness = params.frame.condensed()
+        system, inputs, outputs = state_space(params)
+        phi, before, now = transition(system, inputs, dt)
+        if params.hold == "staircase":
+            before, now = np.zeros_like(before), before + now
+        self._onward = np.hstack([phi, before, now])
+        # displacement, velocity and acceleration of the axes; no command acts at once on the first two
+        rows = [outputs, outputs @ system, outputs @ system @ system]
+        through = np.zeros((3 * n_axes, n_axes))
+        through[2 * n_axes :] = outputs @ system @ inputs
+        self._seen = np.hstack([np.vstack(rows), through])
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest at zero, and commanded to be there."""
+        self._state = np.zeros(len(self._onward))
+        self._command = np.zeros(self._n)
+        self._pose = np.zeros(self._n)
+        self._look()
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m."""
+        self._state = self._onward.dot(np.concatenate((self._state, self._command, command)))
+        self._command = command.copy()
+        self._look()
+
+    def _look(self) -> None:
+        n = self._n
+        seen = self._seen.dot(np.concatenate((self._state, self._command)))
+        self.displacement, self.velocity = seen[:n], seen[n : 2 * n]
+        moved = self._coupler.motion(Motion(self.displacement, self.velocity, seen[2 * n :]), self._pose)
+        forces = self._stiffness.dot(moved.displacement) + self._damping.dot(moved.velocity)
+        forces += self._mass.dot(moved.acceleration)
+        self._pose = moved.displacement
+        self.force = self._coupler.axis_forces(forces, moved.displacement)
+
+
+def state_space(params: Any) -> tuple[Array, Array, Array]:
+    """A ``(m, m)``, B ``(m, n_axes)`` and C ``(n_axes, m)`` of the matrix of transfer functions; z' = A z + B u.
+
+    Each command has the states of its poles, a derivative more each, counted in powers of their mean frequency so
+    that all are of one size.
+    """
+    from scipy.linalg import block_diag
+
+    systems, inputs, outputs = [], [], []
+    pair = params.common_poles
+    for one in params.responses.values():
+        poles = HZ * np.array(one.poles, complex)
+        if pair is not None:
+            omega = HZ * pair.frequency
+            upper = omega * complex(-pair.damping_ratio, np.sqrt(1.0 - pair.damping_ratio**2))
+            poles = np.concatenate([poles, [upper, upper.conjugate()]])
+        scale = float(np.abs(np.prod(poles))) ** (1.0 / len(poles))
+        below = np.real(_polynomial(poles / scale))
+        order = len(poles)
+        system = np.diag(np.ones(order - 1), 1)
+        system[-1] = -below[:-1] / below[-1]
+        systems.append(scale * system)
+        inputs.append(np.eye(order)[:, -1:] * scale / below[-1])
+        rows = one.zeros or ((),)
+        above = np.zeros((len(params.responses), order))
+        for axis, gain in enumerate(one.static_gains):
+            zeros = HZ * np.array(rows[axis if len(rows) > 1 else 0], complex)
+            found = np.real(_polynomial(zeros / scale))
+            above[axis, : len(found)] = gain * found
+        outputs.append(above)
+    return block_diag(*systems), block_diag(*inputs), np.hstack(outputs)
+
+
+def _polynomial(roots: Any) -> Any:
+    """prod (1 - p / root), lowest power first."""
+    found = np.ones(1, complex)
+    for root in roots:
+        found = np.convolve(found, [1.0, -1.0 / root])
+    return found
