@@ -40,6 +40,7 @@ EXTERNAL = {
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
+    "numerical/integrators/remote/model_process.py": {"openseespy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},

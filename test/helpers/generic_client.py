@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 LENGTH = 256
 
 MASSES = np.array([1000.0, 900.0, 800.0])
 STORIES = np.array([1.0e6, 9.0e5, 8.0e5])
 """kg and N/m; the lowest spring is the rig's."""
+
+
+def skip_without_opensees() -> None:
+    """A wheel whose system libraries are missing cannot be imported, either."""
+    done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no words"])[-1]
+        pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
 
 
 def free_port() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,21 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import beside, free_port, wait_for_listener
+from generic_client import beside, free_port, skip_without_opensees, wait_for_listener
 
 from rths_nodes.app import hosts
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.numerical.integrators.remote.opensees import PROGRAM
 
 FOLDER = Path(__file__).parents[2] / "doc" / "opensees"
+STARTED = FOLDER / "frame_started.yaml"
 STEPS = 100
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _opensees() -> None:
-    """A wheel whose system libraries are missing cannot be imported, either."""
-    done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
+    skip_without_opensees()
 
 
 def opensees(out: Path, *arguments: str, steps: int = STEPS) -> Any:
@@ -82,3 +84,130 @@ def test_so_it_is_on_every_host(host: str, name: str, tmp_path: Path) -> None:
     assert result.outcome == "finished", result.reason
     whole = opensees(tmp_path / "whole.npy", *words)
     assert np.abs(found - whole).max() < 1e-8 * np.abs(whole).max()
+
+
+STARTED_WITH: dict[str, list[str]] = {
+    "NewmarkExplicit": [],
+    "KRAlphaExplicit": ["integrator.analysis.integrator=KRAlphaExplicit 1.0"],
+    "CentralDifference": ["integrator.analysis.integrator=CentralDifference"],
+    "HHTHSFixedNumIter": [
+        "integrator.analysis={integrator: HHTHSFixedNumIter 0.9, algorithm: Newton, test: FixedNumIter 5}",
+        *INTEGRATORS["HHTHSFixedNumIter"][1],
+    ],
+}
+
+
+def started(name: str, **options: Any) -> Any:
+    return hosts.run(STARTED, [f"duration={0.01 * STEPS}", *STARTED_WITH[name]], **options)
+
+
+@pytest.mark.parametrize("name", STARTED_WITH)
+def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: str, tmp_path: Path) -> None:
+    words, overrides, steps = INTEGRATORS[name]
+    by_user, _ = split(tmp_path, words, overrides, steps, keep=True)
+    by_test = started(name, keep=True)
+    assert by_test.outcome == "finished", by_test.reason
+    assert np.array_equal(by_test.read().dof_displacement, by_user.read().dof_displacement)
+    assert by_test.read().integrator == by_user.read().integrator
+    assert left_behind() == []
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_so_it_is_on_every_host_with_the_same_bits(host: str, tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    here = started("NewmarkExplicit", keep=True).read()
+    result = started("NewmarkExplicit", host=host, record=tmp_path / "run")
+    assert result.outcome == "finished", result.reason
+    there = result.read()
+    assert np.array_equal(there.dof_displacement, here.dof_displacement)
+    assert np.array_equal(there.command, here.command)
+    assert left_behind() == []
+
+
+MODELS = {
+    "no function": ("x = 1", "has no function model(rig)"),
+    "a mistake": ("def model(rig):\n    nonsense()\n", "line 2: NameError"),
+    "no node": ("def model(rig):\n    rig()\n", "line 2: OpenSeesError: WARNING"),
+    "no Python": ("def model(rig:\n", "SyntaxError"),
+    "without the rig": ("def model(rig):\n    pass\n", "has called rig() 0 times: must be once"),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_model_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Path) -> None:
+    text, words = MODELS[case]
+    (tmp_path / "frame.py").write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        hosts.run(STARTED, [f"integrator.model={tmp_path / 'frame.py'}"])
+    assert "integrator.model = 'frame.py'" in str(refused.value) and words in str(refused.value)
+    assert left_behind() == []
+
+
+AT_STEP_20 = """
+
+_analyze = ops.analyze
+_done = []
+
+
+def analyze(*given):
+    _done.append(given)
+    return {what} if len(_done) == 21 else _analyze(*given)  # gravity is one call
+
+
+ops.analyze = analyze
+"""
+FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 20 of 300"
+IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
+
+
+def ends_early(folder: Path, what: str, **options: Any) -> Any:
+    path = folder / "frame.py"
+    path.write_text((FOLDER / "frame.py").read_text() + AT_STEP_20.format(what=what))
+    return hosts.run(STARTED, [f"integrator.model={path}"], **options)
+
+
+@pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED], ids=["fails", "is killed"])
+def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: str, tmp_path: Path) -> None:
+    result = ends_early(tmp_path, what, keep=True)
+    assert result.exit_code == 1 and f"frame.py: {words}" in result.reason
+    assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
+    assert left_behind() == []
+
+
+@pytest.mark.nodes
+def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    what, words = IS_KILLED
+    result = ends_early(tmp_path, what, host="processes", record=tmp_path / "run")
+    assert result.exit_code == 1 and f"frame.py: {words}" in result.reason
+    assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
+    assert left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["integrator.model=nowhere.py"], "integrator.model = '"),
+        (["integrator.interface=[[1, 1], [2, 1]]"], "integrator.interface: must be 1 rows"),
+        (["integrator.interface=[[1, 0]]"], "must be rows [node, degree of freedom]"),
+        (["integrator.interface=[[1, 1], [2, 1], [1, 2]]"], "must stand one after another"),
+        (["integrator.analysis.integrators=x"], "integrator.analysis.integrators"),
+        (["structure={type: sdof, mass: 1.0, frequency: 1.0}"], "structure must be left out"),
+    ],
+)
+def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        hosts.run(STARTED, overrides)
+
+
+def left_behind() -> list[str]:
+    """Processes of models that are still there and were started from here, directly or by a node."""
+    worker = f"PYTEST_XDIST_WORKER={os.environ.get('PYTEST_XDIST_WORKER', '')}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = worker in (path / "environ").read_bytes().split(b"\0") or worker.endswith(b"=")
+            if ours and str(PROGRAM).encode() in (path / "cmdline").read_bytes().split(b"\0"):
+                found.append(path.name)
+    return found

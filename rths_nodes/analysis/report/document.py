@@ -150,11 +150,11 @@ def _facts(of: Evaluation) -> dict[str, str]:
 
 def _static_stage(run: Run) -> dict[str, str]:
     """The state from which a client's displacements and forces count; nothing where it begins at zero."""
-    stage = run.integrator.get("static_stage")
-    moved = stage.get("displacement") if isinstance(stage, dict) else None
-    if not isinstance(moved, list) or not any(moved) or len(moved) != len(stage.get("force", ())):
+    stage = run.integrator.get("static_stage", {})
+    moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
+    if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
         return {}
-    rows = zip(run.dof_names, moved, stage["force"], strict=False)
+    rows = zip(run.dof_names, moved, force, strict=False)
     return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
 
 

@@ -11,4 +11,5 @@ TABLE = {
     "exact": ".exact:Exact",
     "prescribed": ".prescribed:Prescribed",
     "remote": ".remote.integrator:Remote",
+    "opensees": ".remote.opensees:OpenSees",
 }

@@ -28,21 +28,30 @@ class ConnectionEnded(IntegratorError):
 
 
 class Connection:
-    """Listens on ``address`` and ``port``, takes one client, and refuses all others from then on."""
+    """Listens on ``address`` and ``port``, takes one client, and refuses all others from then on.
+
+    For port 0 the system chooses one: ``port`` is that from ``listen`` on.
+    """
 
     def __init__(self, address: str, port: int) -> None:
-        self._place = (address, port)
+        self._address, self.port = address, port
         self._listener: socket.socket | None = None
         self._client: socket.socket | None = None
         self._buffer = bytearray()
         self._began = 0.0
 
+    @property
+    def place(self) -> str:
+        """Where it listens, in words."""
+        return f"{self._address} port {self.port}"
+
     def listen(self) -> None:
         """Be there for a client. Raises ConfigError where that cannot be."""
-        address, port = self._place
+        address, port = self._address, self.port
         try:
-            self._listener = socket.create_server(self._place, backlog=1)
+            self._listener = socket.create_server((address, port), backlog=1)
             self._listener.setblocking(False)
+            self.port = self._listener.getsockname()[1]
         except OSError as error:
             raise ConfigError(
                 f"integrator.address = {address!r}, integrator.port = {port}: cannot listen there "

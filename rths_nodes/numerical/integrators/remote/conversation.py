@@ -103,9 +103,11 @@ class Conversation:
         if self._requests > LONGEST_TALK:
             raise IntegratorError(f"the client has made {LONGEST_TALK} requests without commitState {self.where}")
         if request.action == TRIAL:
-            return self._try(request)
+            self._try(request)
+            return None
         if request.action == COMMIT:
-            return self._commit()
+            self._commit()
+            return None
         if request.action == DIE:
             raise ClientLeft(f"the client has ended its analysis {self.where}")
         if request.action == FORCE:

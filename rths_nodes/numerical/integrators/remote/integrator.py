@@ -26,7 +26,7 @@ SILENT = "the client has said nothing for"
 log = logging.getLogger(__name__)
 
 
-class Remote(Integrator):
+class Served(Integrator):
     """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
 
     The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
@@ -42,8 +42,6 @@ class Remote(Integrator):
 
     @params
     class Params:
-        address: str = text("IP address on which the server listens for the client", "127.0.0.1")
-        port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
         experimental_stiffness: tuple[tuple[float, ...], ...] = matrix(
             "stiffness of the part under test: for getInitialStiff, getTangentStiff and the static stage", "N/m"
         )
@@ -83,18 +81,17 @@ class Remote(Integrator):
         def fits(self, test: TestContext) -> None:
             """Refuses a structure: the client has it."""
             if test.has_structure:
-                raise ConfigError("type = 'remote': structure must be left out, the client has it")
+                kind = type(self).type_name  # type: ignore[attr-defined]
+                raise ConfigError(f"type = {kind!r}: structure must be left out, the client has it")
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+    def __init__(self, params: Any, external_force: Array, dt: float, connection: Connection) -> None:
         self._n = n = external_force.shape[1]
-        self._dt, self._params = dt, params
+        self._dt, self._params, self._connection = dt, params, connection
         part = [self._matrix(name, n) for name in ("stiffness", "damping", "mass")]
         plan = Plan(params.static_steps, params.start_time, params.iterations, dt)
         self.talk = Conversation(n, Part(*part), plan)
-        self._connection = Connection(params.address, params.port)
         self._length, self._due = 0, 0.0
         self._patience = params.connect_within
-        self._place = f"{params.address} port {params.port}"
         self._begun = self._welcomed = False
         self.reset()
 
@@ -119,7 +116,7 @@ class Remote(Integrator):
         """Listen for the client. Raises ConfigError for a place where no server may be."""
         self._connection.listen()
         self._expect(self._params.connect_within)
-        log.info("waiting for a client on %s", self._place)
+        log.info("waiting for a client on %s", self._connection.place)
 
     def missing(self) -> str:
         """Take the client and answer it; in words what it has not done yet before its first displacement.
@@ -130,7 +127,7 @@ class Remote(Integrator):
             words = self._welcome()
         except IntegratorError as error:
             self.close()
-            raise ConfigError(f"integrator.type = 'remote': {error}") from error
+            raise ConfigError(f"integrator.type = {type(self._params).type_name!r}: {error}") from error
         if not (words or self._welcomed):
             self._welcomed = True
             self._tell()
@@ -138,8 +135,8 @@ class Remote(Integrator):
 
     def _welcome(self) -> str:
         if not self._connection.accept():
-            self._look_at_clock(f"no client came to {self._place} in")
-            return f"a client on {self._place}"
+            self._look_at_clock(f"no client came to {self._connection.place} in")
+            return f"a client on {self._connection.place}"
         if not self._length:
             greeting = self._connection.receive(protocol.GREETING.size)
             if greeting is None:
@@ -226,3 +223,15 @@ class Remote(Integrator):
     def _look_at_clock(self, words: str) -> None:
         if time.monotonic() > self._due:
             raise IntegratorError(f"{words} {self._patience:g} s {self.talk.where}")
+
+
+class Remote(Served):
+    """A client that somebody else starts, on this machine or another."""
+
+    @params
+    class Params(Served.Params):
+        address: str = text("IP address on which the server listens for the client", "127.0.0.1")
+        port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        super().__init__(params, external_force, dt, Connection(params.address, params.port))

@@ -66,7 +66,7 @@ def vector_length(greeting: bytes, n: int) -> int:
             f"the client greets with vectors of {length} doubles (-dataSize): must be >= {least} and <= "
             f"{LONGEST_VECTOR}"
         )
-    return length
+    return int(length)
 
 
 def request(vector: bytes, n: int) -> Request:
