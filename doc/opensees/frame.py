@@ -21,7 +21,7 @@ DURATION = 3.0
 
 
 def model(rig):
-    """The frame under gravity, with its ground motion. ``rig()`` puts in the first story, from node 0 to node 1."""
+    """The frame under gravity, with its ground motion. ``rig()`` puts in the story from node 0 to node 1."""
     ops.wipe()
     ops.model("basic", "-ndm", 1, "-ndf", 1)
     ops.node(0, 0.0)

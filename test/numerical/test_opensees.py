@@ -140,7 +140,8 @@ def test_a_model_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Pat
     (tmp_path / "frame.py").write_text(text)
     with pytest.raises(ConfigError) as refused:
         hosts.run(STARTED, [f"integrator.model={tmp_path / 'frame.py'}"])
-    assert "integrator.model = 'frame.py'" in str(refused.value) and words in str(refused.value)
+    assert "integrator.model = 'frame.py'" in str(refused.value)
+    assert words in str(refused.value)
     assert left_behind() == []
 
 
@@ -170,7 +171,8 @@ def ends_early(folder: Path, what: str, **options: Any) -> Any:
 @pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED], ids=["fails", "is killed"])
 def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: str, tmp_path: Path) -> None:
     result = ends_early(tmp_path, what, keep=True)
-    assert result.exit_code == 1 and f"frame.py: {words}" in result.reason
+    assert result.exit_code == 1
+    assert f"frame.py: {words}" in result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
     assert left_behind() == []
 
@@ -180,7 +182,8 @@ def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     what, words = IS_KILLED
     result = ends_early(tmp_path, what, host="processes", record=tmp_path / "run")
-    assert result.exit_code == 1 and f"frame.py: {words}" in result.reason
+    assert result.exit_code == 1
+    assert f"frame.py: {words}" in result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
     assert left_behind() == []
 

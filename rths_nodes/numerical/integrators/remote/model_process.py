@@ -1,7 +1,7 @@
 """The process of an OpenSees model: ``python model_process.py TASK``, with the task as JSON.
 
-It builds the model, which puts the element genericClient where the part under test belongs, and analyses its steps.
-It imports nothing of the package. What is wrong it says in one line; the exit code is 1 then.
+It builds the model, which puts the element genericClient where the part under test belongs, and analyses its
+steps. It imports nothing of the package. What is wrong it says in one line; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def main(task: Mapping[str, Any]) -> None:
         import openseespy.opensees as ops
     except ImportError as error:
         raise SystemExit(
-            f"OpenSees cannot be imported ({error}): pip install 'rths_nodes[opensees]', and of the system libblas3 "
-            "liblapack3 libgfortran5 libgomp1"
+            f"OpenSees cannot be imported ({error}): pip install 'rths_nodes[opensees]', and of the system "
+            "libblas3 liblapack3 libgfortran5 libgomp1"
         ) from error
     path, calls = Path(task["model"]), []
 

@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show
@@ -98,6 +97,7 @@ class OpenSees(Served):
             "step": params.iterations * dt,
         }
         self._name = Path(params.model).name
+        self._files = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
@@ -105,7 +105,7 @@ class OpenSees(Served):
         super().open()
         task = self._task | {"port": self._connection.port, "parent": os.getpid()}
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self._printed = tempfile.TemporaryFile()
+        self._printed = self._files.enter_context(tempfile.TemporaryFile())
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", PROGRAM, json.dumps(task)],
@@ -167,5 +167,5 @@ class OpenSees(Served):
             self._process.wait(LEAVING_S if self.talk.idle else 0.0)
         self._process.kill()
         self._process.wait()
-        self._printed.close()
+        self._files.close()
         self._process = None
