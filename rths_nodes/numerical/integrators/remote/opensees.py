@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from rths_nodes.core.checks import TestContext
@@ -97,7 +97,6 @@ class OpenSees(Served):
             "step": params.iterations * dt,
         }
         self._name = Path(params.model).name
-        self._files = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
@@ -105,7 +104,7 @@ class OpenSees(Served):
         super().open()
         task = self._task | {"port": self._connection.port, "parent": os.getpid()}
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        self._printed = self._files.enter_context(tempfile.TemporaryFile())
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", PROGRAM, json.dumps(task)],
@@ -167,5 +166,5 @@ class OpenSees(Served):
             self._process.wait(LEAVING_S if self.talk.idle else 0.0)
         self._process.kill()
         self._process.wait()
-        self._files.close()
+        self._printed.close()
         self._process = None
