@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,77 @@ def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
 def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(overrides: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         hosts.run(STARTED, overrides)
+
+
+# -- a frame that yields, and a damper ------------------------------------------------------------------------
+
+STEEL = FOLDER / "steel_frame.yaml"
+WITH_ROOF = """
+import openseespy.opensees as ops
+from steel_frame import ROOF, model as frame
+
+
+def model(rig):
+    frame(rig)
+    ops.recorder("Node", "-file", {out!r}, "-precision", 15, "-node", ROOF, "-dof", 1, "disp")
+"""
+SECONDS = 8.0
+
+
+def whole_steel(folder: Path, step: float, change: str = "pass") -> Any:
+    """Displacements of the floors ``(steps, 4)`` m, with the damper in the model, which may be changed."""
+    words = ["--step", str(step), "--duration", str(SECONDS), "--out", str(folder / "whole.npy")]
+    program = f"import steel_frame; {change}; steel_frame.main()"
+    subprocess.run(
+        [sys.executable, "-c", program, *words], check=True, capture_output=True, cwd=FOLDER, timeout=100
+    )
+    return np.load(folder / "whole.npy")
+
+
+def split_steel(folder: Path, step: float, overrides: Sequence[str] = ()) -> tuple[Any, Any]:
+    """Displacements of first floor and roof ``(steps,)`` m, with the damper on the rig."""
+    out, path = folder / "roof.txt", folder / "with_roof.py"
+    path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + WITH_ROOF.format(out=str(out)))
+    rate = 2000.0 if step < 0.005 else 1000.0
+    given = [
+        f"servo_rate={rate}",
+        f"substeps={round(rate * step)}",
+        f"duration={SECONDS}",
+        f"integrator.model={path}",
+    ]
+    result = hosts.run(STEEL, [*given, *overrides], keep=True)
+    assert result.outcome == "finished", result.reason
+    return result.read().dof_displacement[1:, 0], np.loadtxt(out)
+
+
+@pytest.mark.parametrize(
+    ("step", "bound"),
+    [(0.004, 3e-3), pytest.param(0.001, 1e-3, marks=pytest.mark.soak)],
+)
+def test_with_its_damper_on_the_rig_the_yielding_frame_converges_to_the_whole_one(
+    step: float, bound: float, tmp_path: Path
+) -> None:
+    """First order: the velocity of the rig is that of the ramp."""
+    found = []
+    for each in (step, 0.5 * step):
+        whole = whole_steel(tmp_path, each)
+        first, roof = split_steel(tmp_path, each)
+        found.append(np.abs(first - whole[:, 0]).max() / np.abs(whole[:, 0]).max())
+        assert np.abs(roof - whole[:, -1]).max() < 1e-3 * np.abs(whole[:, -1]).max()
+    assert found[0] > 1.7 * found[1]
+    assert found[1] < bound
+
+
+def test_the_frame_yields(tmp_path: Path) -> None:
+    whole, elastic = whole_steel(tmp_path, 0.005), whole_steel(tmp_path, 0.005, "steel_frame.HARDENING = 1.0")
+    assert np.std(elastic[:, -1] - whole[:, -1]) > 0.1 * np.std(elastic[:, -1])
+
+
+def test_with_a_servo_hydraulic_actuator_and_adaptation_the_roof_stays_close(tmp_path: Path) -> None:
+    rig = ["axes.damper.actuator={type: servo_hydraulic}", "compensator={type: adaptive_inverse, alpha_es: 15}"]
+    whole = whole_steel(tmp_path, 0.005)[:, -1]
+    _, roof = split_steel(tmp_path, 0.005, rig)
+    assert np.std(roof - whole) < 0.03 * np.std(whole)
 
 
 def left_behind() -> list[str]:

@@ -66,7 +66,7 @@ def client(interface: Sequence[Sequence[int]], port: int) -> list[Any]:
         numbers += ["-dof", *(number for other, number in interface if other == node)]
     n = len(interface)
     size = max(SHORTEST_VECTOR, 3 * n + 2, n * n)
-    return ["-node", *nodes, *numbers, "-server", port, "127.0.0.1", "-dataSize", size]
+    return ["-node", *nodes, *numbers, "-server", port, "127.0.0.1", "-noRayleigh", "-dataSize", size]
 
 
 def build(path: Path, rig: Any) -> None:

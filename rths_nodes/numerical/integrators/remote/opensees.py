@@ -107,7 +107,7 @@ class OpenSees(Served):
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", PROGRAM, json.dumps(task)],
+                [sys.executable, "-uP", PROGRAM, json.dumps(task)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,
