@@ -1,4 +1,4 @@
-"""A four-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in its first story.
+"""A four-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
 
     python steel_frame.py            all of it is computed here
     rths run steel_frame.yaml        the damper stands in the laboratory; the test starts this file
@@ -37,7 +37,7 @@ ROOF = node(STORIES, 1)
 
 
 def model(rig):
-    """The frame under gravity, with its ground motion. ``rig()`` puts in the damper, between ground and node 11."""
+    """The frame under gravity, with its ground motion. ``rig()`` puts in the damper of node 11."""
     ops.wipe()
     ops.model("basic", "-ndm", 2, "-ndf", 3)
     for floor in range(STORIES + 1):
