@@ -40,6 +40,7 @@ EXTERNAL = {
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
+    "numerical/integrators/remote/model_process.py": {"openseespy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},
@@ -79,7 +80,7 @@ LAYERS = {
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes",), ("hosting",)),
-    "app": (("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
+    "app": (("log",), ("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 

@@ -172,7 +172,7 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
         if recording is not None:
             recording.abandon("the run was broken off")
         raise
-    code = outcomes.of_state(outcome.state)
+    code = outcomes.ExitCode.FAILED if outcome.failed else outcomes.of_state(outcome.state)
     if recording is not None:
         recording.close(outcome)
     about |= {"outcome": code.outcome, "reason": outcome.reason}
@@ -189,7 +189,7 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
         compensator=unflatten(flatten(outcome.compensator, "compensator"), "compensator"),
         timing=outcome.timing,
         recording=Path(options.record) if options.record else None,
-        run=collector.run(about, outcome.metrics, outcome.timing) if collector else None,
+        run=collector.run(about, outcome.metrics, outcome.timing, outcome.integrator) if collector else None,
         faults=options.faults,
     )
 

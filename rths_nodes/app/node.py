@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.app.log import show_log
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
 
@@ -24,6 +25,7 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
         except ImportError as error:
             print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
             return ExitCode.FAILED
+    show_log()
     words = sys.argv[1:] if arguments is None else arguments
     return rig.run(words, _open_writer) if role == "rig" else single.run(role, words, _open_writer)
 

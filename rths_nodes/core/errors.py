@@ -24,6 +24,14 @@ class PortError(RuntimeError):
     """The way to a rig has failed while a test was under way: says which port, where, and what was tried."""
 
 
+class IntegratorError(RuntimeError):
+    """What computes outside of this process has failed while a test was under way: says what it did."""
+
+
+class ClientLeft(IntegratorError):
+    """What computes outside of this process has ended in order, before the test has."""
+
+
 class Problems(list[str]):
     """Problems that are gathered, so that the user learns of all of them at once."""
 

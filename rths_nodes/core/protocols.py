@@ -93,8 +93,9 @@ class Integrator(Protocol):
 
     An integrator that computes in this process inherits from this class and implements ``step`` and ``reset``.
     One that is answered from outside, by a process or over a network, declares itself ``external``: its
-    constructor touches nothing outside, ``open`` connects (only then it stands at step 0), ``begin`` sends the
-    force, and ``step`` takes the answer. Until ``ready``, ``step`` would block, so a loop in real time asks first.
+    constructor touches nothing outside, ``open`` connects (it stands at step 0 once nothing is ``missing``),
+    ``begin`` sends the force, and ``step`` takes the answer. Until ``ready``, ``step`` would block, so a loop in
+    real time asks first.
     """
 
     Params: ClassVar[type]
@@ -113,7 +114,14 @@ class Integrator(Protocol):
     def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None: ...
 
     def open(self) -> None:
-        """Before the test: start or connect to what answers from outside."""
+        """Before the test: start what answers from outside, or be there for it, without waiting for it."""
+
+    def missing(self) -> str:
+        """What the test has to wait for since ``open``, in words; empty once the integrator stands at step 0.
+
+        Raises ConfigError where it never will.
+        """
+        return ""
 
     def begin(self, experimental_force: Array) -> None:
         """The force of the coming ``step`` is known: let what answers from outside begin to work on it."""
@@ -125,11 +133,19 @@ class Integrator(Protocol):
     def step(self, experimental_force: Array) -> None:
         """Go to the next step; the force is that of ``begin``.
 
-        One that is answered from outside raises an exception of its own when the answer cannot come any more.
+        One that is answered from outside raises IntegratorError when the answer cannot come any more, as may
+        ``ready``; ClientLeft where what is outside has ended in order.
         """
         ...
 
     def reset(self) -> None: ...
+
+    def finish(self, experimental_force: Array) -> None:
+        """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
+
+    def numbers(self) -> Mapping[str, Any]:
+        """After the test: what the recording keeps of it beside the Targets, numbers nested by their names."""
+        return {}
 
     def close(self) -> None:
         """After the test: give back what ``open`` took; may be called again, or without it."""

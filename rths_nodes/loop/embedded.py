@@ -5,15 +5,16 @@ Measurement k -> Target (where a step begins) -> Command k + 1 -> rig -> Measure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from time import perf_counter_ns
+from dataclasses import dataclass, field
+from time import perf_counter_ns, sleep
 from typing import Any, Protocol
 
 import numpy as np
 
 from rths_nodes.core.durations import Durations
+from rths_nodes.core.errors import ClientLeft, IntegratorError
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -23,6 +24,9 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import timing
+
+LOOK_S = 0.002
+"""Between two looks whether what the test has to wait for is there, s."""
 
 
 class Sink(Protocol):
@@ -41,7 +45,11 @@ class Sink(Protocol):
 
 @dataclass
 class Outcome:
-    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample."""
+    """How a test ended: state, reason, last sample, indices, compensator's last state, computing time a sample.
+
+    ``failed`` where a part of the loop has failed and the rig was stopped because of that. ``integrator`` has what
+    the integrator keeps of the test, numbers nested by name.
+    """
 
     state: State
     reason: str
@@ -49,6 +57,8 @@ class Outcome:
     metrics: dict[str, Any]
     compensator: dict[str, float]
     timing: dict[str, Any]
+    failed: bool = False
+    integrator: Mapping[str, Any] = field(default_factory=dict)
 
 
 def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
@@ -74,7 +84,7 @@ class Loop:
         self.commands = CommandStage.of(assembly)
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
-        self._breach_known = False
+        self._breach_known = self._failed = self._abandoned = False
 
     def run(
         self,
@@ -82,9 +92,16 @@ class Loop:
         progress: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] | None = None,
     ) -> Outcome:
-        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop."""
+        """Run to the end. ``progress`` is called once a step; ``interrupted`` asks for a safe stop.
+
+        Raises KeyboardInterrupt where it does before the test has begun.
+        """
         try:
             self.substructure.open()
+            while self.substructure.missing():
+                if interrupted and interrupted():
+                    raise KeyboardInterrupt
+                sleep(LOOK_S)
             self.rig.connect()
             return self._run(sinks, progress, interrupted)
         except BaseException:
@@ -129,20 +146,29 @@ class Loop:
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
-        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times)
+        told = self.substructure.numbers()
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, self._failed, told)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""
-        target = self.substructure.next(measured)
-        if self.substructure.pending:
-            target = self.substructure.answer(wait=True)
+        target = self._next_target(measured)
         if target is not None:
             self._hand_on(target, sinks)
-        command = self._command(measured)
+        command = None if self._abandoned else self._command(measured)
         if not self.rig.stopping:
             for sink in sinks:
                 sink.state(measured.sample, self.commands.state())
         return command
+
+    def _next_target(self, measured: Measurement) -> Target | None:
+        """The Target that follows from ``measured``, if one does; where it cannot come any more the rig stops."""
+        try:
+            target = self.substructure.next(measured)
+            return self.substructure.answer(wait=True) if self.substructure.pending else target
+        except IntegratorError as error:
+            self._abandoned, self._failed = True, not isinstance(error, ClientLeft)
+            self.rig.trip(f"integrator: {error}")
+            return None
 
     def _to_compensator(self, target: Target) -> None:
         self.commands.target(target)

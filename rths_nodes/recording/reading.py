@@ -170,6 +170,7 @@ class _Contents:
             "compensator_names": _named(self._state_names, self._length("compensator_state", "values")),
             "metrics": self._metrics(),
             "timing": self._timing(),
+            "integrator": unflatten(self._numbers, "integrator"),
         }
 
     def _metrics(self) -> dict[str, Any]:

@@ -59,6 +59,8 @@ class Run:
     restoring_force: Array
     metrics: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
+    integrator: dict[str, Any] = field(default_factory=dict)
+    """Numbers that the integrator keeps of the test, nested by name."""
     notes: tuple[str, ...] = ()
     """What is missing in the recording, or was left out of it as damaged, in words."""
 
@@ -210,6 +212,7 @@ class Collector:
         information: dict[str, str] | None = None,
         metrics: dict[str, Any] | None = None,
         timing: dict[str, Any] | None = None,
+        integrator: Mapping[str, Any] | None = None,
     ) -> Run:
         """The Run of what has come in so far."""
         rows = {
@@ -227,4 +230,5 @@ class Collector:
             information=dict(information or {}),
             metrics=dict(metrics or {}),
             timing=dict(timing or {}),
+            integrator=dict(integrator or {}),
         )

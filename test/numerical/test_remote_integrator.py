@@ -30,7 +30,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 
 CHEN_RICLES = "{type: cr, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}"
 LOCAL = ["duration=0.5", f"integrator={CHEN_RICLES}"]
-REMOTE = ["duration=0.5", f"integrator={{type: remote, model: {CHEN_RICLES}}}"]
+REMOTE = ["duration=0.5", f"integrator={{type: elsewhere, model: {CHEN_RICLES}}}"]
 SLOW = ["integrator.delay=0.2"]
 PROGRAM = Path(__file__).with_name("integrator_process.py")
 
@@ -105,7 +105,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = types.ModuleType("some_laboratory")
     module.Remote = Remote  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "some_laboratory", module)
-    points = EntryPoints([EntryPoint("remote", "some_laboratory:Remote", "rths_nodes.integrator")])
+    points = EntryPoints([EntryPoint("elsewhere", "some_laboratory:Remote", "rths_nodes.integrator")])
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
     registry._table.cache_clear()
     registry._load.cache_clear()
@@ -147,7 +147,7 @@ def test_the_loop_is_the_same_to_the_bit(simulate: Any) -> None:
 
 
 def test_there_is_only_one_of_it() -> None:
-    with pytest.raises(ConfigError, match=r"integrator\.type = 'remote': stands outside of this process"):
+    with pytest.raises(ConfigError, match=r"integrator\.type = 'elsewhere': stands outside of this process"):
         Assembly(scenario(*REMOTE)).fresh("integrator")
 
 

@@ -131,6 +131,7 @@ def _facts(of: Evaluation) -> dict[str, str]:
         "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
         "rths_nodes": known.get("version", "–"),
         "Excitation": _excitation(of),
+        **_static_stage(run),
         "Seed": str(scenario.seed),
         "Servo rate": f"{scenario.servo_rate:g} Hz",
         "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
@@ -147,6 +148,16 @@ def _facts(of: Evaluation) -> dict[str, str]:
     return facts
 
 
+def _static_stage(run: Run) -> dict[str, str]:
+    """The state from which a client's displacements and forces count; nothing where it begins at zero."""
+    stage = run.integrator.get("static_stage", {})
+    moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
+    if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
+        return {}
+    rows = zip(run.dof_names, moved, force, strict=False)
+    return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
+
+
 def _of(done: int, planned: int) -> str:
     done = max(0, done)  # nothing was recorded, not even the initial state
     return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
@@ -156,6 +167,8 @@ def _excitation(of: Evaluation) -> str:
     scenario = of.scenario
     prescribed = scenario.structure is None
     moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    if prescribed and moving is None:
+        return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
     data = as_data(moving) or {}
     if data.get("type") == "record":
         words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]

@@ -11,6 +11,7 @@ from typing import Any
 from rths_nodes.analysis.units import MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
+from rths_nodes.app.log import show_log
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.durations import trimmed
 from rths_nodes.core.errors import ConfigError
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if not chosen["record"] and chosen["host"] != EMBEDDED and not options.no_record:
         chosen["run_id"] = loaded.run_id()
         chosen["record"] = Path("runs") / chosen["run_id"]
+    show_log()
     keep = bool(options.report) and not chosen["record"]
     at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""
     terminal.announce(f"{loaded.name}: takes{at_least}", lambda: _expected(loaded, chosen["pace"]))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
@@ -81,6 +84,14 @@ class NumericalStage:
         """Before the test: connect to an integrator that is answered from outside."""
         self.integrator.open()
 
+    def missing(self) -> str:
+        """What the test has to wait for since :meth:`open`, in words. Raises ConfigError where it never comes."""
+        return self.integrator.missing()
+
+    def numbers(self) -> Mapping[str, Any]:
+        """What the integrator has for the recording beside its Targets, nested by name."""
+        return self.integrator.numbers()
+
     def close(self) -> None:
         """After the test, or in place of one."""
         self.integrator.close()
@@ -97,27 +108,35 @@ class NumericalStage:
         if measured.flags & FLAG_TRIPPED:
             self.pending = False  # nobody needs it any more
             return None
-        if self._index == self._steps:
-            return None
         if self._lead is not None:
             self._lead.add(measured)
         if measured.sample != self._index * self.substeps:
             return None
-        self._index += 1
-        if self._index <= self._before:
+        if self._index < self._before:
+            self._index += 1
             return self._soft_start[self._index]
         self._measured = measured
         forces = measured.force if self._lead is None else self._lead.now()
         self._force = self.setup.forces(forces, self.integrator.displacement)
-        self.pending = True
+        if self._index == self._steps:
+            self.integrator.finish(self._force)
+            return None
+        self._index += 1
         self.integrator.begin(self._force)
+        self.pending = True
         return self.answer()
 
     def answer(self, wait: bool = False) -> Target | None:
-        """The Target that is pending; None where the integrator is not ready, unless the host can ``wait``."""
-        if not (self.pending and (wait or self.integrator.ready())):
+        """The Target that is pending; None where the integrator is not ready, unless the host can ``wait``.
+
+        Raises IntegratorError where it cannot come any more; then nothing is pending.
+        """
+        if not self.pending:
             return None
         self.pending = False
+        if not (wait or self.integrator.ready()):
+            self.pending = True
+            return None
         step = self._index - self._before - 1
         self.integrator.step(self._force)
         if self._controller is not None:

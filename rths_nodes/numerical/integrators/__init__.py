@@ -10,4 +10,6 @@ TABLE = {
     "runge_kutta": ".runge_kutta:RungeKutta",
     "exact": ".exact:Exact",
     "prescribed": ".prescribed:Prescribed",
+    "remote": ".remote.integrator:Remote",
+    "opensees": ".remote.opensees:OpenSees",
 }

@@ -67,6 +67,8 @@ class RthsNode(LifecycleNode):
     """When there is something to do even if no message comes, ns of the monotonic clock; None: never."""
     stops_rig: bool = False
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
+    missing: Callable[[], str] = str
+    """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -169,6 +171,7 @@ class RthsNode(LifecycleNode):
             self.get_logger().info,
             self.refuse,
             self.clock,
+            self.missing,
         )
         self.phase.to(Phase.CONFIGURED)
         self.handshake.tell()

@@ -28,7 +28,8 @@ class Handshake:
 
     ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
     says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` gets
-    the reason why a test must not begin.
+    the reason why a test must not begin. ``own_missing`` gives in words what the node itself needs first, beside
+    its peers.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Handshake:
         warn: Callable[[str], Any],
         on_refused: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
+        own_missing: Callable[[], str] = str,
     ) -> None:
         self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
         self._prepare, self._warn, self._on_refused = prepare, warn, on_refused
+        self._own_missing = own_missing
         self._now = clock.monotonic_ns
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._joining = Joining(
@@ -74,7 +77,8 @@ class Handshake:
         self._topics.name_publishers()
 
     def _match(self) -> None:
-        missing, now = self._topics.missing() or self._run_missing(), self._now()
+        missing = self._topics.missing() or self._run_missing() or self._own_missing()
+        now = self._now()
         if not missing or now >= self._next_duplicates:
             self._next_duplicates = now + DUPLICATES_EVERY_NS
             if self.duplicated():

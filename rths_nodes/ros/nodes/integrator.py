@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.durations import Durations
+from rths_nodes.core.errors import ClientLeft, ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import Target
 from rths_nodes.loop.faults.kinds import STREAMS
@@ -62,7 +63,24 @@ class IntegratorNode(RthsNode):
         self._close_stage()
         super().destroy_node()
 
+    def missing(self) -> str:
+        """A client that the integrator waits for; one that does not do what was agreed upon ends the test here."""
+        assert self.stage is not None
+        try:
+            return self.stage.missing()
+        except ConfigError as error:
+            self.refuse(str(error))
+            return str(error)
+
     def work(self, limit: int = 1_000_000) -> bool:
+        """Turn Measurements into Targets; a client that ends before the test does stops the rig."""
+        try:
+            return self._work(limit)
+        except ClientLeft as left:
+            self.lose(str(left))
+            return True
+
+    def _work(self, limit: int) -> bool:
         now, following = self._now, self.measurements.next
         busy, began = False, now()
         stage = self.stage
@@ -133,4 +151,5 @@ class IntegratorNode(RthsNode):
         return self.measurements.expected - 1
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        return self.last_sample, flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")
+        told = flatten(self.stage.numbers(), "integrator") if self.stage is not None else {}
+        return self.last_sample, told | flatten({"hops": {self.role: of_hop(self._hop)}}, "timing")

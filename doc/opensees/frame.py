@@ -1,0 +1,108 @@
+"""A three-story frame in OpenSees: gravity, then ground motion.
+
+    python frame.py                all of the frame is computed here
+    python frame.py --rig          its first story stands in the laboratory: start `rths run frame.yaml` before
+    rths run frame_started.yaml    the same, with this file started by the test
+
+Units: m, N, kg, s.
+"""
+
+import argparse
+import math
+
+import numpy as np
+import openseespy.opensees as ops
+
+MASSES = (1000.0, 900.0, 800.0)
+STORIES = (1.0e6, 9.0e5, 8.0e5)
+GRAVITY_STEPS = 2
+STEP = 0.01
+DURATION = 3.0
+
+
+def model(rig):
+    """The frame under gravity, with its ground motion. ``rig()`` puts in the story from node 0 to node 1."""
+    ops.wipe()
+    ops.model("basic", "-ndm", 1, "-ndf", 1)
+    ops.node(0, 0.0)
+    ops.fix(0, 1)
+    for floor, (mass, stiffness) in enumerate(zip(MASSES, STORIES, strict=True), start=1):
+        ops.node(floor, 0.0)
+        ops.mass(floor, mass)
+        if floor == 1:
+            rig()
+        else:
+            spring(floor, stiffness)
+    gravity()
+    ground = [2.0 * math.sin(9.0 * STEP * i) for i in range(round(DURATION / STEP) + 2)]
+    ops.timeSeries("Path", 2, "-dt", STEP, "-values", *ground)
+    ops.pattern("UniformExcitation", 2, 1, "-accel", 2)
+
+
+def spring(floor, stiffness):
+    """The story below ``floor`` as OpenSees computes it."""
+    ops.uniaxialMaterial("Elastic", floor, stiffness)
+    ops.element("zeroLength", floor, floor - 1, floor, "-mat", floor, "-dir", 1)
+
+
+def gravity():
+    """Loads that stay; here sideways, so that they strain the first story."""
+    ops.timeSeries("Linear", 1)
+    ops.pattern("Plain", 1, 1)
+    for floor in (1, 2, 3):
+        ops.load(floor, 3000.0)
+    ops.constraints("Plain")
+    ops.numberer("Plain")
+    ops.system("BandGeneral")
+    ops.test("NormUnbalance", 1e-6, 10)
+    ops.algorithm("Newton")
+    ops.integrator("LoadControl", 1.0 / GRAVITY_STEPS)
+    ops.analysis("Static")
+    if ops.analyze(GRAVITY_STEPS):
+        raise RuntimeError("the static analysis has failed")
+    ops.loadConst("-time", 0.0)
+
+
+def earthquake(steps, integrator, iterations):
+    """Displacements of the floors at every step, (steps, 3)."""
+    ops.wipeAnalysis()
+    ops.constraints("Plain")
+    ops.numberer("RCM")
+    ops.system("BandGeneral")
+    if iterations:
+        ops.test("FixedNumIter", iterations)
+        ops.algorithm("Newton")
+    else:
+        ops.algorithm("Linear")
+    ops.integrator(*integrator)
+    ops.analysis("Transient")
+    found = []
+    for _ in range(steps):
+        if ops.analyze(1, STEP):
+            raise SystemExit("the dynamic analysis has failed")
+        found.append([ops.nodeDisp(floor, 1) for floor in (1, 2, 3)])
+    return np.array(found)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rig", action="store_true")
+    parser.add_argument("--port", type=int, default=8090)
+    parser.add_argument("--steps", type=int, default=round(DURATION / STEP))
+    parser.add_argument("--integrator", nargs="+", default=["NewmarkExplicit", "0.5"])
+    parser.add_argument("--iterations", type=int, default=0, help="of an integrator that iterates: a fixed number")
+    parser.add_argument("--out", default="frame.npy")
+    options = parser.parse_args()
+    name, *numbers = options.integrator
+    if options.rig:
+        model(lambda: ops.element("genericClient", 1, "-node", 1, "-dof", 1, "-server", options.port, "127.0.0.1"))
+    else:
+        model(lambda: spring(1, STORIES[0]))
+    found = earthquake(options.steps, [name, *map(float, numbers)], options.iterations)
+    ops.wipe()  # the client says goodbye
+    np.save(options.out, found)
+    print(f"largest displacement of the roof: {np.abs(found[:, 2]).max():.6f} m")
+
+
+if __name__ == "__main__":
+    main()

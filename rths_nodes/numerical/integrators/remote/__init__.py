@@ -1,0 +1,1 @@
+"""The numerical substructure in another program, a TCP client such as OpenSees: bytes, questions, steps."""

@@ -1,0 +1,237 @@
+"""The numerical substructure is a model in OpenSees, or another client of its protocol, that drives the rig."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError
+from rths_nodes.core.parameters import integer, matrix, number, params, text
+from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.integrators.remote import protocol
+from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
+from rths_nodes.numerical.integrators.remote.conversation import Conversation, Part, Plan
+
+FAREWELL_S = 1.0
+"""s that a client has at the end of the test to commit its last step and to leave."""
+
+SILENT = "the client has said nothing for"
+
+log = logging.getLogger(__name__)
+
+
+class Served(Integrator):
+    """Server for the element genericClient: its trial displacements are the Targets, the rig's forces its answers.
+
+    The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
+    integrators send none: those of a Target are of the parabola through the last three displacements, and what is
+    exact at the step before is the parabola's curvature. External and restoring forces stay zero: nothing is known
+    of them here.
+
+    From ``open`` on the client is answered, up to the first displacement that the rig is to take; until then it is
+    ``missing``.
+    """
+
+    external = True
+
+    @params
+    class Params:
+        experimental_stiffness: tuple[tuple[float, ...], ...] = matrix(
+            "stiffness of the part under test: for getInitialStiff, getTangentStiff and the static stage", "N/m"
+        )
+        experimental_damping: tuple[tuple[float, ...], ...] | None = matrix(
+            "damping of the part under test, for getDamp; zero if left out", "N s/m", None
+        )
+        experimental_mass: tuple[tuple[float, ...], ...] | None = matrix(
+            "mass of the part under test, for getMass; zero if left out", "kg", None
+        )
+        static_steps: int = integer(
+            "steps of the client's static analysis (gravity) before the test, answered without motion",
+            default=0,
+            at_least=0,
+        )
+        start_time: float = number("time of the client's model when its dynamic analysis begins", "s", 0.0)
+        iterations: int = integer(
+            "fixed iterations in a time step of the client, each a step here",
+            default=1,
+            at_least=1,
+            at_most=1000,
+        )
+        connect_within: float = number(
+            "how long to wait for the client, and for each of its requests before the test",
+            "s",
+            60.0,
+            more_than=0.0,
+            at_most=86_400.0,
+        )
+        answer_within: float = number(
+            "how long to wait for the client during the test; in real time the bridges end sooner",
+            "s",
+            10.0,
+            more_than=0.0,
+            at_most=3_600.0,
+        )
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses a structure: the client has it."""
+            if test.has_structure:
+                kind = type(self).type_name  # type: ignore[attr-defined]
+                raise ConfigError(f"type = {kind!r}: structure must be left out, the client has it")
+
+    def __init__(self, params: Any, external_force: Array, dt: float, connection: Connection) -> None:
+        self._n = n = external_force.shape[1]
+        self._dt, self._params, self._connection = dt, params, connection
+        part = [self._matrix(name, n) for name in ("stiffness", "damping", "mass")]
+        plan = Plan(params.static_steps, params.start_time, params.iterations, dt)
+        self.talk = Conversation(n, Part(*part), plan)
+        self._length, self._due = 0, 0.0
+        self._patience = params.connect_within
+        self._begun = self._welcomed = False
+        self.reset()
+
+    def _matrix(self, name: str, n: int) -> Array:
+        rows = getattr(self._params, f"experimental_{name}")
+        if rows is None:
+            return np.zeros((n, n))
+        found = np.array(rows)
+        if found.shape != (n, n) or not np.allclose(found, found.T):
+            raise ConfigError(
+                f"integrator.experimental_{name}: must be symmetric, {n} rows of {n} numbers, one for each degree "
+                "of freedom of the interface"
+            )
+        return found
+
+    def reset(self) -> None:
+        """At rest at step 0; the client cannot be set back."""
+        self.displacement, self.velocity, self.acceleration = np.zeros((3, self._n))
+        self.exact_acceleration, self.restoring_force, self._before = np.zeros((3, self._n))
+
+    def open(self) -> None:
+        """Listen for the client. Raises ConfigError for a place where no server may be."""
+        self._connection.listen()
+        self._expect(self._params.connect_within)
+        log.info("waiting for a client on %s", self._connection.place)
+
+    def missing(self) -> str:
+        """Take the client and answer it; in words what it has not done yet before its first displacement.
+
+        Raises ConfigError for a client that does not come, or does what is not agreed upon: nothing has moved.
+        """
+        try:
+            words = self._welcome()
+        except IntegratorError as error:
+            self.close()
+            raise ConfigError(f"integrator.type = {type(self._params).type_name!r}: {error}") from error
+        if not (words or self._welcomed):
+            self._welcomed = True
+            self._tell()
+        return words
+
+    def _welcome(self) -> str:
+        if not self._connection.accept():
+            self._look_at_clock(f"no client came to {self._connection.place} in")
+            return f"a client on {self._connection.place}"
+        if not self._length:
+            greeting = self._connection.receive(protocol.GREETING.size)
+            if greeting is None:
+                self._look_at_clock(SILENT)
+                return "the greeting of the client"
+            self._length = protocol.vector_length(greeting, self._n)
+            self._expect(self._patience)
+        return "" if self.ready() else f"the first displacement of the client; it is {self.talk.where}"
+
+    def _tell(self) -> None:
+        log.info(
+            "the client is ready; displacement %s m and force %s N of the static stage; asked so far: %s",
+            self.talk.offset,
+            self.talk.static_force,
+            self.talk.summary(),
+        )
+
+    def begin(self, experimental_force: Array) -> None:
+        """Answer the force where the rig has been; before the first displacement there is nothing to answer."""
+        if self._begun:
+            self._answer(experimental_force)
+            self._expect(self._params.answer_within)
+        self._begun = True
+
+    def ready(self) -> bool:
+        """True when the next displacement is known. Raises IntegratorError when it cannot come any more."""
+        try:
+            while self.talk.due is None:
+                vector = self._connection.receive(8 * self._length)
+                if vector is None:
+                    self._look_at_clock(SILENT)
+                    return False
+                if not self._begun:  # before the test each request has its time; in it, all of a step together
+                    self._expect(self._patience)
+                reply = self.talk.hear(protocol.request(vector, self._n))
+                if reply is not None:
+                    self._connection.send(protocol.answer(reply, self._length))
+        except ConnectionEnded as error:
+            kind = ClientLeft if self.talk.idle and not error.missing else IntegratorError
+            raise kind(f"{error} {self.talk.where}") from error
+        return True
+
+    def step(self, experimental_force: Array) -> None:
+        """Go to the displacement that is due, ``(n,)`` m."""
+        while not self.ready():
+            self._connection.wait()
+        assert self.talk.due is not None
+        x, dt = self.talk.due, self._dt
+        slope = (x - self.displacement) / dt
+        curvature = (x - 2.0 * self.displacement + self._before) / dt**2
+        self._before, self.displacement = self.displacement, x
+        self.velocity = slope + 0.5 * dt * curvature
+        self.acceleration = self.exact_acceleration = curvature
+
+    def finish(self, experimental_force: Array) -> None:
+        """Answer the last force, and let the client commit its last step and leave."""
+        try:
+            self._answer(experimental_force)
+            self._expect(FAREWELL_S)
+            while not self.ready():
+                self._connection.wait()
+            log.warning("the client goes on after the last step of the test %s", self.talk.where)
+        except IntegratorError as error:
+            log.info("%s", error)
+
+    def numbers(self) -> Mapping[str, Any]:
+        """Steps of the client, and displacement (m) and force (N) of its static stage, by degree of freedom."""
+        talk = self.talk
+        static = {"displacement": talk.offset.tolist(), "force": talk.static_force.tolist()}
+        return {"client_steps": talk.steps, "static_stage": static}
+
+    def close(self) -> None:
+        """Leave the client, which cannot go on alone."""
+        self._connection.close()
+        if self.talk.asked:
+            log.info("the client has asked: %s", self.talk.summary())
+
+    def _answer(self, experimental_force: Array) -> None:
+        self._connection.send(protocol.answer(self.talk.force(experimental_force), self._length))
+
+    def _expect(self, patience: float) -> None:
+        self._patience, self._due = patience, time.monotonic() + patience
+
+    def _look_at_clock(self, words: str) -> None:
+        if time.monotonic() > self._due:
+            raise IntegratorError(f"{words} {self._patience:g} s {self.talk.where}")
+
+
+class Remote(Served):
+    """A client that somebody else starts, on this machine or another."""
+
+    @params
+    class Params(Served.Params):
+        address: str = text("IP address on which the server listens for the client", "127.0.0.1")
+        port: int = integer("TCP port on which it listens", default=8090, at_least=1, at_most=65_535)
+
+    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
+        super().__init__(params, external_force, dt, Connection(params.address, params.port))

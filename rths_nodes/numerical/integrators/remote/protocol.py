@@ -1,0 +1,95 @@
+"""The bytes between the element genericClient of OpenSees and this server: a greeting, then vectors of doubles.
+
+All numbers are little-endian. The greeting is eleven int32: how many displacements, velocities, accelerations,
+forces and times the client sends, how many of each it wants back, and the length of every vector. A vector of the
+client begins with its action.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rths_nodes.core.errors import IntegratorError
+from rths_nodes.core.samples import EMPTY, Array
+
+GREETING = struct.Struct("<11i")
+
+TRIAL, COMMIT, FORCE, INITIAL_STIFFNESS, TANGENT_STIFFNESS, DAMPING, MASS, DIE = 3, 5, 10, 12, 13, 14, 15, 99
+ACTIONS = {
+    TRIAL: "setTrialResponse",
+    COMMIT: "commitState",
+    FORCE: "getForce",
+    INITIAL_STIFFNESS: "getInitialStiff",
+    TANGENT_STIFFNESS: "getTangentStiff",
+    DAMPING: "getDamp",
+    MASS: "getMass",
+    DIE: "die",
+}
+"""What a client may say; the first two and the last have no answer."""
+
+LONGEST_VECTOR = 65_536
+"""Doubles: no vector needs more than n x n, and a greeting must not fill the memory."""
+
+FARTHEST = 1e6
+"""m, m/s, m/s^2 or s: what lies beyond is no response of a structure, and its derivatives would overflow."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the client says: its action, and for TRIAL displacement (m), velocity (m/s) ``(n,)`` and time (s)."""
+
+    action: int
+    displacement: Array = field(default_factory=lambda: EMPTY)
+    velocity: Array = field(default_factory=lambda: EMPTY)
+    time: float = 0.0
+
+
+def vector_length(greeting: bytes, n: int) -> int:
+    """Doubles of every vector, from the greeting of a client with ``n`` degrees of freedom.
+
+    Raises IntegratorError for one that sends or wants something else.
+    """
+    *sizes, length = GREETING.unpack(greeting)
+    expected = [n, n, n, 0, 1, 0, 0, 0, n, 0]
+    if sizes != expected:
+        raise IntegratorError(
+            "the client greets with sizes [disp, vel, accel, force, time] of what it sends and of what it wants "
+            f"back {sizes[:5]} and {sizes[5:]}: must be {expected[:5]} and {expected[5:]}, for a genericClient "
+            f"with {n} degrees of freedom"
+        )
+    least = max(3 * n + 2, n * n)
+    if not least <= length <= LONGEST_VECTOR:
+        raise IntegratorError(
+            f"the client greets with vectors of {length} doubles (-dataSize): must be >= {least} and <= "
+            f"{LONGEST_VECTOR}"
+        )
+    return int(length)
+
+
+def request(vector: bytes, n: int) -> Request:
+    """What ``vector`` says. Raises IntegratorError where that is nothing a client may say, or not a number."""
+    values = np.frombuffer(vector, "<f8")
+    action = float(values[0])
+    if action not in ACTIONS:
+        known = ", ".join(f"{number} {name}" for number, name in ACTIONS.items())
+        raise IntegratorError(f"the client asks for the action {action:g}; known: {known}")
+    if action != TRIAL:
+        return Request(int(action))
+    told = values[1 : 3 * n + 2].astype(float)
+    if not (np.abs(told) <= FARTHEST).all():  # false of nan
+        worst = told[np.argmin(np.abs(told) <= FARTHEST)]
+        raise IntegratorError(
+            f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
+            f"{FARTHEST:g} (m, s)"
+        )
+    return Request(TRIAL, told[:n], told[n : 2 * n], float(told[3 * n]))
+
+
+def answer(values: Array, length: int) -> bytes:
+    """A vector of ``length`` doubles that begins with ``values``, a matrix column by column."""
+    vector = np.zeros(length, "<f8")
+    vector[: values.size] = values.ravel("F")
+    return vector.tobytes()

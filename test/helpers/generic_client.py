@@ -1,0 +1,161 @@
+"""What OpenSees does at the other end of the wire, with numpy alone: the client of a test without OpenSees."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+LENGTH = 256
+
+MASSES = np.array([1000.0, 900.0, 800.0])
+STORIES = np.array([1.0e6, 9.0e5, 8.0e5])
+"""kg and N/m; the lowest spring is the rig's."""
+
+
+def skip_without_opensees() -> None:
+    """A wheel whose system libraries are missing cannot be imported, either."""
+    done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no words"])[-1]
+        pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found: int = server.getsockname()[1]
+        return found
+
+
+def connected(port: int, patience: float = 20.0) -> socket.socket:
+    """A connection to the server, once it listens."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=patience)
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.002)
+
+
+def greeting(n: int = 1, length: int = LENGTH) -> bytes:
+    return struct.pack("<11i", n, n, n, 0, 1, 0, 0, 0, n, 0, length)
+
+
+def vector(*numbers: float, length: int = LENGTH) -> bytes:
+    return np.concatenate([numbers, np.zeros(length - len(numbers))]).astype("<f8").tobytes()
+
+
+class GenericClient:
+    """Speaks to the server as the element genericClient does, with one degree of freedom."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = connected(port)
+        self.socket.sendall(greeting())
+
+    def trial(self, x: float, v: float, a: float, t: float) -> None:
+        self.socket.sendall(vector(3, x, v, a, t))
+
+    def commit(self) -> None:
+        self.socket.sendall(vector(5))
+
+    def die(self) -> None:
+        self.socket.sendall(vector(99))
+        self.socket.close()
+
+    def ask(self, action: int) -> float:
+        """The first number of the answer. Raises ConnectionError where none comes."""
+        self.socket.sendall(vector(action))
+        found = b""
+        while len(found) < 8 * LENGTH:
+            part = self.socket.recv(8 * LENGTH - len(found))
+            if not part:
+                raise ConnectionError("the server has closed the connection")
+            found += part
+        return float(np.frombuffer(found)[0])
+
+
+def stiffness(first: float) -> Any:
+    drifts = np.eye(3) - np.eye(3, k=-1)
+    return drifts.T @ np.diag([first, *STORIES[1:]]) @ drifts
+
+
+def newmark(steps: int, dt: float, gravity: float, force: Callable[[int, Any, Any], float], first: float) -> Any:
+    """Explicit Newmark of the frame after a static stage: displacements ``(steps, 3)`` m.
+
+    ``force(step, x, v)`` is that of the lowest spring where ``first`` (N/m) is zero, and takes part then.
+    """
+    x = np.linalg.solve(stiffness(STORIES[0]), np.full(3, gravity))
+    load = np.full(3, gravity)
+    v, a, found = np.zeros(3), np.zeros(3), []
+    for step in range(1, steps + 1):
+        x = x + dt * v + 0.5 * dt**2 * a
+        v = v + 0.5 * dt * a
+        acting = load - MASSES * 2.0 * np.sin(9.0 * dt * step) - stiffness(first) @ x
+        if not first:
+            acting[0] -= force(step, x, v)
+        a = acting / MASSES
+        v = v + 0.5 * dt * a
+        found.append(x)
+    return np.array(found)
+
+
+def analysis(port: int, steps: int, dt: float = 0.01, gravity: float = 3000.0) -> Any:
+    """The frame with its lowest spring at ``port``: a gravity stage of two steps, then ``steps`` time steps."""
+    client = GenericClient(port)
+    client.trial(0.0, 0.0, 0.0, 0.0)
+    lowest = 3.0 * gravity / STORIES[0]
+    for part in (0.5, 1.0):
+        client.trial(part * lowest, 0.0, 0.0, part)
+        assert abs(client.ask(10) - part * 3.0 * gravity) < 1e-6
+        client.commit()
+
+    def force(step: int, x: Any, v: Any) -> float:
+        if step > 1:
+            client.commit()
+        client.trial(x[0], v[0], 0.0, step * dt)
+        assert client.ask(14) == 0.0
+        return client.ask(10)
+
+    found = newmark(steps, dt, gravity, force, 0.0)
+    client.commit()
+    client.die()
+    return found
+
+
+@contextlib.contextmanager
+def beside(action: Callable[..., Any], *arguments: Any) -> Iterator[list[Any]]:
+    """Does ``action`` in a thread of its own; afterwards the list holds what it gave, or its exception."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(action(*arguments))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield found
+    thread.join(30.0)
+    assert not thread.is_alive()
+
+
+def wait_for_listener(port: int, patience: float = 60.0) -> None:
+    """Until a server listens at ``port``, without a connection, which it would take for its client."""
+    until = time.monotonic() + patience
+    mark = f":{port:04X} 00000000:0000 0A"
+    while mark not in Path("/proc/net/tcp").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.01)
