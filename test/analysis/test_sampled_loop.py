@@ -38,7 +38,7 @@ INTEGRATORS: dict[str, dict[str, Any]] = {
     "hht_alpha": {"iterations": 1},
     "hht_alpha, 4 iterations": {"iterations": 4},
 }
-WITHOUT_A_LOOP = {"prescribed"}
+WITHOUT_A_LOOP = {"prescribed", "remote", "opensees"}
 
 
 def kind(name: str) -> str:

@@ -315,6 +315,7 @@ def test_a_slower_time_axis_forgives_as_much_more_delay() -> None:
             "not linear at small motion",
         ),
         (["structure=null", "integrator.type=prescribed", "integrator.displacement.type=none"], "no loop"),
+        (["structure=null", "integrator={type: remote, experimental_stiffness: [[1.0]]}"], "has the structure"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(overrides: list[str], words: str) -> None:

@@ -40,7 +40,7 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
-        raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+        raise _without(scenario)
     way = Way(assembly)
     whole = _whole(assembly, structure, way.auxiliary)
     integrator = _integrator(scenario, structure)
@@ -57,12 +57,19 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
     )
 
 
+def _without(scenario: Scenario) -> ConfigError:
+    kind = type(scenario.integrator).type_name
+    if registry.load("integrator", kind).external:
+        return ConfigError(f"integrator.type = {kind!r}: has the structure, so that its loop cannot be judged here")
+    return ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+
+
 def continuous_loop(scenario: Scenario) -> ContinuousLoop:
     """The loop of ``scenario`` in continuous time. Raises ConfigError for a part whose response is not known."""
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
-        raise ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
+        raise _without(scenario)
     if scenario.rig is not None:
         raise ConfigError("rig: a coupled rig has no response per axis in continuous time")
     whole = _whole(assembly, structure, np.zeros(0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,8 @@ from rths_nodes.core.samples import Array
 
 TOLD_S = 0.1
 """Time between two looks at how far the processes are."""
+ORPHANED_S = 0.5
+"""Time after which a process notices that the one that started it was killed, s."""
 IDLE_S = 10
 """Time after which a process without work ends, s."""
 
@@ -107,6 +111,14 @@ def _begin(path: tuple[str, ...]) -> None:
     """A process of joblib. Ctrl-C reaches every process of a terminal; the one that started it answers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = path
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process with the one that started it: joblib's own would wait for work for a minute."""
+    while os.getppid() == parent:
+        time.sleep(ORPHANED_S)
+    os._exit(1)
 
 
 def _work(work: Callable[..., Any], number: int, arguments: tuple[Any, ...], file: str) -> tuple[int, Any]:

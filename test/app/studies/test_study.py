@@ -280,7 +280,7 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    _, told = process.communicate()
+    _, told = process.communicate()  # its processes have its outputs, too: they end with it
     assert process.returncode == (-number if number == signal.SIGKILL else 130)
     if number == signal.SIGINT:
         assert "the same command goes on" in told
