@@ -72,6 +72,7 @@ __all__ = [
     "Target",
     "TestContext",
     "component",
+    "components",
     "flag",
     "integer",
     "mapping",
