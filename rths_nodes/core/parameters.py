@@ -2,8 +2,8 @@
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
 :func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
-:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict YAML check
-(``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
+:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict
+YAML check (``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
 (``parameter_table.table``).
 """
 

@@ -15,7 +15,8 @@ from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 class Sdof:
     """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
 
-    A restoring force without a stiffness of its own has that of mass and frequency. The specimen is not part of it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
+    A restoring force without a stiffness of its own has that of mass and frequency. The specimen is not part of
+    it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
     """
 
     @params

@@ -38,9 +38,9 @@ class ShearFrame(Partition):
     laboratory: it is taken out of the numerical substructure. Leave out what is only added by the specimen.
 
     A story with a restoring force yields: the force is that of its numerical part, whose elastic stiffness is the
-    story's without the experimental one. A story under gravity load P loses the stiffness P / h (P-Delta): computed,
-    but for the ``experimental_`` part of P, which the rig applies, so that it is in the measured force. The damping
-    model is formed from the elastic stiffnesses, without P-Delta.
+    story's without the experimental one. A story under a gravity load P loses the stiffness P / h (P-Delta); this
+    is computed, but for the ``experimental_`` part of P, which the rig applies: it is in the measured force. The
+    damping model is formed from the elastic stiffnesses, without P-Delta.
     """
 
     @params
@@ -50,7 +50,7 @@ class ShearFrame(Partition):
         damping: Any = component("damping", "damping of the whole frame", DAMPING)
         restoring_forces: dict[str, Any] = components(
             "restoring_force",
-            "restoring forces of the numerical part of stories by name: story_1 is the lowest; the others are linear",
+            "of the numerical part of stories, by name, story_1 the lowest; a story left out is linear",
         )
         gravity_loads: tuple[float, ...] | None = vector(
             "weight that each story carries, that of all floors above it, for P-Delta", "N", None, at_least=0.0
@@ -79,7 +79,7 @@ class ShearFrame(Partition):
         )
 
         def validate(self, path: str) -> None:
-            """Refuses lists of different length, a laboratory that holds more than the whole, loads that topple."""
+            """Refuses lists of different length, a laboratory that has more than the whole, loads that topple."""
             n = len(self.masses)
             for name in PER_STORY:
                 values = getattr(self, name)
@@ -138,7 +138,7 @@ class ShearFrame(Partition):
 
 
 def _check_gravity(params: ShearFrame.Params, path: str) -> None:
-    """Refuses (ConfigError) loads without heights, loads that hang on nothing, and loads beyond the critical one."""
+    """Refuses (ConfigError) loads without heights, loads that grow upwards, and loads beyond the critical one."""
     if params.gravity_loads is None:
         return
     if params.story_heights is None:
@@ -148,8 +148,8 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         place = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
         if load < above:
             raise ConfigError(
-                f"{place}: must be >= {show(above, 'N')}, what the story above it carries: each load is the weight "
-                "of all floors above the story"
+                f"{place}: must be >= {show(above, 'N')}, what the story above it carries: each load is the "
+                "weight of all floors above the story"
             )
         above = load
         critical = params.stiffnesses[index] * params.story_heights[index]
@@ -175,8 +175,8 @@ def _laws(params: dict[str, Any], left: Array) -> dict[int, RestoringForce]:
             law = registry.build("restoring_force", completed(given, "stiffness", stiffness), 1)
             if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
                 raise ConfigError(
-                    f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be {show(stiffness, 'N/m')}, the "
-                    "story's stiffness without the experimental one; leave it out"
+                    f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
+                    f"{show(stiffness, 'N/m')}, the story's stiffness without the experimental one; leave it out"
                 )
             if not isinstance(law, Linear):
                 laws[story] = law

@@ -24,11 +24,11 @@ MOST = 2000
 
 
 class DegradingBoucWen:
-    """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) |z|^q) / h, one degree of freedom.
+    """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
-    nu = 1 + d_nu e lowers the strength, h = 1 + d_h e the stiffness of the hysteretic part, with the energy e =
-    integral of z dx / x_y, 1 for (1 - eta) k x_y^2. z and e follow each move by RK4, in ten parts or in as many
-    as the slope of z needs.
+    For one degree of freedom. With the energy e = integral of z dx / x_y, 1 for (1 - eta) k x_y^2, nu = 1 + d_nu e
+    lowers the strength and h = 1 + d_h e the stiffness of the hysteretic part. z and e follow each move by RK4, in
+    ten parts or in as many as the slope of z needs.
     """
 
     @params
@@ -38,8 +38,8 @@ class DegradingBoucWen:
         post_yield_ratio: float = number(
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
-        strength_degradation: float = number("loss of strength d_nu per energy e", default=0.0, at_least=0.0)
-        stiffness_degradation: float = number("loss of stiffness d_h per energy e", default=0.0, at_least=0.0)
+        strength_degradation: float = number("loss of strength d_nu per energy e", "1", 0.0, at_least=0.0)
+        stiffness_degradation: float = number("loss of stiffness d_h per energy e", "1", 0.0, at_least=0.0)
         beta: float = number("shape parameter beta", default=0.5, at_least=0.0)
         gamma: float = number("shape parameter gamma", default=0.5, at_least=0.0)
         exponent: float = number("sharpness q of the transition", default=2.0, at_least=1.0, at_most=SHARPEST)
