@@ -335,3 +335,23 @@ def test_what_stands_in_the_laboratory_counts_once(make: Callable[..., Any], fra
     expected = response(make, name, one_piece, load)
     assert np.abs(expected[:, 0]).max() > 2.0 * 50e3 / 30e6
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", [*STEP_BY_STEP, *MATRICES_MADE_BEFORE])
+def test_gravity_is_computed_on_a_story_whose_columns_are_all_in_the_rig(
+    make: Callable[..., Any], frame: Any, name: str
+) -> None:
+    """The numerical part of that story pushes outwards, -P / h; the whole stands."""
+    gravity = {"gravity_loads": [3e7, 2e7, 1e7], "story_heights": HEIGHTS}
+    split = frame(experimental_stiffnesses=[STIFFNESSES[0], 0.0, 0.0], **gravity)
+    assert split.stiffness[0, 0] == pytest.approx(STIFFNESSES[1] - (3e7 / 3.5 + 2e7 / 3.0))
+    load, tested = shaken(split, 0.0005), np.array([STIFFNESSES[0], 0.0, 0.0])
+    options = {"hht_alpha": {"iterations": 1}, "exact": {"measured_force": "extrapolated"}}.get(name, {})
+    solver = make("integrator", name, split, load, 0.0005, **options)
+    found = ride(solver, len(load) - 1, lambda solver: tested * solver.displacement[0])
+    one_piece = frame(**gravity)
+    expected = response(make, "exact", one_piece, load, 0.0005)
+    without = response(make, "exact", frame(), load, 0.0005)
+    size = np.abs(expected).max()
+    assert np.abs(without - expected).max() > 0.05 * size
+    assert np.abs(found - expected).max() < (0.02 if name == "newmark" else 1e-3) * size

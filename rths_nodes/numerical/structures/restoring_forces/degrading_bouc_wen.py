@@ -50,11 +50,14 @@ class DegradingBoucWen:
 
     def __init__(self, params: Params, n_dof: int) -> None:
         refuse_several("degrading_bouc_wen", n_dof)
-        p = self._p = params
+        p = params
         self.initial_stiffness = stiffness = stated("degrading_bouc_wen", p)
         self.elastic_energy = 0.5 * stiffness * p.yield_displacement**2
         self._elastic = p.post_yield_ratio * stiffness
         self._hysteretic = (1.0 - p.post_yield_ratio) * stiffness * p.yield_displacement
+        self._bend = p.yield_displacement
+        self._weaker, self._softer = p.strength_degradation, p.stiffness_degradation
+        self._beta, self._gamma, self._exponent = p.beta, p.gamma, p.exponent
         self._rate = bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement).per_velocity
         self.reset()
 
@@ -70,18 +73,17 @@ class DegradingBoucWen:
         return np.array([self._elastic * x + self._hysteretic * self.z])
 
     def _degraded(self, e: float) -> tuple[float, float]:
-        """nu and h at the energy ``e``; its recoverable part may take it a rounding below zero."""
-        e = max(e, 0.0)
-        return 1.0 + self._p.strength_degradation * e, 1.0 + self._p.stiffness_degradation * e
+        """nu and h at the energy ``e``."""
+        return 1.0 + self._weaker * e, 1.0 + self._softer * e
 
     def _follow(self, move: float) -> None:
         nu, h = self._degraded(self.e)
-        needed = abs(move) * self._rate * nu ** (1.0 / self._p.exponent) / (h * LONGEST)
+        needed = abs(move) * self._rate * nu ** (1.0 / self._exponent) / (h * LONGEST)
         if not needed <= MOST:
             self._run_away(move, nu)
             return
         increments = max(LEAST, math.ceil(needed))
-        s = move / increments / self._p.yield_displacement
+        s = move / increments / self._bend
         z, e = self.z, self.e
         for _ in range(increments):
             k1 = self._slope(z, e, move)
@@ -96,14 +98,15 @@ class DegradingBoucWen:
         self.z, self.e = z, e
 
     def _slope(self, z: float, e: float, move: float) -> float:
-        nu, h = self._degraded(e)
-        p = self._p
-        return bouc_wen_slope(z, move, nu * p.beta, nu * p.gamma, p.exponent) / h
+        nu = 1.0 + self._weaker * e
+        return bouc_wen_slope(z, move, nu * self._beta, nu * self._gamma, self._exponent) / (
+            1.0 + self._softer * e
+        )
 
     def _limit(self, nu: float) -> float:
-        return float((nu * (self._p.beta + self._p.gamma)) ** (-1.0 / self._p.exponent))
+        return float((nu * (self._beta + self._gamma)) ** (-1.0 / self._exponent))
 
     def _run_away(self, move: float, nu: float) -> None:
         """A move of a motion that is beyond all reason: finite, and nothing more."""
-        self.e += self._limit(nu) * abs(move) / self._p.yield_displacement
+        self.e += self._limit(nu) * abs(move) / self._bend
         self.z = math.copysign(self._limit(self._degraded(self.e)[0]), move)
