@@ -14,6 +14,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
+from rths_nodes.core.strict import build
 from rths_nodes.numerical.integrators.dynamics import trial_force
 from rths_nodes.numerical.structures.damping import modes
 from rths_nodes.numerical.structures.linear_force import is_linear
@@ -144,6 +145,26 @@ def test_after_yielding_gravity_runs_away_as_the_hyperbolic_functions(make: Call
     late = time > 0.0
     np.testing.assert_allclose(history[late], expected[late], rtol=2e-4)
     assert history[-1] > 100.0 * bend
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_story_that_falls_over_once_it_yields_is_told(name: str) -> None:
+    """5 % of 60e6 N/m is left after yielding; P / h above it, or nothing left at all."""
+    cls = registry.load("structure", "shear_frame").Params
+    for share, falls in ((0.9, name == "elastic_plastic"), (1.1, name != "linear")):
+        data = {
+            "masses": MASSES,
+            "stiffnesses": STIFFNESSES,
+            "restoring_forces": laws(name, (0,)),
+            "gravity_loads": [share * 0.05 * STIFFNESSES[0] * HEIGHTS[0], 0.0, 0.0],
+            "story_heights": HEIGHTS,
+        }
+        told = build(cls, data, "structure").cautions(None)
+        assert [words.partition(":")[0] for words in told] == ["story_1"] * falls
+        # the rig's share is the rig's
+        data["experimental_gravity_loads"] = data["gravity_loads"]
+        data["restoring_forces"] = laws("bilinear", (0,))
+        assert build(cls, data, "structure").cautions(None) == []
 
 
 def test_a_load_that_topples_a_story_is_refused(frame: Any) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.parameters import completed, component, components, params, vector
 from rths_nodes.core.protocols import RestoringForce
@@ -27,6 +30,8 @@ PER_STORY = (
     "experimental_gravity_loads",
 )
 """Lists with as many numbers as there are masses."""
+FAR = (100.0, 101.0)
+"""Yield displacements between which the slope after yielding is taken."""
 PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
 """Of these the laboratory holds at most the whole."""
 
@@ -101,6 +106,10 @@ class ShearFrame(Partition):
                         )
             _check_gravity(self, path)
 
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of stories that fall over once they yield far."""
+            return list(_falls(self))
+
     def __init__(self, params: Params) -> None:
         n = len(params.masses)
         self.names = tuple(f"floor_{index + 1}" for index in range(n))
@@ -156,6 +165,28 @@ def _check_gravity(params: ShearFrame.Params, path: str) -> None:
         if load >= critical:
             raise ConfigError(
                 f"{place}: must be < {show(critical, 'N')}, its stiffness times its height: the story would topple"
+            )
+
+
+def _falls(params: ShearFrame.Params) -> Iterator[str]:
+    """In words: the stories whose numerical part has less stiffness after yielding than gravity takes off it."""
+    if params.gravity_loads is None or params.story_heights is None:
+        return
+    left = zeros(len(params.masses), params.stiffnesses) - zeros(
+        len(params.masses), params.experimental_stiffnesses
+    )
+    tested = zeros(len(left), params.experimental_gravity_loads)
+    for story, law in _laws(params.restoring_forces, left).items():
+        bend = math.sqrt(2.0 * law.elastic_energy / law.initial_stiffness)
+        if bend <= 0.0:
+            continue
+        near, far = (float(law.force(np.array([yields * bend]))[0]) for yields in FAR)
+        kept, lost = (far - near) / ((FAR[1] - FAR[0]) * bend), params.gravity_loads[story] - tested[story]
+        lost /= params.story_heights[story]
+        if kept < lost:
+            yield (
+                f"story_{story + 1}: has {kept:.3g} N/m left after yielding, gravity takes {lost:.3g} N/m off it: "
+                "it falls over if it yields far and nothing under test holds it"
             )
 
 
