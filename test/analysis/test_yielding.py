@@ -84,6 +84,7 @@ def test_before_yielding_it_is_as_stable_as_the_linear_frame() -> None:
     """At small motion both are one loop: the same critical delay, to the bit."""
     one, other = (judge(files.load(NAME, more)) for more in ([], [LINEAR]))
     assert one.critical_delay == other.critical_delay
+    assert not any("another one" in words for words in one.assumptions)  # the brace has the stated stiffness
     assert 0.03 < one.critical_delay < 0.1
 
 
