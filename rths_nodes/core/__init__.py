@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rths_nodes.core.errors import ConfigError
     from rths_nodes.core.parameters import (
         component,
+        components,
         flag,
         integer,
         mapping,
@@ -72,6 +73,7 @@ __all__ = [
     "Target",
     "TestContext",
     "component",
+    "components",
     "flag",
     "integer",
     "mapping",

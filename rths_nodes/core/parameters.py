@@ -2,8 +2,8 @@
 
 A component's ``Params`` is a frozen attrs class whose fields come from :func:`number`, :func:`integer`,
 :func:`text`, :func:`texts`, :func:`path`, :func:`flag`, :func:`vector`, :func:`matrix`, :func:`component`,
-:func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict YAML check
-(``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
+:func:`components`, :func:`section`, :func:`sections` and :func:`mapping`. From that declaration come the strict
+YAML check (``strict.build``), the ROS parameter with its range, ``rths params`` and the generated parameter page
 (``parameter_table.table``).
 """
 
@@ -124,6 +124,11 @@ def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = 
     return attrs.field(default=None if data is not None else default, metadata={_KEY: spec})
 
 
+def components(family: str, doc: str) -> Any:
+    """A mapping of names to sections with a ``type`` out of ``family``; empty if left out."""
+    return attrs.field(factory=dict, metadata={_KEY: Spec("components", doc, family=family)})
+
+
 def section(cls: type, doc: str, default: Any = attrs.NOTHING) -> Any:
     """A section without a ``type``, built into ``cls``; left out, it has the defaults of ``cls``."""
     if default is attrs.NOTHING and not required_names(cls):
@@ -161,6 +166,13 @@ def declared(cls: type) -> dict[str, Spec]:
 def required_names(cls: type) -> list[str]:
     """Names of the fields of ``cls`` without a default."""
     return [field.name for field in attrs.fields(cls) if field.default is attrs.NOTHING]
+
+
+def completed(built: T, name: str, value: Any) -> T:
+    """``built``, with ``value`` for the parameter ``name`` where it has one that was left out (None)."""
+    if getattr(built, name, value) is not None:
+        return built
+    return attrs.evolve(built, **{name: value})  # type: ignore[misc]
 
 
 def recorded(kind: str, values: Mapping[str, Any], reason: str) -> Any:

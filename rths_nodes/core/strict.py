@@ -115,9 +115,21 @@ def _section(spec: Spec, value: Any, path: str) -> Any:
 
 
 def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
-    assert spec.cls is not None
     if not isinstance(value, Mapping) or not (value or spec.optional):
         raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections, at least one")
+    return _named(_section, spec, value, path)
+
+
+def _components(spec: Spec, value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections with a type")
+    return _named(_component, spec, value, path)
+
+
+def _named(
+    check: Callable[[Spec, Any, str], Any], spec: Spec, value: Mapping[Any, Any], path: str
+) -> dict[str, Any]:
+    """The entries of ``value``, each as ``check`` builds it, all problems of all of them told."""
     for name in value:
         if not isinstance(name, str) or not name.isidentifier():
             raise ConfigError(f"{path}: the name {show(name)} must be letters, digits and underscores")
@@ -128,7 +140,7 @@ def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
     built, problems = {}, Problems()
     for name, entry in value.items():
         with problems.gathered():
-            built[name] = _section(spec, entry, join(path, name))
+            built[name] = check(spec, entry, join(path, name))
     problems.refuse()
     return built
 
@@ -149,6 +161,7 @@ _CHECKS: dict[str, Callable[[Spec, Any, str], Any]] = {
     "vector": _vector,
     "matrix": _matrix,
     "component": _component,
+    "components": _components,
     "section": _section,
     "sections": _sections,
     "mapping": _mapping,

@@ -206,7 +206,7 @@ WRONG: list[tuple[str, str]] = [
     ("nonsense=1", "nonsense: unknown key 'nonsense'.*known: axes, "),
     ("axes.story_2.actuator.alpha=29", r"axes.story_2: unknown section 'story_2' .*known: story_1"),
     ("structure.type=sdof_2", "structure.type: unknown structure 'sdof_2'.*known: matrices, sdof"),
-    ("structure.restoring_force.type=linear", r"structure.restoring_force.stiffness: missing .*\[N/m\]"),
+    ("structure.restoring_force.type=bilinear", r"structure.restoring_force.yield_force: missing .*\[N\]"),
     ("axes.story_1.limits=null", r"axes.story_1.limits.stroke: missing .*\[m\]"),
     # wrong type
     ("structure.mass=heavy", "structure.mass = 'heavy': must be a number in kg"),

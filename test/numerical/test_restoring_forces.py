@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from scipy.integrate import solve_ivp
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
-from rths_nodes.numerical.structures.restoring_forces import BoucWen
+from rths_nodes.numerical.structures.restoring_forces.bouc_wen import BoucWen
 
 YIELD = 0.010
 STIFFNESS = 11.76e6
@@ -159,11 +160,122 @@ def test_a_shape_that_never_unloads_is_refused(family: str, name: str) -> None:
         build(cls, data | {"beta": 1.0, "gamma": 0.0}, "force")
 
 
-def test_bouc_wen_is_refused_for_more_than_one_degree_of_freedom(make: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match="the structure has 2"):
-        make("restoring_force", "bouc_wen", 2, **PAPER)
+SHAPES: dict[str, dict[str, Any]] = {
+    "bouc_wen": {"yield_displacement": 0.01},
+    "bilinear": {"yield_force": 1e4},
+    "elastic_plastic": {"yield_force": 1e4},
+    "degrading_bouc_wen": {"yield_displacement": 0.01},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_one_with_memory_is_refused_for_more_than_one_degree_of_freedom(
+    make: Callable[..., Any], name: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: .* the structure has 2"):
+        make("restoring_force", name, 2, stiffness=1e6, **SHAPES[name])
+
+
+@pytest.mark.parametrize("name", ["linear", *SHAPES])
+def test_without_a_structure_the_stiffness_must_be_stated(make: Callable[..., Any], name: str) -> None:
+    with pytest.raises(ConfigError, match=f"restoring_force {name}: its stiffness is missing"):
+        make("restoring_force", name, 1, **SHAPES.get(name, {}))
 
 
 def test_linear_is_linear(make: Callable[..., Any]) -> None:
     force = make("restoring_force", "linear", 2, stiffness=3.0)
     np.testing.assert_array_equal(force.force(np.array([2.0, -1.0])), [6.0, -3.0])
+
+
+# Sharp yielding: closed forms hold to rounding, whatever the length of a move
+
+ETA, FORCE = 0.1, STIFFNESS * YIELD
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("bilinear", ETA), ("elastic_plastic", 0.0)])
+@pytest.mark.parametrize("parts", [1, 7, 400])
+def test_a_cycle_of_sharp_yielding_takes_the_energy_of_its_closed_form(
+    make: Callable[..., Any], name: str, ratio: float, parts: int
+) -> None:
+    """A parallelogram with sides 2 (1 - eta) F_y and 2 (X - x_y), whether a branch is one move or many."""
+    extra = {"post_yield_ratio": ratio} if ratio else {}
+    force = make("restoring_force", name, 1, stiffness=STIFFNESS, yield_force=FORCE, **extra)
+    largest = 3.5 * YIELD
+    corners = [0.0, largest, largest - 2.0 * YIELD, -largest, 2.0 * YIELD - largest, largest]
+    path = np.concatenate([[0.0], *(np.linspace(a, b, parts + 1)[1:] for a, b in pairwise(corners))])
+    loop = slice(parts, None)
+    found = np.trapezoid(follow(force, path)[loop], path[loop])
+    assert found == pytest.approx(4.0 * (1.0 - ratio) * FORCE * (largest - YIELD), rel=1e-12)
+
+
+def test_it_yields_at_the_yield_force_and_unloads_elastically_over_twice_that(make: Callable[..., Any]) -> None:
+    """Masing: the branch after a reversal is the first one at twice the size; kinematic hardening."""
+    data = {"stiffness": STIFFNESS, "yield_force": FORCE, "post_yield_ratio": ETA}
+    force = make("restoring_force", "bilinear", 1, **data)
+    virgin = np.linspace(0.0, 4.0 * YIELD, 101)
+    first = follow(force, virgin)
+    bent = FORCE + ETA * STIFFNESS * (virgin - YIELD)
+    np.testing.assert_allclose(first, np.where(virgin <= YIELD, STIFFNESS * virgin, bent), rtol=1e-12, atol=1e-6)
+    back = follow(force, virgin[-1] - 2.0 * virgin)
+    np.testing.assert_allclose(back, first[-1] - 2.0 * first, rtol=1e-12, atol=1e-6)
+
+
+def test_a_bilinear_force_is_the_limit_of_a_sharp_bouc_wen(make: Callable[..., Any]) -> None:
+    data = {"stiffness": STIFFNESS, "post_yield_ratio": ETA}
+    sharp = make("restoring_force", "bouc_wen", 1, **data, yield_displacement=YIELD, exponent=100.0)
+    bilinear = make("restoring_force", "bilinear", 1, **data, yield_force=FORCE)
+    path = 0.04 * np.sin(np.linspace(0.0, 12.0, 3001)) * np.linspace(0.2, 1.0, 3001)
+    np.testing.assert_allclose(follow(sharp, path), follow(bilinear, path), atol=0.02 * FORCE)
+    assert bilinear.elastic_energy == pytest.approx(sharp.elastic_energy)
+
+
+# Degradation
+
+LOSSES = {"strength_degradation": 0.05, "stiffness_degradation": 0.08}
+LOOPS = 0.03 * np.sin(np.linspace(0.0, 8.0 * np.pi, 2001))
+
+
+def test_without_losses_it_is_bouc_wen(make: Callable[..., Any]) -> None:
+    one, other = (make("restoring_force", name, 1, **PAPER) for name in ("degrading_bouc_wen", "bouc_wen"))
+    np.testing.assert_allclose(follow(one, LOOPS), follow(other, LOOPS), rtol=1e-12, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 5.0])
+def test_degradation_agrees_with_an_integrator_of_high_order(make: Callable[..., Any], exponent: float) -> None:
+    """Baber & Wen: the rates of z and of the energy, solved by another method."""
+    beta, gamma, d_nu, d_h = PAPER["beta"], PAPER["gamma"], *LOSSES.values()
+    force = make("restoring_force", "degrading_bouc_wen", 1, **PAPER, **LOSSES, exponent=exponent)
+    state = np.zeros(2)
+    for before, after in pairwise(LOOPS[:1001:10].tolist()):
+        move = (after - before) / YIELD
+
+        def rates(s: float, state: np.ndarray, move: float = move) -> list[float]:
+            z, e = state
+            shape = np.sign(move * z) * gamma + beta
+            return [move * (1.0 - (1.0 + d_nu * e) * shape * abs(z) ** exponent) / (1.0 + d_h * e), move * z]
+
+        state = solve_ivp(rates, (0.0, 1.0), state, rtol=1e-10, atol=1e-12).y[:, -1]
+        force.force(np.array([after]))
+        assert (force.z, force.e) == pytest.approx(tuple(state), abs=2e-3)
+
+
+def test_strength_and_stiffness_fall_with_the_energy_that_it_has_taken(make: Callable[..., Any]) -> None:
+    """Far out z stands at (nu (beta + gamma))^(-1/q); the first slope after a reversal is k / h."""
+    data = PAPER | {"post_yield_ratio": 0.0, "beta": 0.5, "gamma": 0.5}
+    force = make("restoring_force", "degrading_bouc_wen", 1, **data, **LOSSES)
+    r = follow(force, LOOPS)
+    energy = np.trapezoid(r, LOOPS) / (STIFFNESS * YIELD**2)
+    assert force.e == pytest.approx(energy, rel=1e-3)
+    assert energy > 10.0
+    nu, h = 1.0 + LOSSES["strength_degradation"] * energy, 1.0 + LOSSES["stiffness_degradation"] * energy
+    out = follow(force, np.array([0.05, 0.05 - 1e-6]))
+    more = 0.05 / YIELD / math.sqrt(nu)  # what the way out to 50 mm adds at most
+    assert STIFFNESS * YIELD / math.sqrt(nu) > out[0] > STIFFNESS * YIELD / math.sqrt(nu + 0.05 * more)
+    assert STIFFNESS / h > (out[0] - out[1]) / 1e-6 > STIFFNESS / (h + 0.08 * more)
+
+
+@pytest.mark.parametrize("move", [1.0, 1e6, 1e12])
+def test_degrading_or_not_a_gigantic_move_stays_finite_and_short(make: Callable[..., Any], move: float) -> None:
+    force = make("restoring_force", "degrading_bouc_wen", 1, **(PAPER | {"post_yield_ratio": 0.0}), **LOSSES)
+    for x in (move, -move):
+        assert 0.0 < np.sign(x) * force.force(np.array([x]))[0] < STIFFNESS * YIELD

@@ -88,15 +88,15 @@ def _inside(built: Any, path: str = "") -> Iterator[Parameter]:
     """The parameters in a section, those of the parts of it by dotted names."""
     for key, spec in declared(type(built)).items():
         value, name = getattr(built, key), join(path, key)
-        if is_params(value):
-            if hasattr(type(value), "type_name"):
-                yield _type(name, value, spec.family)
-            yield from _inside(value, name)
-        elif isinstance(value, Mapping) and spec.kind == "sections":
-            for inner, entry in value.items():
-                yield from _inside(entry, join(name, inner))
-        else:
-            yield _plain(name, value, spec)
+        named = isinstance(value, Mapping) and spec.kind in ("sections", "components")
+        parts = {join(name, inner): entry for inner, entry in value.items()} if named else {name: value}
+        for place, part in parts.items():
+            if is_params(part):
+                if hasattr(type(part), "type_name"):
+                    yield _type(place, part, spec.family)
+                yield from _inside(part, place)
+            else:
+                yield _plain(place, part, spec)
 
 
 def _plain(name: str, value: Any, spec: Spec) -> Parameter:

@@ -248,7 +248,8 @@ def _assumptions(assembly: Assembly, structure: Structure, whole: WholeStructure
     if scenario.semi_active is not None:
         yield f"{type(scenario.semi_active).type_name}: judged with what it gives at rest"
     stated = structure.experimental_stiffness
-    tested = whole.whole_stiffness - structure.stiffness
+    slopes = np.diag([specimen.slope for specimen in whole.specimens])
+    tested = whole.stiffness - structure.stiffness + whole.forces_of @ slopes @ whole.axes_of
     if stated.any() and not np.allclose(tested, stated, rtol=SAME, atol=SAME * np.abs(stated).max()):
         yield "the specimens' stiffness counts; the structure's experimental stiffness is another one"
     weightless = not any(specimen.mass for specimen in whole.specimens)

@@ -45,6 +45,12 @@ class SmallSpecimen:
         mass: float = getattr(specimen, "mass", 0.0)
         return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1], mass)
 
+    @property
+    def slope(self) -> float:
+        """Force per displacement from rest, N/m; states that follow the displacement count, as steel's."""
+        follows = ~(self.states.any(axis=0) | self.states.any(axis=1) | (self.displacement_to_state != 0.0))
+        return self.stiffness + float(self.force_of_state[follows] @ self.velocity_to_state[follows])
+
     def at(self, s: Frequencies) -> Complex:
         """Dynamic stiffness F / d (N/m) at the complex frequencies ``s`` (rad/s)."""
         found: Complex = np.asarray(self.stiffness + s * (self.damping + s * self.mass), complex)

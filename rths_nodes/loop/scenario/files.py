@@ -87,6 +87,8 @@ def _resolve_files(cls: type, data: Any, folder: Path) -> None:
         elif spec.kind == "sections" and spec.cls is not None and isinstance(value, dict):
             for entry in value.values():
                 _resolve_files(spec.cls, entry, folder)
-        elif spec.kind == "component" and isinstance(value, dict):
-            with suppress(ConfigError):  # an unknown type is refused, with its place, when the scenario is built
-                _resolve_files(registry.load(spec.family, value.get("type")).Params, value, folder)
+        elif spec.kind in ("component", "components") and isinstance(value, dict):
+            for entry in [value] if spec.kind == "component" else value.values():
+                with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
+                    kind = entry.get("type") if isinstance(entry, dict) else None
+                    _resolve_files(registry.load(spec.family, kind).Params, entry, folder)

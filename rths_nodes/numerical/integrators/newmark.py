@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import followers, massless
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.linear_force import refuse_yielding
 
 
 class Newmark(Dynamics):
@@ -45,8 +44,7 @@ class Newmark(Dynamics):
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
         structure = self.structure
-        if not is_linear(structure):
-            raise ConfigError("integrator newmark: needs a structure with a linear restoring force")
+        refuse_yielding("newmark", self.structure)
         self._massless = massless(structure.mass)
         self._some = bool(self._massless.any())
         self._damped = self._some and followers(structure.mass, structure.damping, structure.stiffness).damped

@@ -9,6 +9,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
+from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
@@ -20,7 +21,7 @@ DAMPING = {"type": "modal", "ratios": [0.02]}
 class Partition:
     """A linear structure of which a part stands in the laboratory: the numerical part is the difference."""
 
-    elastic_energy = 0.0
+    elastic_energy: float = 0.0
 
     def __init__(self, damping: Any, given: tuple[Array, Array], tested: tuple[Array, Array, Array]) -> None:
         """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
@@ -33,7 +34,7 @@ class Partition:
         self.stiffness = self._rest("stiffness", stiffness, tested[2])
         model = registry.build("damping", damping)
         self.damping = self._rest("damping", model.matrix(mass, stiffness), tested[1])
-        self.restoring_force = LinearRestoringForce(self.stiffness)
+        self.restoring_force: StructuralForce = LinearRestoringForce(self.stiffness)
 
     @staticmethod
     def _rest(name: str, given: Array, tested: Array, positive: bool = False) -> Array:
@@ -55,5 +56,5 @@ class Partition:
         return rest
 
 
-def zeros(n: int, values: tuple[float, ...] | None) -> Array:
+def zeros(n: int, values: tuple[float, ...] | Array | None) -> Array:
     return np.zeros(n) if values is None else np.array(values)

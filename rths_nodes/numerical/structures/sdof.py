@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.parameters import component, number, params
-from rths_nodes.numerical.structures.restoring_forces import Linear
+from rths_nodes.core.parameters import completed, component, number, params
+from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 
 
 class Sdof:
     """Single degree of freedom: mass, damping c = 2 zeta m w and a restoring force, linear if not given.
 
-    The specimen is not part of it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
+    A restoring force without a stiffness of its own has that of mass and frequency. The specimen is not part of
+    it. A mass whose whole spring is under test is a ``shear_frame`` of one story.
     """
 
     @params
@@ -31,11 +32,11 @@ class Sdof:
 
     def __init__(self, params: Params) -> None:
         omega = 2.0 * math.pi * params.frequency
-        force = params.restoring_force
+        stiffness, force = params.mass * omega**2, params.restoring_force
         if force is None:
-            self.restoring_force: Any = Linear(Linear.Params(stiffness=params.mass * omega**2), 1)
+            self.restoring_force: Any = Linear(Linear.Params(stiffness=stiffness), 1)
         else:
-            self.restoring_force = registry.build("restoring_force", force, 1)
+            self.restoring_force = registry.build("restoring_force", completed(force, "stiffness", stiffness), 1)
         self.mass = np.array([[params.mass]])
         self.damping = np.array([[2.0 * params.damping_ratio * params.mass * omega]])
         self.stiffness = np.array([[self.restoring_force.initial_stiffness]])

@@ -1,15 +1,39 @@
-"""Shear frame: a mass per floor, a spring per story."""
+"""Shear frame: a mass per floor, a spring per story that may yield, gravity loads on leaning stories."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.parameters import component, params, vector
+from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.parameters import completed, component, components, params, vector
+from rths_nodes.core.protocols import RestoringForce
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition, zeros
+from rths_nodes.numerical.structures.restoring_forces.linear import Linear
+from rths_nodes.numerical.structures.story_forces import StoryForces
+
+PER_STORY = (
+    "stiffnesses",
+    "experimental_masses",
+    "experimental_stiffnesses",
+    "experimental_dampings",
+    "gravity_loads",
+    "story_heights",
+    "experimental_gravity_loads",
+)
+"""Lists with as many numbers as there are masses."""
+FAR = (100.0, 101.0)
+"""Yield displacements between which the slope after yielding is taken."""
+PARTS = (("masses", "kg"), ("stiffnesses", "N/m"), ("gravity_loads", "N"))
+"""Of these the laboratory holds at most the whole."""
 
 
 class ShearFrame(Partition):
@@ -17,13 +41,28 @@ class ShearFrame(Partition):
 
     The drift of story i is x_i - x_{i-1}. What is named ``experimental_`` is part of the frame, but stands in the
     laboratory: it is taken out of the numerical substructure. Leave out what is only added by the specimen.
+
+    A story with a restoring force yields: the force is that of its numerical part, whose elastic stiffness is the
+    story's without the experimental one. A story under a gravity load P loses the stiffness P / h (P-Delta); this
+    is computed, but for the ``experimental_`` part of P, which the rig applies: it is in the measured force. The
+    damping model is formed from the elastic stiffnesses, without P-Delta.
     """
 
     @params
     class Params:
         masses: tuple[float, ...] = vector("mass of each floor, lowest first", "kg", more_than=0.0)
-        stiffnesses: tuple[float, ...] = vector("shear stiffness of each story", "N/m", more_than=0.0)
+        stiffnesses: tuple[float, ...] = vector("elastic shear stiffness of each story", "N/m", more_than=0.0)
         damping: Any = component("damping", "damping of the whole frame", DAMPING)
+        restoring_forces: dict[str, Any] = components(
+            "restoring_force",
+            "of the numerical part of stories, by name, story_1 the lowest; a story left out is linear",
+        )
+        gravity_loads: tuple[float, ...] | None = vector(
+            "weight that each story carries, that of all floors above it, for P-Delta", "N", None, at_least=0.0
+        )
+        story_heights: tuple[float, ...] | None = vector(
+            "height of each story, for P-Delta", "m", None, more_than=0.0
+        )
         experimental_masses: tuple[float, ...] | None = vector(
             "the part of these masses that stands in the laboratory, floor by floor", "kg", None, at_least=0.0
         )
@@ -36,29 +75,40 @@ class ShearFrame(Partition):
         experimental_dampings: tuple[float, ...] | None = vector(
             "dashpots in the laboratory in each story, as part of the damping", "N s/m", None, at_least=0.0
         )
+        experimental_gravity_loads: tuple[float, ...] | None = vector(
+            "the part of these gravity loads that the rig applies to the specimen, story by story: its P-Delta is "
+            "measured, not computed",
+            "N",
+            None,
+            at_least=0.0,
+        )
 
         def validate(self, path: str) -> None:
-            """Refuses lists of different length, and a laboratory that holds more than the whole."""
+            """Refuses lists of different length, a laboratory that has more than the whole, loads that topple."""
             n = len(self.masses)
-            for name in (
-                "stiffnesses",
-                "experimental_masses",
-                "experimental_stiffnesses",
-                "experimental_dampings",
-            ):
+            for name in PER_STORY:
                 values = getattr(self, name)
                 if values is not None and len(values) != n:
                     raise ConfigError(
                         f"{path}.{name} = {show(values)}: must be {n} numbers, as many as there are masses"
                     )
-            for name, unit in (("masses", "kg"), ("stiffnesses", "N/m")):
-                parts = getattr(self, f"experimental_{name}") or ()
-                for index, (part, all_of_it) in enumerate(zip(parts, getattr(self, name), strict=False)):
+            known = [f"story_{story + 1}" for story in range(n)]
+            for name in self.restoring_forces:
+                if name not in known:
+                    raise unknown(f"{path}.restoring_forces", "story", name, known)
+            for name, unit in PARTS:
+                parts, all_of_them = getattr(self, f"experimental_{name}") or (), getattr(self, name) or (0.0,) * n
+                for index, (part, all_of_it) in enumerate(zip(parts, all_of_them, strict=False)):
                     if part > all_of_it:
                         raise ConfigError(
                             f"{path}.experimental_{name}[{index}] = {show(part, unit)}: must be <= "
                             f"{path}.{name}[{index}] = {show(all_of_it, unit)}"
                         )
+            _check_gravity(self, path)
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of stories that fall over once they yield far."""
+            return list(_falls(self))
 
     def __init__(self, params: Params) -> None:
         n = len(params.masses)
@@ -66,7 +116,7 @@ class ShearFrame(Partition):
         self.influence = np.ones(n)
         drifts = np.eye(n) - np.eye(n, k=-1)
 
-        def stories(values: tuple[float, ...] | None) -> Array:
+        def stories(values: tuple[float, ...] | Array | None) -> Array:
             matrix: Array = drifts.T @ np.diag(zeros(n, values)) @ drifts
             return matrix
 
@@ -79,3 +129,87 @@ class ShearFrame(Partition):
                 stories(params.experimental_stiffnesses),
             ),
         )
+        lost = np.zeros((n, n))
+        if params.gravity_loads is not None:
+            heights = zeros(n, params.story_heights)
+            tested = zeros(n, params.experimental_gravity_loads) / heights
+            lost = stories(zeros(n, params.gravity_loads) / heights - tested)
+            self.experimental_stiffness = self.experimental_stiffness - stories(tested)
+            self.stiffness = self.stiffness - lost
+            self.restoring_force = LinearRestoringForce(self.stiffness)
+        left = zeros(n, params.stiffnesses) - zeros(n, params.experimental_stiffnesses)
+        yielding = _laws(params.restoring_forces, left)
+        if yielding:
+            linear = left.copy()
+            linear[list(yielding)] = 0.0
+            self.restoring_force = StoryForces(stories(linear) - lost, yielding)
+            self.elastic_energy = float(sum(law.elastic_energy for law in yielding.values()))
+
+
+def _check_gravity(params: ShearFrame.Params, path: str) -> None:
+    """Refuses (ConfigError) loads without heights, loads that grow upwards, and loads beyond the critical one."""
+    if params.gravity_loads is None:
+        return
+    if params.story_heights is None:
+        raise ConfigError(f"{path}.story_heights: missing, P-Delta of gravity_loads needs them [m]")
+    above = 0.0
+    for index, load in reversed(list(enumerate(params.gravity_loads))):
+        place = f"{path}.gravity_loads[{index}] = {show(load, 'N')}"
+        if load < above:
+            raise ConfigError(
+                f"{place}: must be >= {show(above, 'N')}, what the story above it carries: each load is the "
+                "weight of all floors above the story"
+            )
+        above = load
+        critical = params.stiffnesses[index] * params.story_heights[index]
+        if load >= critical:
+            raise ConfigError(
+                f"{place}: must be < {show(critical, 'N')}, its stiffness times its height: the story would topple"
+            )
+
+
+def _falls(params: ShearFrame.Params) -> Iterator[str]:
+    """In words: the stories whose numerical part has less stiffness after yielding than gravity takes off it."""
+    if params.gravity_loads is None or params.story_heights is None:
+        return
+    left = zeros(len(params.masses), params.stiffnesses) - zeros(
+        len(params.masses), params.experimental_stiffnesses
+    )
+    tested = zeros(len(left), params.experimental_gravity_loads)
+    for story, law in _laws(params.restoring_forces, left).items():
+        bend = math.sqrt(2.0 * law.elastic_energy / law.initial_stiffness)
+        if bend <= 0.0:
+            continue
+        near, far = (float(law.force(np.array([yields * bend]))[0]) for yields in FAR)
+        kept, lost = (far - near) / ((FAR[1] - FAR[0]) * bend), params.gravity_loads[story] - tested[story]
+        lost /= params.story_heights[story]
+        if kept < lost:
+            yield (
+                f"story_{story + 1}: has {kept:.3g} N/m left after yielding, gravity takes {lost:.3g} N/m off it: "
+                "it falls over if it yields far and nothing under test holds it"
+            )
+
+
+def _laws(params: dict[str, Any], left: Array) -> dict[int, RestoringForce]:
+    """The restoring forces that are not linear, by the numbers of their stories from 0.
+
+    ``left`` ``(n,)`` N/m is the elastic stiffness of the numerical part of each story. Raises ConfigError where a
+    restoring force has another one.
+    """
+    laws, problems = {}, Problems()
+    for name, given in params.items():
+        story = int(name.removeprefix("story_")) - 1
+        stiffness, place = float(left[story]), f"structure.restoring_forces.{name}"
+        with problems.gathered():
+            if stiffness <= 0.0:
+                raise ConfigError(f"{place}: nothing is left of the story's stiffness, all of it is experimental")
+            law = registry.build("restoring_force", completed(given, "stiffness", stiffness), 1)
+            if abs(law.initial_stiffness - stiffness) > ROUNDING * stiffness:
+                raise ConfigError(
+                    f"{place}.stiffness = {show(law.initial_stiffness, 'N/m')}: must be "
+                    f"{show(stiffness, 'N/m')}, the story's stiffness without the experimental one; leave it out"
+                )
+            if not isinstance(law, Linear):
+                laws[story] = law
+    problems.refuse()
+    return laws

@@ -125,7 +125,7 @@ def _rows(built: Any, path: str) -> Iterator[Row]:
         yield Row(join(path, "type"), type(built).type_name, "component")
     for field in attrs.fields(type(built)):
         value, spec, name = getattr(built, field.name), spec_of(field), join(path, field.name)
-        if spec.kind in ("component", "section", "sections"):
+        if spec.kind in ("component", "components", "section", "sections"):
             yield from _rows(value, name)
         elif spec.kind not in ("matrix", "mapping"):  # of which ROS 2 has no parameters
             yield Row(name, as_data(value), spec.doc, spec)

@@ -1,7 +1,4 @@
-"""Restoring forces of the numerical substructure, with memory.
-
-Bouc-Wen as written by Wen (1980) and in Chen & Ricles (2010), Eqs. (13), (14).
-"""
+"""Bouc-Wen hysteresis, as written by Wen (1980) and in Chen & Ricles (2010), Eqs. (13), (14)."""
 
 from __future__ import annotations
 
@@ -12,35 +9,12 @@ import numpy as np
 
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.core.decay import LONGEST
-from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.samples import Array
-
-TABLE = {
-    "linear": ":Linear",
-    "bouc_wen": ":BoucWen",
-}
+from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, refuse_several, stated
 
 INCREMENTS = 10
 """Increments of displacement per integration step, at least, each one RK4 step (NOTES, set-up CR-1)."""
-
-
-class Linear:
-    """Linear elastic restoring force k x, per degree of freedom."""
-
-    @params
-    class Params:
-        stiffness: float = number("elastic stiffness", "N/m", more_than=0.0)
-
-    def __init__(self, params: Params, n_dof: int) -> None:
-        self.initial_stiffness = params.stiffness
-        self.elastic_energy = 0.0
-
-    def force(self, displacement: Array) -> Array:
-        return self.initial_stiffness * displacement
-
-    def reset(self) -> None:
-        """Nothing to forget."""
 
 
 class BoucWen:
@@ -53,7 +27,7 @@ class BoucWen:
 
     @params
     class Params:
-        stiffness: float = number("elastic stiffness k", "N/m", more_than=0.0)
+        stiffness: float | None = elastic_stiffness()
         yield_displacement: float = number("yield displacement x_y", "m", more_than=0.0)
         post_yield_ratio: float = number(
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, at_most=1.0
@@ -69,13 +43,12 @@ class BoucWen:
     state_count: ClassVar[int] = 1
 
     def __init__(self, params: Params, n_dof: int) -> None:
-        if n_dof != 1:
-            raise ConfigError(f"restoring_force bouc_wen: has 1 degree of freedom, the structure has {n_dof}")
+        refuse_several("bouc_wen", n_dof)
         self._p = params
-        self.initial_stiffness = params.stiffness
-        self.elastic_energy = 0.5 * params.stiffness * params.yield_displacement**2
-        self._elastic = params.post_yield_ratio * params.stiffness
-        self._hysteretic = (1.0 - params.post_yield_ratio) * params.stiffness * params.yield_displacement
+        self.initial_stiffness = stiffness = stated("bouc_wen", params)
+        self.elastic_energy = 0.5 * stiffness * params.yield_displacement**2
+        self._elastic = params.post_yield_ratio * stiffness
+        self._hysteretic = (1.0 - params.post_yield_ratio) * stiffness * params.yield_displacement
         self._decay = bouc_wen_decay(params.beta, params.gamma, params.exponent, params.yield_displacement)
         self._longest = INCREMENTS * LONGEST / self._decay.per_velocity
         """Longest move (m) for which ``INCREMENTS`` are enough."""

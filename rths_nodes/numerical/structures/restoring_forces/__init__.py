@@ -1,0 +1,11 @@
+"""Restoring forces of the numerical substructure, with memory: of a mass, or of a story by its drift."""
+
+from __future__ import annotations
+
+TABLE = {
+    "linear": ".linear:Linear",
+    "bouc_wen": ".bouc_wen:BoucWen",
+    "bilinear": ".bilinear:Bilinear",
+    "elastic_plastic": ".bilinear:ElasticPlastic",
+    "degrading_bouc_wen": ".degrading_bouc_wen:DegradingBoucWen",
+}
