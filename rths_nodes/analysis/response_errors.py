@@ -29,7 +29,8 @@ IRRELEVANT = {"name": "reference", "description": "", "cases": {}, "monitor": {}
 def whole_response(scenario: Scenario) -> tuple[Array, Array]:
     """Displacement (m) and absolute acceleration (m/s^2) of the whole structure at every step of the test.
 
-    Both ``(steps + 1, n_dof)``, from the end of a soft start. Raises ConfigError for a test without a structure.
+    Both ``(steps + 1, n_dof)`` of what is observed, from the end of a soft start. Raises ConfigError for a test
+    without a structure.
     """
     data = scenario.data() | IRRELEVANT | {"compensator": {"type": "none"}, "soft_start": None, "time_ratio": 1}
     return _whole_response(dump(data))
@@ -44,8 +45,9 @@ def _whole_response(text: str) -> tuple[Array, Array]:
     assembly = Assembly(scenario)
     found = unsplit.unsplit(scenario) if scenario.rig is None else linear_response(assembly)
     assert assembly.structure is not None  # both refuse a test without
-    ground = np.outer(assembly.ground_acceleration, assembly.structure.influence)
-    return found.displacement, found.acceleration + ground
+    seen = assembly.observation
+    ground = np.outer(assembly.ground_acceleration, seen.influence(assembly.structure))
+    return seen.motion(found.displacement), seen.motion(found.acceleration) + ground
 
 
 def response_errors(of: Evaluation) -> dict[str, dict[str, float]]:

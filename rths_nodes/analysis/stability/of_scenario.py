@@ -49,7 +49,7 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
         whole,
         *transformation(assembly, structure),
         integrator,
-        way.impulses(len(structure.influence)),
+        way.impulses(assembly.observation),
         scenario.step,
         scenario.samples_per_step,
         tuple(_assumptions(assembly, structure, whole)),
@@ -153,10 +153,11 @@ def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeS
 
 def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Array]:
     """T and T' of any setup, a unit of velocity and of force at a time: for small motions around the start."""
-    setup, n_dof = assembly.setup, len(structure.influence)
-    nothing = np.zeros(n_dof)
-    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in np.eye(n_dof)]
-    forces = [setup.forces(unit, nothing).copy() for unit in np.eye(len(assembly.scenario.axes))]
+    setup, seen, n_dof = assembly.setup, assembly.observation, len(structure.influence)
+    nothing = np.zeros(seen.n_interface)
+    moved = (seen.interface(unit) for unit in np.eye(n_dof))
+    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in moved]
+    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in np.eye(len(assembly.scenario.axes))]
     return np.column_stack(axes), np.column_stack(forces)
 
 

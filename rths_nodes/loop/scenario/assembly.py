@@ -10,21 +10,24 @@ import attrs
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.wire.codec import Codec
+from rths_nodes.core.wire.layout import bound_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.observation import Observation, Selection, refuse_tested_beside
 
 
 @dataclass(frozen=True)
 class Names:
     """Names of the numbers that the parts of a test hand to each other, in their order.
 
-    The three kinds of degrees of freedom are the same today; code that uses one says which it means.
+    The three kinds of degrees of freedom are the same where the scenario names no interface; code that uses one
+    says which it means.
     """
 
     interface: tuple[str, ...]
@@ -130,7 +133,8 @@ class Assembly:
     def ramp(self) -> Ramp:
         """The interpolation of Targets at the servo rate."""
         scenario = self.scenario
-        built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, len(self._model))
+        n_dof = self.observation.n_interface
+        built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, n_dof)
         return built
 
     @cached_property
@@ -140,7 +144,8 @@ class Assembly:
         It may remember what it solved last, so that each stage that calls it has its own (``fresh``).
         """
         scenario = self.scenario
-        built: Setup = self._build("setup", scenario.setup, len(self._model), len(scenario.axes))
+        n_dof = self.observation.n_interface
+        built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.axes))
         return built
 
     @cached_property
@@ -203,15 +208,54 @@ class Assembly:
         return tuple(self.scenario.axes) if self.structure is None else self.structure.names
 
     @cached_property
+    def observation(self) -> Observation:
+        """What of the model is seen from outside: all of it, or what the scenario names.
+
+        Raises ConfigError for names that the structure has not, for what is under test beside the interface, and
+        for a model that does not fit into a Target whole.
+        """
+        if self._first is not None:
+            return self._first.observation
+        scenario, known, most = self.scenario, self._model, bound_of("Target", "displacement")
+        if not scenario.interface:
+            if len(known) > most:
+                raise ConfigError(
+                    f"interface: missing: the structure has {len(known)} degrees of freedom, a Target at most "
+                    f"{most}; name those that the setup turns into axes, e.g. {known[-1]}"
+                )
+            return Observation(len(known))
+        if self.structure is None:
+            raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
+        interface = self._places("interface", scenario.interface)
+        observed = interface + self._places("observed", scenario.observed)
+        if len(observed) > most:
+            raise ConfigError(
+                f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into "
+                "a Target"
+            )
+        refuse_tested_beside(self.structure, interface, known)
+        return Selection(len(known), interface, observed)
+
+    def _places(self, key: str, names: tuple[str, ...]) -> list[int]:
+        places = {name: place for place, name in enumerate(self._model)}
+        for name in names:
+            if name not in places:
+                raise unknown(key, "degree of freedom", name, places)
+        return [places[name] for name in names]
+
+    @cached_property
     def names(self) -> Names:
         """Names of degrees of freedom, axes, inner numbers and auxiliary channels."""
         if self._first is not None:
             return self._first.names
-        dof, axes = self._model, tuple(self.scenario.axes)
+        model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
+        interface = scenario.interface or model
+        self.observation  # noqa: B018 - refuses what the messages cannot carry
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
-        return Names(dof, dof, dof, axes, state, port.auxiliary_names, port.auxiliary_inputs)
+        observed = interface + scenario.observed
+        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs)
 
     def codec(self, run: RunMark | None = None) -> Codec:
         """Packs and unpacks the messages of this rig in one ``run``.
