@@ -12,8 +12,9 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
-from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import product
 
 
 class Observation:
@@ -40,9 +41,9 @@ class Observation:
         """Forces on the model, ``(n_model,)``, from those at the interface, ``(n_interface,)`` N."""
         return forces
 
-    def restoring(self, integrator: Integrator) -> Array:
-        """Restoring force ``(n_observed,)`` N at the step that ``integrator`` has just finished."""
-        return integrator.restoring_force
+    def restoring(self, force: Array, displacement: Array) -> Array:
+        """Restoring force ``(n_observed,)`` N from that of the model, and its displacement (m)."""
+        return force
 
     def external(self, force: Array) -> Array:
         """External force ``(n_observed,)`` N from that on the model, ``(n_model,)``."""
@@ -58,7 +59,7 @@ class Selection(Observation):
 
     whole = False
 
-    def __init__(self, n_model: int, interface: Array, observed: Array) -> None:
+    def __init__(self, n_model: int, interface: Sequence[int], observed: Sequence[int]) -> None:
         super().__init__(n_model)
         self.n_observed, self.n_interface = len(observed), len(interface)
         self._interface, self._observed = np.asarray(interface, int), np.asarray(observed, int)
@@ -74,14 +75,31 @@ class Selection(Observation):
         whole[self._interface] = forces
         return whole
 
-    def restoring(self, integrator: Integrator) -> Array:
-        return np.asarray(integrator.restoring_force[self._observed])
+    def restoring(self, force: Array, displacement: Array) -> Array:
+        return np.asarray(force[self._observed])
 
     def external(self, force: Array) -> Array:
         return np.asarray(force[self._observed])
 
     def influence(self, structure: Structure) -> Array:
         return np.asarray(structure.influence[self._observed])
+
+
+class GroundForce:
+    """External force of a large model, ``(steps + 1, n_dof)`` N, of which a row is made when it is asked for.
+
+    ``scale`` ``(steps + 1,)`` times ``pattern`` ``(n_dof,)``; so it takes no memory for every degree of freedom.
+    """
+
+    def __init__(self, scale: Array, pattern: Array) -> None:
+        self._scale, self._pattern = scale, pattern
+        self.shape = len(scale), len(pattern)
+
+    def __len__(self) -> int:
+        return len(self._scale)
+
+    def __getitem__(self, step: int) -> Array:
+        return np.asarray(self._scale[step] * self._pattern)
 
 
 class Energies:
@@ -92,7 +110,7 @@ class Energies:
     """
 
     def __init__(self, structure: Structure) -> None:
-        self._mass, self._damping = structure.mass, structure.damping
+        self._mass, self._damping = product(structure.mass), product(structure.damping)
         self._sums = np.zeros(3)
         self._before: tuple[Array, Array] | None = None
 

@@ -19,6 +19,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -116,6 +117,11 @@ class _Scaled:
 def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
     """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
     scenario = assembly.scenario
+    if is_sparse(structure.mass):
+        raise ConfigError(
+            f"structure: its {len(structure.influence)} degrees of freedom are too many to judge the stability "
+            "before the test; give reduction, also for rths stability alone (--set)"
+        )
     if massless(structure.mass).any():
         raise ConfigError(
             f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "

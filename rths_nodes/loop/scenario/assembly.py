@@ -13,13 +13,15 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.layout import bound_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.numerical.observation import Observation, Selection, refuse_tested_beside
+from rths_nodes.numerical.observation import GroundForce, Observation, Selection, refuse_tested_beside
+from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,30 @@ class Assembly:
     # -- numerical substructure ---------------------------------------------------------------------------
 
     @cached_property
-    def structure(self) -> Structure | None:
-        """The numerical substructure; None for a test without one."""
+    def full_structure(self) -> Structure | None:
+        """The structure as the scenario states it, before a reduction; None for a test without one."""
         params = self.scenario.structure
+        first = None if self._first is None else self._first.full_structure
+        if first is not None and is_sparse(first.mass):
+            return first  # it is linear and remembers nothing; to read and check it again takes long
         return None if params is None else self._build("structure", params)
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """The numerical substructure, reduced where the scenario says so; None for a test without one."""
+        params, full = self.scenario.reduction, self.full_structure
+        if params is None:
+            return full
+        if full is None or not self.scenario.interface:
+            raise ConfigError(
+                "reduction: needs a structure, and interface: where what stands under test acts on it"
+            )
+        if self._first is not None:
+            return self._first.structure
+        places = self._places("interface", self.scenario.interface)
+        refuse_tested_beside(full, places, full.names)
+        found: Any = reduced(self._build("reduction", params), full, places)
+        return found  # type: ignore[no-any-return]
 
     @cached_property
     def ground_acceleration(self) -> Array:
@@ -96,7 +118,7 @@ class Assembly:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
         scenario = self.scenario
-        memory.check(scenario, len(self._model))
+        memory.check(scenario, 1 if self._is_large else len(self._model))
         times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
         motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
         sampled: Array = motion.sample(times)
@@ -104,11 +126,22 @@ class Assembly:
 
     @cached_property
     def external_force(self) -> Array:
-        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure."""
+        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure.
+
+        That of a structure which is kept sparse is a :class:`GroundForce`, made step by step.
+        """
         acceleration, structure = self.ground_acceleration, self.structure
-        if structure is None or not self._loaded:
+        if structure is None or not (self._loaded or self._is_large):
             return np.zeros((len(acceleration), len(self._model)))
-        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
+        pattern = (structure.mass + structure.experimental_mass) @ structure.influence
+        if self._is_large:
+            force: Any = GroundForce(-acceleration, pattern)
+            return force  # type: ignore[no-any-return]
+        return np.asarray(np.outer(-acceleration, pattern))
+
+    @property
+    def _is_large(self) -> bool:
+        return self.structure is not None and is_sparse(self.structure.mass)
 
     @cached_property
     def integrator(self) -> Integrator:
@@ -216,7 +249,8 @@ class Assembly:
         """
         if self._first is not None:
             return self._first.observation
-        scenario, known, most = self.scenario, self._model, bound_of("Target", "displacement")
+        scenario, most = self.scenario, bound_of("Target", "displacement")
+        known = tuple(scenario.axes) if self.full_structure is None else self.full_structure.names
         if not scenario.interface:
             if len(known) > most:
                 raise ConfigError(
@@ -224,7 +258,7 @@ class Assembly:
                     f"{most}; name those that the setup turns into axes, e.g. {known[-1]}"
                 )
             return Observation(len(known))
-        if self.structure is None:
+        if self.structure is None or self.full_structure is None:
             raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
         interface = self._places("interface", scenario.interface)
         observed = interface + self._places("observed", scenario.observed)
@@ -233,11 +267,15 @@ class Assembly:
                 f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into "
                 "a Target"
             )
-        refuse_tested_beside(self.structure, interface, known)
+        refuse_tested_beside(self.full_structure, interface, known)
+        model: Any = self.structure
+        if isinstance(model, Reduced):
+            return Recovery(model, interface, observed)
         return Selection(len(known), interface, observed)
 
     def _places(self, key: str, names: tuple[str, ...]) -> list[int]:
-        places = {name: place for place, name in enumerate(self._model)}
+        assert self.full_structure is not None
+        places = {name: place for place, name in enumerate(self.full_structure.names)}
         for name in names:
             if name not in places:
                 raise unknown(key, "degree of freedom", name, places)

@@ -80,7 +80,7 @@ class NumericalStage:
         """Target 0, the start state."""
         if self._before:
             return self._soft_start[0]
-        target = self._target(self._nothing)
+        target = self._target(self._nothing, self.integrator.displacement)
         if self._energies is not None:
             target.energies = np.zeros(4)
         return target
@@ -123,18 +123,19 @@ class NumericalStage:
         if self._controller is not None:
             self._auxiliary = self._controller.step(self._measured, self._ground_acceleration[step])
         external = self.external_force[step]
-        target = self._target(self._seen.external(external))
+        target = self._target(self._seen.external(external), x)
         if self._energies is not None:
             target.energies = self._energies.at(x, v, solver.restoring_force, external)
         return target
 
-    def _target(self, external: Array) -> Target:
+    def _target(self, external: Array, before: Array) -> Target:
+        """Target with the ``external`` force of the step before; the model stood at ``before`` then."""
         solver, ratio, seen = self.integrator, self._ratio, self._seen.motion
         velocity, acceleration = seen(solver.velocity), seen(solver.acceleration)
         exact = seen(solver.exact_acceleration)
         if ratio != 1:  # on the wire stands the motion of the rig
             velocity, acceleration, exact = velocity / ratio, acceleration / ratio**2, exact / ratio**2
-        displacement, restoring = seen(solver.displacement), self._seen.restoring(solver)
+        displacement, restoring = seen(solver.displacement), self._seen.restoring(solver.restoring_force, before)
         auxiliary = self._auxiliary
         return Target(self._index, displacement, velocity, acceleration, exact, external, restoring, auxiliary)
 

@@ -6,15 +6,17 @@ With so few numbers ``@`` takes three times as long as ``dot``, and a loop in re
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Inverse, Matrix, inverse, is_sparse, product
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 
@@ -39,22 +41,25 @@ class Dynamics(Integrator):
         self.dt = dt
         self._external = external_force
         self._mass_inverse = self._inverse_of(structure.mass)
+        self._damping = product(structure.damping)
         self._acceleration_per_load = self._mass_inverse
         self._n_dof = len(structure.influence)
 
-    def _inverse_of(self, mass: Array) -> Array:
+    def _inverse_of(self, mass: Matrix) -> Any:
         """Of the mass, zero where there is none. Raises ConfigError for an integrator that needs some."""
         without = massless(mass)
         if not without.any():
-            return np.asarray(np.linalg.inv(mass), float)
+            return inverse(mass)
         if not self.takes_massless:
             raise ConfigError(
                 f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
                 "structure have none; newmark does without"
             )
-        inverse, kept = np.zeros_like(mass), np.ix_(~without, ~without)
-        inverse[kept] = np.linalg.inv(mass[kept])
-        return inverse
+        if is_sparse(mass):
+            return _OfMasses(mass, without)
+        found, kept = np.zeros_like(mass), np.ix_(~without, ~without)
+        found[kept] = np.linalg.inv(mass[kept])
+        return found
 
     def reset(self) -> None:
         """At rest at step 0, the predicted acceleration from the first external force."""
@@ -110,11 +115,38 @@ class Dynamics(Integrator):
         return np.concatenate([*kept, twin.displacement, twin.velocity, twin.acceleration])
 
     def _apart(self) -> Array:
-        load: Array = self._external[self._index] - self.structure.damping.dot(self.velocity) - self._force
+        load: Array = self._external[self._index] - self._damping.dot(self.velocity) - self._force
         return load
 
     def _advance(self, experimental_force: Array) -> None:
         raise TypeError(f"{type(self).__name__} does not say how to advance")
+
+
+class _OfMasses:
+    """Multiplies by the inverse of a sparse mass; what is ``without`` any is not accelerated by it."""
+
+    def __init__(self, mass: Matrix, without: NDArray[np.bool_]) -> None:
+        from scipy.sparse import diags_array
+
+        self._inverse = Inverse(mass + diags_array(without.astype(float), format="csr"))
+        self._without = without
+
+    def dot(self, load: Array) -> Array:
+        found = self._inverse.dot(load)
+        found[self._without] = 0.0
+        return found
+
+
+def refuse_large(name: str, structure: Structure, reason: str) -> None:
+    """Refuses (ConfigError) a structure that is kept sparse, with the reason and what helps."""
+    if is_sparse(structure.mass):
+        raise ConfigError(
+            f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of "
+            f"freedom that "
+            "is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
+            "hht_alpha, "
+            "kr_alpha, newmark"
+        )
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import is_sparse, quotient
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 
@@ -42,10 +43,14 @@ class KolayRicles(Dynamics):
         mass = self.structure.mass + self.structure.experimental_mass
         rest = gamma * dt * (self.structure.damping + damping)
         rest = rest + beta * dt**2 * (self.structure.stiffness + stiffness)
-        self.alpha1 = np.linalg.solve(mass + rest, mass)
+        self.alpha1 = quotient(mass + rest, mass)
         self.alpha2 = (0.5 + gamma) * self.alpha1
-        self.alpha3 = np.linalg.solve(mass + rest, alpha_m * mass + self._alpha_f * rest)
-        self._weight = np.linalg.inv(np.eye(self._n_dof) - self.alpha3)
+        weighted = alpha_m * mass + self._alpha_f * rest
+        self.alpha3 = quotient(mass + rest, weighted)
+        if is_sparse(mass):  # (1 - alpha3)^-1 without its inverse
+            self._weight = quotient(mass + rest - weighted, mass + rest)
+        else:
+            self._weight = np.linalg.inv(np.eye(self._n_dof) - self.alpha3)
         self.reset()
 
     def reset(self) -> None:
