@@ -122,20 +122,16 @@ class Inverse:
 
 
 class Quotient:
-    """``left``^-1 ``right`` of sparse matrices, times a ``factor``."""
+    """``left``^-1 ``right`` of sparse matrices."""
 
-    def __init__(self, left: Matrix, right: Matrix, factor: float = 1.0) -> None:
-        self._inverse, self._right, self._factor = Inverse(left), factor * right, factor
-        self._matrices = left, right
+    def __init__(self, left: Matrix, right: Matrix) -> None:
+        self._inverse, self._right = Inverse(left), product(right)
 
     def dot(self, vector: Array) -> Array:
-        """The product with one vector ``(n,)``, or several ``(n, m)``."""
+        """The product with one vector ``(n,)``."""
         return self._inverse.dot(self._right.dot(vector))
 
     __matmul__ = dot
-
-    def __rmul__(self, factor: float) -> Quotient:
-        return Quotient(*self._matrices, factor * self._factor)
 
 
 def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Array]:
