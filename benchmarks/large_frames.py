@@ -1,6 +1,6 @@
 """How long a step of a large structure takes: python benchmarks/large_frames.py
 
-The median time of a whole step of the numerical stage (integrator, energies, Target) for frames of 10, 100, 1000 and
+The median time of a whole step of the numerical stage (integrator, energies, Target) for 10, 100, 1000 and
 3000 degrees of freedom, whose mass, damping and stiffness fill a band of 30 beside the diagonal, and as a ratio to
 its floor, measured in turns with it: one solution and one product with each of the three matrices, bare LAPACK and
 BLAS on their bands. `fits` is the share of a step of 10 samples at 1024 Hz. `--memory N` runs a whole test of 30 s
@@ -33,8 +33,8 @@ INTEGRATORS = ("cr", "newmark", "kr_alpha", "hht_alpha")
 TURN, TURNS = 20, 15
 """Steps measured in a row; turns of step and floor."""
 MOST = {"kr_alpha": 4.0}
-"""Times the floor: what must hold for 1000 degrees of freedom; 3 for others. With a mass that is not lumped kr_alpha
-takes four solutions: two with the mass, two of its own."""
+"""Times the floor: what must hold for 1000 degrees of freedom; 3 for the others. With a mass that is not lumped
+kr_alpha takes four solutions: two with the mass, two of its own."""
 
 
 def matrices(n: int) -> tuple[csr_array, csr_array]:

@@ -19,7 +19,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.partition import whole
-from rths_nodes.core.protocols import Structure
+from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
 from rths_nodes.numerical.observation import Observation
@@ -160,7 +160,7 @@ class Reduced:
         return np.asarray(0.5 * (found + found.T))
 
 
-def reduced(reduction: Modal | CraigBampton, full: Structure, places: Sequence[int]) -> Reduced:
+def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
     """``full``, reduced, with its interface at ``places``. Raises ConfigError for what cannot be reduced."""
     if not is_linear(full):
         raise ConfigError("reduction: needs a structure with a linear restoring force")

@@ -95,7 +95,7 @@ class Newmark(Dynamics):
         )
         if len(tested):
             most = int((~self._massless).sum())
-            kept = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
+            kept: Any = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
             model: Any = reduced(kept, structure, tested.tolist())
             type(self)(params, model, np.zeros((2, 1)), self.dt)
 
