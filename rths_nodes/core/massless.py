@@ -76,9 +76,8 @@ def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
         return False
     if not is_definite(damping[o][:, o]):
         raise ConfigError(
-            "structure: of its degrees of freedom without mass some have damping and some have none: must be "
-            "all or "
-            "none"
+            "structure: of its degrees of freedom without mass some have damping and some have none: must be all "
+            "or none"
         )
     return True
 

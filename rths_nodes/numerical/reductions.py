@@ -72,13 +72,13 @@ class Modal:
                 f"reduction modal: {bare[0]} at the interface has no mass; craig_bampton does without"
             )
         shapes = _modes(self._p.modes, mass, stiffness)
-        statics = _solved(stiffness, _units(len(structure.influence), places))
+        statics = _solved(stiffness, units(len(structure.influence), places))
         kept, names = shapes, [f"mode_{number}" for number in range(1, shapes.shape[1] + 1)]
         for place, static in zip(places, statics.T, strict=True):
             new = static
             for _ in range(2):  # twice, or rounding is left
                 new = new - kept @ (kept.T @ (mass @ new))
-            size, before = np.sqrt(new @ (mass @ new)), np.sqrt(static @ (mass @ static))
+            size, before = (float(np.sqrt(abs(one @ (mass @ one)))) for one in (new, static))
             if size > NOTHING_NEW * before:
                 kept = np.column_stack([kept, new / size])
                 names.append(f"static_{structure.names[place]}")
@@ -102,7 +102,7 @@ class CraigBampton:
         i = np.setdiff1d(np.arange(n), b)
         names = tuple(structure.names[place] for place in b)
         if not len(i):
-            return _units(n, b), names
+            return units(n, b), names
         inner = stiffness[i][:, i]
         shapes = _modes(self._p.modes, mass[i][:, i], inner)
         found = np.zeros((n, len(b) + shapes.shape[1]))
@@ -112,10 +112,11 @@ class CraigBampton:
         return found, (*names, *(f"held_mode_{number}" for number in range(1, shapes.shape[1] + 1)))
 
 
-def _units(n: int, places: Sequence[int]) -> Array:
-    units = np.zeros((n, len(places)))
-    units[list(places), np.arange(len(places))] = 1.0
-    return units
+def units(n: int, places: Sequence[int]) -> Array:
+    """Unit vectors as columns ``(n, len(places))``."""
+    found = np.zeros((n, len(places)))
+    found[list(places), np.arange(len(places))] = 1.0
+    return found
 
 
 def _modes(count: int, mass: Matrix, stiffness: Matrix) -> Array:
@@ -216,13 +217,13 @@ def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[flo
     frequency = float(np.max(np.abs(found[:n] / exact[:n] - 1.0)))
     omega = 2.0 * np.pi * band * np.linspace(0.0, 1.0, COMPARED)
     at = list(places)
-    of_full = _compliance(full, _units(len(full.influence), at), omega)
-    of_model = _compliance(model, model.shapes[at].T, omega)  # type: ignore[arg-type]
+    of_full = compliance(full, units(len(full.influence), at), omega)
+    of_model = compliance(model, model.shapes[at].T, omega)  # type: ignore[arg-type]
     gap, size = np.abs(of_model - of_full).max(axis=(1, 2)), np.abs(of_full).max(axis=(1, 2))
     return frequency, float(gap[0] / size[0]), float(gap.max() / size.max())
 
 
-def _compliance(structure: Structure, at: Array, omega: Array) -> Array:
+def compliance(structure: Structure, at: Array, omega: Array) -> Array:
     """Displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
     mass, damping, stiffness = whole(structure)
     found = []

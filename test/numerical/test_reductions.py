@@ -19,7 +19,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import load
-from rths_nodes.numerical.reductions import Recovery, _compliance, _units, differences, reduced
+from rths_nodes.numerical.reductions import Recovery, compliance, differences, reduced, units
 from rths_nodes.numerical.structures.matrices import Matrices
 from rths_nodes.recording.run import Collector, Run
 
@@ -54,8 +54,8 @@ def test_with_all_modes_a_reduction_is_the_full_model(kind: str, all_of_them: in
     model = by(kind, all_of_them, full)
     assert len(model.names) == 12
     omega = 2.0 * np.pi * np.linspace(0.0, 30.0, 50)
-    at = _units(12, list(range(12)))
-    of_full, of_model = _compliance(full, at, omega), _compliance(model, model.shapes.T, omega)
+    at = units(12, list(range(12)))
+    of_full, of_model = compliance(full, at, omega), compliance(model, model.shapes.T, omega)
     assert np.abs(of_model - of_full).max() < 1e-10 * np.abs(of_full).max()
     assert max(differences(model, PLACES, 30.0)) < 1e-9
 
@@ -80,7 +80,7 @@ def test_the_static_compliance_of_the_interface_is_exact(kind: str, modes: int) 
     """Of both substructures together, and of the numerical one alone."""
     full = frame()
     model = by(kind, modes, full)
-    at, shapes = _units(12, PLACES), model.shapes[PLACES].T
+    at, shapes = units(12, PLACES), model.shapes[PLACES].T
     for stiffness, of_model in (
         (full.stiffness, model.stiffness),
         (full.stiffness + full.experimental_stiffness, model.stiffness + model.experimental_stiffness),

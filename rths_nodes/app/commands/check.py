@@ -71,13 +71,10 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     places = [model.full.names.index(name) for name in scenario.interface]
     frequency, static, compliance = differences(model, places, scenario.reduction.band)
     yield (
-        f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} "
-        f"degrees of "
-        f"freedom; against the full model: the {FREQUENCIES} lowest natural frequencies within "
-        f"{100 * frequency:.2g} %, "
-        f"compliance of the interface within {100 * static:.2g} % (static) and {100 * compliance:.2g} % of "
-        f"its largest "
-        f"(up to {scenario.reduction.band:g} Hz)"
+        f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
+        f"of freedom; against the full model: the {FREQUENCIES} lowest natural frequencies within "
+        f"{100 * frequency:.2g} %, compliance of the interface within {100 * static:.2g} % (static) and "
+        f"{100 * compliance:.2g} % of its largest (up to {scenario.reduction.band:g} Hz)"
     )
 
 

@@ -264,8 +264,8 @@ class Assembly:
         observed = interface + self._places("observed", scenario.observed)
         if len(observed) > most:
             raise ConfigError(
-                f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into "
-                "a Target"
+                f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into a "
+                "Target"
             )
         refuse_tested_beside(self.full_structure, interface, known)
         model: Any = self.structure

@@ -141,11 +141,9 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
     """Refuses (ConfigError) a structure that is kept sparse, with the reason and what helps."""
     if is_sparse(structure.mass):
         raise ConfigError(
-            f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of "
-            f"freedom that "
-            "is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
-            "hht_alpha, "
-            "kr_alpha, newmark"
+            f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of freedom "
+            "that is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
+            "hht_alpha, kr_alpha, newmark"
         )
 
 

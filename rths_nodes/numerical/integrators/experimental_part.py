@@ -106,16 +106,14 @@ def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matr
     else:
         raise ConfigError(
             f"integrator {name}: needs a mass everywhere, and more than stands under test: the mass of the "
-            f"numerical "
-            "substructure less that under test must be > 0"
+            "numerical substructure less that under test must be > 0"
         )
     for _ in range(HALVINGS):
         middle = 0.5 * (good + bad)
         good, bad = (middle, bad) if stable(middle) else (good, middle)
     raise ConfigError(
-        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {good:g} s (stability limit "
-        f"with what is "
-        "under test)"
+        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {good:g} s (stability limit with "
+        "what is under test)"
     )
 
 

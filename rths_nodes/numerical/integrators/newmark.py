@@ -87,8 +87,8 @@ class Newmark(Dynamics):
         structure = self.structure
         if not zero(structure.experimental_mass):
             raise ConfigError(
-                "integrator newmark: a mass under test is not judged for a structure that is kept sparse; "
-                "give reduction"
+                "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "
+                "reduction"
             )
         tested = np.flatnonzero(
             ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))

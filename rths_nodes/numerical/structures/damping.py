@@ -161,9 +161,8 @@ class Modal:
         """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
         if is_sparse(mass):
             raise ConfigError(
-                f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; "
-                f"a large "
-                "structure that is kept sparse needs rayleigh or matrix"
+                f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; a "
+                "large structure that is kept sparse needs rayleigh or matrix"
             )
         omega, shapes = modes(mass, stiffness)
         if len(self._ratios) not in (1, len(omega)):
@@ -190,8 +189,8 @@ class Matrix:
         """The given matrix. Raises ConfigError when its size does not fit or it is not symmetric."""
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
-                f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} "
-                f"numbers in N s/m"
+                f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "
+                "N s/m"
             )
         if is_sparse(mass):
             from scipy.sparse import csr_array

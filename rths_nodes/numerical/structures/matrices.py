@@ -42,8 +42,7 @@ class Matrices(Partition):
         )
         node: tuple[str, ...] = texts(
             "what the degrees of freedom of a node are, the same at all nodes, e.g. [x, z, ry]: their names, "
-            "which are "
-            "rotations, and which move with the ground",
+            "which are rotations, and which move with the ground",
             ("x", "y", "z", "rx", "ry", "rz"),
         )
         ground: str = text("direction of the ground motion, where node tells the directions", "x", ("x", "y", "z"))

@@ -103,8 +103,8 @@ def _read(given: Any, place: str) -> Matrix:
     if gap.max() > ROUNDING * largest(matrix):
         row, column = np.unravel_index(int(np.argmax(dense(gap))), matrix.shape)
         raise ConfigError(
-            f"{place} = {show(given)}: must be symmetric; row {row + 1}, column {column + 1} is not its "
-            f"mirror image"
+            f"{place} = {show(given)}: must be symmetric; row {row + 1}, column {column + 1} is not its mirror "
+            "image"
         )
     return matrix
 
