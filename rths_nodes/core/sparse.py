@@ -85,7 +85,7 @@ class Inverse:
 
         self.shape = matrix.shape
         entries = coo_array(matrix)
-        rows, columns = entries.coords
+        rows, columns = entries.row, entries.col
         n = self.shape[0]
         self._order: Any = None
         width = int(np.abs(rows - columns).max(initial=0))
@@ -172,7 +172,7 @@ class Band:
         from scipy.linalg import get_blas_funcs
 
         entries = matrix.tocoo()
-        rows, columns = entries.coords
+        rows, columns = entries.row, entries.col
         n = matrix.shape[0]
         self._width = int(np.abs(rows - columns).max(initial=0))
         self.work = n * (2 * self._width + 1)

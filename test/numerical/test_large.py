@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from scipy.io import mmwrite
 from scipy.sparse import csr_array, diags_array, save_npz
 
@@ -249,7 +250,8 @@ def refused_file(folder: Path, kind: str) -> tuple[str, str]:
             return str(folder / "none.npz"), "No such file"
         case "mtx line":
             file.write_text("%%MatrixMarket matrix coordinate real symmetric\n2 2 2\n1 1 1.0\n2 x 1.0\n")
-            return str(file), "Line 4"
+            line = "Line 4" if tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 12) else ""
+            return str(file), f"cannot be read as a matrix in N/m ({line}"
         case "mtx complex":
             file.write_text("%%MatrixMarket matrix coordinate complex symmetric\n1 1 1\n1 1 1.0 0.0\n")
             return str(file), "must be real"
@@ -266,7 +268,7 @@ def refused_file(folder: Path, kind: str) -> tuple[str, str]:
             return str(file), "4 rows: must be 70, as many as structure.mass has"
         case "nan":
             np.savez(file, np.full((70, 70), np.nan))
-            return str(file), "must be finite"
+            return str(file), "must be finite numbers in N/m"
         case "unsymmetric":
             np.savez(file, np.eye(70) + np.eye(70, k=1))
             return str(file), "must be symmetric; row 1, column 2"

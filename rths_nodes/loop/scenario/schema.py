@@ -127,7 +127,7 @@ class Scenario:
     integrator: Any = component("integrator", "solves the equation of motion")
     ramp: Any = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(
-        "degrees of freedom that the setup turns into axes, by name; all if left out, of which few may be then"
+        "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
     )
     observed: tuple[str, ...] = texts(
         "further degrees of freedom that a Target carries, for the report; those of the interface always do"

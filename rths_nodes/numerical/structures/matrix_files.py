@@ -35,7 +35,10 @@ def read_pair(params: Any) -> tuple[Matrix, Matrix]:
     given = params.mass, params.stiffness
     if not any(isinstance(one, str) for one in given) and params.storage != "sparse" and len(given[0]) <= DENSE:
         return np.array(params.mass), np.array(params.stiffness)
-    found = [_read(getattr(params, name), f"structure.{name}") for name in ("mass", "stiffness")]
+    force, length = params.force_unit, params.length_unit
+    si = (force, length) == ("N", "m")
+    units = {"mass": "kg" if si else f"{force} s^2/{length}", "stiffness": f"{force}/{length}"}
+    found = [_read(getattr(params, name), f"structure.{name}", unit) for name, unit in units.items()]
     n = found[0].shape[0]
     if found[1].shape[0] != n:
         raise ConfigError(
@@ -82,14 +85,14 @@ def _to_si(params: Any, n: int) -> Matrix:
     return diags_array(np.sqrt(force * length) * per_dof, format="csr")
 
 
-def _read(given: Any, place: str) -> Matrix:
+def _read(given: Any, place: str, unit: str) -> Matrix:
     """The matrix of a file, or of rows. Raises ConfigError that begins with ``place``."""
     if not isinstance(given, str):
         return np.array(given)
     try:
         matrix = _matrix(given, place.rpartition(".")[2])
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{place} = {show(given)}: cannot be read as a matrix ({error})") from None
+        raise ConfigError(f"{place} = {show(given)}: cannot be read as a matrix in {unit} ({error})") from None
     rows, *columns = matrix.shape
     if columns != [rows]:
         words = " x ".join(map(str, matrix.shape))
@@ -98,7 +101,7 @@ def _read(given: Any, place: str) -> Matrix:
         raise ConfigError(f"{place} = {show(given)}: {rows} rows: must be >= 1 and <= {MOST}")
     values = matrix.data if is_sparse(matrix) else matrix
     if not np.isfinite(values).all() or np.abs(values).max(initial=0.0) > LARGEST:
-        raise ConfigError(f"{place} = {show(given)}: must be finite numbers, none beyond {LARGEST:g}")
+        raise ConfigError(f"{place} = {show(given)}: must be finite numbers in {unit}, none beyond {LARGEST:g}")
     gap = abs(matrix - matrix.T)
     if gap.max() > ROUNDING * largest(matrix):
         row, column = np.unravel_index(int(np.argmax(dense(gap))), matrix.shape)

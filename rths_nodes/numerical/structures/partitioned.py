@@ -61,9 +61,9 @@ class Partition:
 
 def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
     """As in ``_rest``, of sparse matrices, without their eigenvalues."""
-    from scipy.sparse import eye_array
+    from scipy.sparse import diags_array
 
-    one = eye_array(rest.shape[0], format="csr")
+    one = diags_array(np.ones(rest.shape[0]), format="csr")
     if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
         raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")
     if zero(rest) and not positive:
