@@ -10,18 +10,17 @@ import attrs
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
-from rths_nodes.core.wire.layout import bound_of
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
+from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.numerical.observation import GroundForce, Observation, Selection, refuse_tested_beside
-from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
+from rths_nodes.numerical.observation import GroundForce, Observation
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,7 @@ class Assembly:
             )
         if self._first is not None:
             return self._first.structure
-        places = self._places("interface", self.scenario.interface)
-        refuse_tested_beside(full, places, full.names)
-        found: Any = reduced(self._build("reduction", params), full, places)
-        return found  # type: ignore[no-any-return]
+        return reduced_structure(self.scenario, self._build("reduction", params), full)
 
     @cached_property
     def ground_acceleration(self) -> Array:
@@ -242,44 +238,10 @@ class Assembly:
 
     @cached_property
     def observation(self) -> Observation:
-        """What of the model is seen from outside: all of it, or what the scenario names.
-
-        Raises ConfigError for names that the structure has not, for what is under test beside the interface, and
-        for a model that does not fit into a Target whole.
-        """
+        """What of the model is seen from outside: all of it, or what the scenario names."""
         if self._first is not None:
             return self._first.observation
-        scenario, most = self.scenario, bound_of("Target", "displacement")
-        known = tuple(scenario.axes) if self.full_structure is None else self.full_structure.names
-        if not scenario.interface:
-            if len(known) > most:
-                raise ConfigError(
-                    f"interface: missing: the structure has {len(known)} degrees of freedom, a Target at most "
-                    f"{most}; name those that the setup turns into axes, e.g. {known[-1]}"
-                )
-            return Observation(len(known))
-        if self.structure is None or self.full_structure is None:
-            raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
-        interface = self._places("interface", scenario.interface)
-        observed = interface + self._places("observed", scenario.observed)
-        if len(observed) > most:
-            raise ConfigError(
-                f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into a "
-                "Target"
-            )
-        refuse_tested_beside(self.full_structure, interface, known)
-        model: Any = self.structure
-        if isinstance(model, Reduced):
-            return Recovery(model, interface, observed)
-        return Selection(len(known), interface, observed)
-
-    def _places(self, key: str, names: tuple[str, ...]) -> list[int]:
-        assert self.full_structure is not None
-        places = {name: place for place, name in enumerate(self.full_structure.names)}
-        for name in names:
-            if name not in places:
-                raise unknown(key, "degree of freedom", name, places)
-        return [places[name] for name in names]
+        return observation_of(self.scenario, self.full_structure, self.structure)
 
     @cached_property
     def names(self) -> Names:
@@ -288,11 +250,11 @@ class Assembly:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
         interface = scenario.interface or model
-        self.observation  # noqa: B018 - refuses what the messages cannot carry
+        seen = self.observation  # which refuses what the messages cannot carry
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
-        observed = interface + scenario.observed
+        observed = (interface + scenario.observed)[: seen.n_observed]
         return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs)
 
     def codec(self, run: RunMark | None = None) -> Codec:

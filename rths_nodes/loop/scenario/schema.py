@@ -121,9 +121,7 @@ class Scenario:
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
     structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
-    reduction: Any = component(
-        "reduction", "a few shapes in place of the structure's degrees of freedom; none if left out", None
-    )
+    reduction: Any = component("reduction", "shapes in place of the structure's degrees of freedom", None)
     integrator: Any = component("integrator", "solves the equation of motion")
     ramp: Any = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
     interface: tuple[str, ...] = texts(

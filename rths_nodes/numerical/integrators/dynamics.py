@@ -19,6 +19,9 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Inverse, Matrix, inverse, is_sparse, product
 from rths_nodes.numerical.structures.linear_force import is_linear
 
+FEW = 8
+"""Forces at the interface up to which their columns are quicker than a solution."""
+
 
 class Dynamics(Integrator):
     """State of M a + C v + r(x) + r_e = F at the current step; all attributes ``(n_dof,)``, SI.
@@ -44,6 +47,7 @@ class Dynamics(Integrator):
         self._damping = product(structure.damping)
         self._acceleration_per_load = self._mass_inverse
         self._n_dof = len(structure.influence)
+        self._columns: dict[int, Array] | None = {} if is_sparse(structure.mass) else None
 
     def _inverse_of(self, mass: Matrix) -> Any:
         """Of the mass, zero where there is none. Raises ConfigError for an integrator that needs some."""
@@ -78,15 +82,36 @@ class Dynamics(Integrator):
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         if self._index == 0:  # nothing is known of the time before: as if it had always been so
             self._experimental = experimental_force.copy()
-        self.exact_acceleration = self._acceleration_per_load.dot(self._load - experimental_force)
+        self.exact_acceleration = self._exact(experimental_force)
         self.restoring_force = self._force
         self._advance(experimental_force)
         self._index += 1
         self._force = self.structure.restoring_force.force(self.displacement)
         self._load = self._apart()
-        extrapolated = experimental_force + experimental_force - self._experimental
+        extrapolated = self._expected = experimental_force + experimental_force - self._experimental
         self._experimental = experimental_force.copy()
         self.acceleration = self._acceleration_per_load.dot(self._load - extrapolated)
+
+    def _exact(self, experimental_force: Array) -> Array:
+        """Acceleration of the current step.
+
+        That of a large structure is the predicted one and what the few forces at the interface change in it, which
+        takes a column for each of them in place of a solution.
+        """
+        off = None if self._columns is None or self._index == 0 else self._expected - experimental_force
+        places = [] if off is None else np.flatnonzero(off).tolist()
+        if off is None or self._columns is None or len(places) > FEW:
+            found: Array = self._acceleration_per_load.dot(self._load - experimental_force)
+            return found
+        found = self.acceleration
+        for place in places:
+            column = self._columns.get(place)
+            if column is None:
+                unit = np.zeros(self._n_dof)
+                unit[place] = 1.0
+                column = self._columns[place] = self._acceleration_per_load.dot(unit)
+            found = found + off[place] * column
+        return found
 
     def linearised(self) -> tuple[StepMatrices, ...]:
         """The steps of a period, each taken from every unit of memory and measured force in turn.
