@@ -6,7 +6,7 @@ works on both; on arrays it is numpy's own, to the bit. Nothing of scipy is load
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,6 @@ Matrix = Any
 
 WELL_FILLED = 2.0
 """A band with fewer places than so many for each entry is multiplied as a band."""
-
-
-class Operator(Protocol):
-    """What is multiplied with vectors: an Array, or a product with factors that were made once."""
-
-    def dot(self, vector: Array, /) -> Array: ...
-
-    def __matmul__(self, vector: Array, /) -> Array: ...
 
 
 class NotDefinite(ValueError):
@@ -53,7 +45,7 @@ def largest(matrix: Matrix) -> float:
 
 
 def inverse(matrix: Matrix) -> Any:
-    """What multiplies by the inverse: an Array, or an Operator that solves. Raises what both do."""
+    """What multiplies by the inverse: an Array, or what solves. Raises what both do."""
     return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
 
 
@@ -83,10 +75,9 @@ class Inverse:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-        self.shape = matrix.shape
         entries = coo_array(matrix)
         rows, columns = entries.row, entries.col
-        n = self.shape[0]
+        n = matrix.shape[0]
         self._order: Any = None
         width = int(np.abs(rows - columns).max(initial=0))
         if width > 1:
