@@ -70,6 +70,8 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
             "driven": [1, 2],
         },
     },
+    ("reduction", "modal"): {"modes": 1},
+    ("reduction", "craig_bampton"): {"modes": 1},
     ("compensator", "polynomial"): {"delay": 0.02},
     ("compensator", "linear_acceleration"): {"delay": 0.02},
     ("compensator", "derivative_feedforward"): {"delay": 0.02},
@@ -178,6 +180,19 @@ def drive_restoring_force(cls: Any, params: Any) -> Drive:
             r = force.force(np.array([x]))
             assert r.shape == (1,)
             yield r
+
+    return drive
+
+
+def drive_reduction(cls: Any, params: Any) -> Drive:
+    structure = registry.load("structure", "matrices")(params_of("structure", "matrices"))
+    reduction = cls(params)
+
+    def drive() -> Iterator[Any]:
+        shapes, names = reduction.basis(structure, [0])
+        assert shapes.shape == (len(structure.names), len(names))
+        assert len(set(names)) == len(names)
+        yield shapes
 
     return drive
 

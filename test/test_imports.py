@@ -89,6 +89,7 @@ FAMILY_ROOMS = {
     "structure": "numerical",
     "damping": "numerical",
     "restoring_force": "numerical",
+    "reduction": "numerical",
     "integrator": "numerical",
     "ramp": "control",
     "setup": "control",

@@ -9,21 +9,23 @@ from rths_nodes.core.samples import Array
 
 
 def experimental_force(of: Evaluation) -> Array:
-    """Force of the experimental substructure on the degrees of freedom, steps 0, 1, ...: ``(m, n_dof)`` N."""
+    """Force of the experimental substructure at the interface, steps 0, 1, ...: ``(m, n_interface)`` N."""
     run, setup = of.run, of.assembly.setup
     rows = run.force[:: of.scenario.samples_per_step][: len(run.restoring_force)]
     usable = np.isfinite(rows).all(axis=1)
     length = len(rows) if usable.all() else int(np.argmin(usable))
-    steps = zip(rows[:length], run.dof_displacement, strict=False)
+    n = of.assembly.observation.n_interface
+    steps = zip(rows[:length], run.dof_displacement[:, :n], strict=False)
     forces = np.array([setup.forces(*step).copy() for step in steps])
-    return forces.reshape(length, run.dof_displacement.shape[1])
+    return forces.reshape(length, n)
 
 
 def energies(of: Evaluation) -> dict[str, Array]:
     """Energies (J) at steps 0, 1, ... by trapezoids, all of one length: where the input energy went.
 
     M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement, from the
-    end of a soft start on. Without a structure only the work that the specimen absorbed.
+    end of a soft start on. Without a structure only the work that the specimen absorbed. Those of a model that
+    does not travel whole were recorded.
     """
     run = of.run
     specimen = experimental_force(of)
@@ -31,9 +33,13 @@ def energies(of: Evaluation) -> dict[str, Array]:
     moves = np.diff(run.dof_displacement[:m], axis=0)
     moves[: of.first_step] = 0.0
     structure = of.assembly.structure
-    absorbed = {"experimental substructure": _work(specimen, moves)}
+    absorbed = {"experimental substructure": _work(specimen, moves[:, : specimen.shape[1]])}
     if structure is None:
         return absorbed
+    if not of.assembly.observation.whole:
+        _, kinetic, strain, damped = run.energies[:m].T
+        rest = {"kinetic": kinetic, "viscous damping": damped, "numerical substructure": strain}
+        return {"input": of.running.input_energy[:m], **rest, **absorbed}
     velocity = of.scenario.time_ratio * run.dof_velocity[:m]
     velocity[: of.first_step] = 0.0
     return {
@@ -60,6 +66,9 @@ def ground_acceleration(of: Evaluation) -> Array:
     structure = of.assembly.structure
     if structure is None:
         return np.zeros(0)
+    if not of.assembly.observation.whole:  # what is observed may have no mass to tell it
+        rows = np.append(np.zeros(of.first_step), of.assembly.ground_acceleration)
+        return np.asarray(rows[: len(of.run.external_force)])
     load = (structure.mass + structure.experimental_mass) @ structure.influence
     return np.asarray(-(of.run.external_force @ load) / (load @ load))
 
@@ -72,4 +81,4 @@ def absolute_acceleration(of: Evaluation) -> Array:
     structure, relative = of.assembly.structure, of.scenario.time_ratio**2 * of.run.exact_acceleration
     if structure is None:
         return relative
-    return np.asarray(relative + ground_acceleration(of)[:, None] * structure.influence)
+    return np.asarray(relative + ground_acceleration(of)[:, None] * of.assembly.observation.influence(structure))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
+from rths_nodes.core.samples import EMPTY, FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.indices import (
     BLOCK,
@@ -139,7 +139,8 @@ class Evaluation:
         )
         moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
         flags = FLAG_SOFT_START if step * self.scenario.samples_per_step < self.first_sample else 0
-        return Target(step, *moved, exact, external, restoring, flags=flags)
+        told = (run.energies[before],) if step and len(run.energies) else ()
+        return Target(step, *moved, exact, external, restoring, EMPTY, flags, *told)
 
     @cached_property
     def true_is_known(self) -> bool:

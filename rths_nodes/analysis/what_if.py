@@ -40,15 +40,7 @@ def reproduced(run: Run) -> Reproduction:
     What controls auxiliary inputs of a rig is left out: no Command of an axis depends on it.
     """
     assembly = Assembly(run.scenario)
-    numerical = NumericalStage(
-        run.scenario,
-        assembly.integrator,
-        assembly.setup,
-        assembly.external_force,
-        assembly.ground_acceleration,
-        None,
-        len(assembly.names.inputs),
-    )
+    numerical = NumericalStage(assembly, controlled=False)
     commands = CommandStage.of(assembly)
     count = usable(run)
     numerical.open()

@@ -49,6 +49,10 @@ class Problems(list[str]):
             raise ConfigError(*self)
 
 
+SHOWN = 100
+"""Known names that a message lists: a large model has thousands."""
+
+
 def join(path: str, key: object) -> str:
     """``axes`` and ``story_1`` -> ``axes.story_1``."""
     return f"{path}.{key}" if path else str(key)
@@ -69,6 +73,8 @@ def show(value: Any, unit: str = "") -> str:
 def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigError:
     """The error for an unknown name: says what is known and what was probably meant."""
     names = sorted(known)
+    beyond = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     guess = difflib.get_close_matches(str(name), names, 1)
     hint = f" (did you mean {guess[0]!r}?)" if guess else ""
-    return ConfigError(f"{path}: unknown {kind} {name!r}{hint}; known: {', '.join(names) or 'none'}")
+    shown = ", ".join(names[:SHOWN] + beyond) or "none"
+    return ConfigError(f"{path}: unknown {kind} {name!r}{hint}; known: {shown}")

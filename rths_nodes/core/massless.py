@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, is_definite, is_sparse, zero
 
 
-def massless(mass: Array) -> NDArray[np.bool_]:
+def massless(mass: Matrix) -> NDArray[np.bool_]:
     """Which degrees of freedom have no mass: rows of zeros in ``mass`` ``(n, n)``; ``(n,)`` of booleans."""
-    return np.asarray(~mass.any(axis=1))
+    return np.asarray(abs(mass).sum(axis=1) == 0.0 if is_sparse(mass) else ~mass.any(axis=1))
 
 
 def numbered(which: NDArray[np.bool_]) -> str:
@@ -62,6 +63,23 @@ def followers(mass: Array, damping: Array, stiffness: Array) -> Followers:
         )
     flow = np.asarray(-np.linalg.solve(slow, np.hstack([dragged, stiffness[o]])), float)
     return Followers(True, flow, static)
+
+
+def have_damping(mass: Matrix, damping: Matrix, stiffness: Matrix) -> bool:
+    """True where degrees of freedom without mass have damping; raises what :func:`followers` does."""
+    if not is_sparse(mass):
+        return followers(mass, damping, stiffness).damped
+    o = massless(mass)
+    if not is_definite(stiffness[o][:, o]):
+        raise ConfigError("structure: nothing holds some of its degrees of freedom without mass")
+    if zero(damping[o]):
+        return False
+    if not is_definite(damping[o][:, o]):
+        raise ConfigError(
+            "structure: of its degrees of freedom without mass some have damping and some have none: must be all "
+            "or none"
+        )
+    return True
 
 
 class FirstOrder(NamedTuple):

@@ -42,6 +42,8 @@ class Spec:
     family: str = ""
     cls: type | None = None
     optional: bool = False
+    large: bool = False
+    """True for a matrix that may stay in its file."""
     default_data: Mapping[str, Any] | None = None
     after: str = ""
     places: Mapping[str, str] = attrs.field(factory=dict)
@@ -105,12 +107,14 @@ def vector(doc: str, unit: str = "", default: Any = attrs.NOTHING, **bounds: Any
     return _field(Spec("vector", doc, unit, optional=default is None, **bounds), default)
 
 
-def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
+def matrix(doc: str, unit: str = "", default: Any = attrs.NOTHING, large: bool = False) -> Any:
     """A list of rows of equal length, kept as a tuple of tuples; or the CSV file that has them.
 
-    The file is found as that of a :func:`path`; what is kept, and recorded, are its numbers.
+    The file is found as that of a :func:`path`; what is kept, and recorded, are its numbers. One that may be
+    ``large`` may stand in a file of Matrix Market or npz, too. Of these, and of a CSV file with more than
+    ``strict.TAKEN_IN`` rows, the path is kept and recorded.
     """
-    return _field(Spec("matrix", doc, unit, optional=default is None), default)
+    return _field(Spec("matrix", doc, unit, optional=default is None, large=large), default)
 
 
 def component(family: str, doc: str, default: Any = attrs.NOTHING, after: str = "") -> Any:

@@ -67,6 +67,8 @@ class Damping(Protocol):
 class Structure(Protocol):
     """Numerical substructure: matrices ``(n_dof, n_dof)`` in kg, N s/m, N/m and influence ``(n_dof,)``.
 
+    The matrices of a large one are kept sparse (``core/sparse.py``), all of them.
+
     The ``experimental_`` matrices are what is known before the test of the part that stands in the laboratory;
     the whole structure is the sum. They are zero where nothing is known.
     """
@@ -83,6 +85,18 @@ class Structure(Protocol):
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce
+
+
+class Reduction(Protocol):
+    """A few shapes T in place of the degrees of freedom of a linear structure, x = T q."""
+
+    Params: ClassVar[type]
+
+    def __init__(self, params: Any) -> None: ...
+
+    def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
+        """Shapes ``(n_dof, m)`` and the names of their coordinates; the interface stands at ``places``."""
+        ...
 
 
 class Integrator(Protocol):

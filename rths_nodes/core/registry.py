@@ -20,6 +20,7 @@ FAMILIES: dict[str, str] = {
     "structure": "rths_nodes.numerical.structures",
     "damping": "rths_nodes.numerical.structures.damping",
     "restoring_force": "rths_nodes.numerical.structures.restoring_forces",
+    "reduction": "rths_nodes.numerical.reductions",
     "integrator": "rths_nodes.numerical.integrators",
     "ramp": "rths_nodes.control.ramps",
     "setup": "rths_nodes.control.setups",

@@ -18,6 +18,11 @@ from rths_nodes.core.text_files import read_rows
 
 T = TypeVar("T")
 
+LARGE_FILES = (".mtx", ".mtx.gz", ".npz")
+"""Endings of files with matrices that may be large."""
+TAKEN_IN = 64
+"""Rows of a CSV file up to which its numbers are taken into the scenario, where a large one may stay a file."""
+
 LONGEST_NAME = 64
 """Characters of the name of a section: topics and namespaces are made of it, which have 255 at most."""
 SMALLEST, LARGEST = 1e-50, 1e50
@@ -81,14 +86,19 @@ def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
     return tuple(checked_number(spec, entry, f"{path}[{index}]") for index, entry in enumerate(value))
 
 
-def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...]:
+def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...] | str:
     if isinstance(value, str):
+        if spec.large and value.endswith(LARGE_FILES):
+            return value
         try:
-            value = read_rows(value)
+            file, value = value, read_rows(value)
+            if spec.large and len(value) > TAKEN_IN:
+                return file
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path} = {show(value)}: cannot be read as a table of numbers ({error})") from None
+    kinds = "CSV, mtx or npz" if spec.large else "CSV"
     if not isinstance(value, (list, tuple)) or not value:
-        raise ConfigError(f"{path} = {show(value)}: must be a list of rows, or a CSV file")
+        raise ConfigError(f"{path} = {show(value)}: must be a list of rows, or a {kinds} file")
     rows = tuple(_vector(spec, row, f"{path}[{index}]") for index, row in enumerate(value))
     if len({len(row) for row in rows}) != 1:
         raise ConfigError(f"{path}: rows of different length ({', '.join(str(len(row)) for row in rows)})")

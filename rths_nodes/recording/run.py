@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 Flags = np.ndarray[Any, np.dtype[np.uint32]]
 
+ENERGIES = ("input_energy", "kinetic_energy", "strain_energy", "damping_energy")
+"""Fields of a Target that a model has which does not travel whole."""
 _ROWS = 1 << 16
 """Rows that a table has room for at first; it doubles as they come, since a long test may stop soon."""
 
@@ -30,7 +33,8 @@ class Run:
     ``compensator (n, len(compensator_names))``.
     Arrays per step: ``step_time (n_steps,)`` s; ``dof_displacement``, ``dof_velocity``, ``dof_acceleration``
     ``(n_steps, n_dof)``; ``exact_acceleration``, ``external_force``, ``restoring_force``
-    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2. All times and rates are those of the rig.
+    ``(n_steps - 1, n_dof)`` of steps 0 ... n_steps-2; ``energies`` ``(n_steps - 1, 4)`` J of a model that has more
+    degrees of freedom (input, kinetic, strain, damping), else no row. All times and rates are those of the rig.
     ``dof_names`` are those of the observed degrees of freedom: columns of the arrays per step.
 
     ``scenario`` is checked, but nothing of it is built: a Run of a recording may have components that are not
@@ -57,6 +61,7 @@ class Run:
     exact_acceleration: Array
     external_force: Array
     restoring_force: Array
+    energies: Array
     metrics: dict[str, Any] = field(default_factory=dict)
     timing: dict[str, Any] = field(default_factory=dict)
     integrator: dict[str, Any] = field(default_factory=dict)
@@ -123,6 +128,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         replaced = np.isnan(commanded[name][:, :1]) | tripped[:, None]
         wanted[name] = np.where(replaced & ~np.isnan(applied), applied, commanded[name])
     n, m = len(flags), len(target["displacement"])
+    energies = np.hstack([target[name] for name in ENERGIES])[1:]
     return Run(
         scenario=scenario,
         time=scenario.dt * np.arange(n, dtype=np.float64),
@@ -142,6 +148,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         exact_acceleration=target["exact_acceleration"][1:],
         external_force=target["external_force"][1:],
         restoring_force=target["restoring_force"][1:],
+        energies=energies if np.isfinite(energies).any() else energies[:0],
         **words,
     )
 
@@ -155,7 +162,8 @@ def widths(n_axes: int, n_dof: int, n_state: int) -> dict[str, dict[str, int]]:
         "command": {"target": n_axes, "command": n_axes, "flags": 1},
         "true_state": axis,
         "compensator_state": {"values": n_state},
-        "target": dict.fromkeys(("displacement", "velocity", "acceleration", *forces), n_dof),
+        "target": dict.fromkeys(("displacement", "velocity", "acceleration", *forces), n_dof)
+        | dict.fromkeys(ENERGIES, 1),
     }
 
 
@@ -183,6 +191,9 @@ class Collector:
         table["exact_acceleration"].put(step, target.exact_acceleration)
         table["external_force"].put(step, target.external_force)
         table["restoring_force"].put(step, target.restoring_force)
+        told = () if math.isnan(target.energies[0]) else ENERGIES
+        for name, energy in zip(told, target.energies, strict=False):
+            table[name].put(step, energy)
 
     def command(self, command: Command) -> None:
         table = self._tables["command"]

@@ -34,6 +34,21 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
     sys.modules.pop("speed")
 
 
+def test_a_step_of_a_structure_is_measured_beside_its_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The floor does the work that it stands for; how long it takes, only a quiet machine tells."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import large_frames
+
+    for n in (10, 100):
+        ready, step, bare = large_frames.measured(n, "cr")
+        assert ready > 0.0
+        assert step > bare > 1e-7
+    mass, stiffness = large_frames.matrices(100)
+    rows, columns = stiffness.nonzero()
+    assert abs(rows - columns).max() == abs(mass.nonzero()[0] - mass.nonzero()[1]).max() == 30
+    sys.modules.pop("large_frames")
+
+
 @pytest.mark.soak
 def test_many_plants_at_once_are_the_runs_of_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With force_lead and with a lead; but for samples that fall to another side of a rounding."""

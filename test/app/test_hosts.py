@@ -47,6 +47,7 @@ CASES = {
     "sine": ("predefined_sine", (BRIEF,)),
     "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
     "coupler": ("two_actuator_coupler", (BRIEF,)),
+    "large": ("tall_frame", (BRIEF,)),
     "benchmark": ("rths_benchmark_2020", ("duration=0.3", "ground_motion.record=elcentro_1940_ns")),
 }
 
@@ -57,6 +58,7 @@ CASES = {
         "hard",
         "coupled",
         "benchmark",
+        "large",
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler")),
     ],
 )

@@ -89,7 +89,7 @@ class _Whole:
         self._structure = structure
         self._dt = scenario.step
         self._external = assembly.external_force
-        self._setup = assembly.setup
+        self._setup, self._seen = assembly.setup, assembly.observation
         self._specimens = [
             registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes
         ]
@@ -115,11 +115,13 @@ class _Whole:
 
     def _rates(self, load: Array, x: Array, v: Array, states: States) -> tuple[Array, States, Array]:
         """Acceleration, rates of the specimens' inner states and axis forces."""
-        motion = self._setup.axes(Motion(x, v, v))
+        at, rate = self._seen.interface(x), self._seen.interface(v)
+        motion = self._setup.axes(Motion(at, rate, rate))
         places = zip(self._specimens, states, motion.displacement.tolist(), motion.velocity.tolist(), strict=True)
         found = [(specimen.force(s, d, w), specimen.rate(s, d, w)) for specimen, s, d, w in places]
         forces = np.array([force for force, _ in found])
-        load = load - self._structure.damping @ v - trial_force(self._structure, x) - self._setup.forces(forces, x)
+        load = load - self._structure.damping @ v - trial_force(self._structure, x)
+        load = load - self._seen.spread(self._setup.forces(forces, at))
         return self._inverse @ load, [rate for _, rate in found], forces
 
     def _step(

@@ -27,6 +27,7 @@ from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import force_lead_of
+from rths_nodes.numerical.observation import Observation
 
 SMALL = 1e-9
 """Displacement (m) of the Target that is not at rest; its velocity and acceleration are this over the step."""
@@ -119,9 +120,12 @@ class Way:
         measured = Measurement(0, nothing, nothing, nothing, np.array(self._rig.auxiliary))
         return np.array(assembly.controller.step(measured, 0.0))
 
-    def impulses(self, n_dof: int) -> Impulses:
-        """The response to every part of a Target. Raises ConfigError where one is not linear, or does not fade."""
-        step = self.per_step * self.scenario.dt
+    def impulses(self, seen: Observation) -> Impulses:
+        """The response to every part of the motion of the model, as it is ``seen``.
+
+        Raises ConfigError where one is not linear, or does not fade.
+        """
+        step, n_dof = self.per_step * self.scenario.dt, seen.n_interface
         found = []
         for column in range(KINDS * n_dof):
             kind, dof = divmod(column, n_dof)
@@ -133,6 +137,9 @@ class Way:
         longest = max(len(response) for response in found)
         padded = [np.pad(one, ((0, longest - len(one)), (0, 0), (0, 0))) for one in found]
         forces, displacements = np.stack(padded, axis=-1).transpose(1, 0, 2, 3)
+        if not seen.whole:
+            of_model = np.kron(np.eye(KINDS), np.array([seen.interface(unit) for unit in np.eye(seen.n_model)]).T)
+            forces, displacements = forces @ of_model, displacements @ of_model
         return Impulses(forces, displacements, 1 - self.per_step, self._delay())
 
     def _check(self, small: Array, large: Array) -> None:

@@ -19,6 +19,7 @@ from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -49,7 +50,7 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
         whole,
         *transformation(assembly, structure),
         integrator,
-        way.impulses(len(structure.influence)),
+        way.impulses(assembly.observation),
         scenario.step,
         scenario.samples_per_step,
         tuple(_assumptions(assembly, structure, whole)),
@@ -123,6 +124,11 @@ class _Scaled:
 def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeStructure:
     """Both substructures. Raises ConfigError for a specimen that is not linear, and for numbers beyond reason."""
     scenario = assembly.scenario
+    if is_sparse(structure.mass):
+        raise ConfigError(
+            f"structure: its {len(structure.influence)} degrees of freedom are too many to judge the stability "
+            "before the test; give reduction, also for rths stability alone (--set)"
+        )
     if massless(structure.mass).any():
         raise ConfigError(
             f"structure: its degrees of freedom {numbered(massless(structure.mass))} have no mass: the stability "
@@ -160,10 +166,11 @@ def _whole(assembly: Assembly, structure: Structure, auxiliary: Array) -> WholeS
 
 def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Array]:
     """T and T' of any setup, a unit of velocity and of force at a time: for small motions around the start."""
-    setup, n_dof = assembly.setup, len(structure.influence)
-    nothing = np.zeros(n_dof)
-    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in np.eye(n_dof)]
-    forces = [setup.forces(unit, nothing).copy() for unit in np.eye(len(assembly.scenario.axes))]
+    setup, seen, n_dof = assembly.setup, assembly.observation, len(structure.influence)
+    nothing = np.zeros(seen.n_interface)
+    moved = (seen.interface(unit) for unit in np.eye(n_dof))
+    axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in moved]
+    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in np.eye(len(assembly.scenario.axes))]
     return np.column_stack(axes), np.column_stack(forces)
 
 

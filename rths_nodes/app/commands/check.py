@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 
@@ -29,7 +31,14 @@ def run(options: argparse.Namespace) -> int:
         f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
     )
     print(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
-    peak = abs(assembly.external_force).max()
+    seen = assembly.observation
+    if not seen.whole:
+        print(
+            f"  interface: {', '.join(loaded.interface)}; observed beside: {', '.join(loaded.observed) or 'none'}"
+        )
+    for words in _reduction(assembly):
+        print(f"  {words}")
+    peak = _largest_force(assembly)
     print(f"  largest external force {peak / 1e3:.4g} kN")
     if loaded.soft_start:
         print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
@@ -40,6 +49,33 @@ def run(options: argparse.Namespace) -> int:
     for words in loaded.cautions():
         print(f"  caution: {words}")
     return 0
+
+
+def _largest_force(assembly: Assembly) -> float:
+    """At a degree of freedom of the structure, whether it is reduced or not, N."""
+    structure = assembly.full_structure
+    if structure is None:
+        return 0.0
+    load = (structure.mass + structure.experimental_mass) @ structure.influence
+    return float(abs(assembly.ground_acceleration).max() * abs(load).max())
+
+
+def _reduction(assembly: Assembly) -> Iterator[str]:
+    """What a reduction of the structure changes, against the full model."""
+    from rths_nodes.numerical.reductions import FREQUENCIES, Reduced, differences
+
+    model: Any = assembly.structure
+    scenario = assembly.scenario
+    if not isinstance(model, Reduced):
+        return
+    places = [model.full.names.index(name) for name in scenario.interface]
+    frequency, static, compliance = differences(model, places, scenario.reduction.band)
+    yield (
+        f"reduction {type(scenario.reduction).type_name}: {len(model.full.names)} -> {len(model.names)} degrees "
+        f"of freedom; against the full model: the {FREQUENCIES} lowest natural frequencies within "
+        f"{100 * frequency:.2g} %, compliance of the interface within {100 * static:.2g} % (static) and "
+        f"{100 * compliance:.2g} % of its largest (up to {scenario.reduction.band:g} Hz)"
+    )
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:

@@ -110,7 +110,7 @@ def known_indices(assembly: Assembly) -> list[str]:
     quantities = {name.rpartition(".")[2] for name in assembly.names.state}
     known = [*AXIS_INDICES, *TEST_INDICES, *(quantity + RANGE for quantity in sorted(quantities))]
     known += [f"{name}_{axis}" for name in AXIS_INDICES for axis in assembly.names.axes]
-    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.model]
+    known += [f"{name}_{dof}" for name in RESPONSE for dof in assembly.names.observed]
     asked = of_set(assembly.scenario)
     published = [*asked, *BESIDE[assembly.scenario.indices]] if asked else []
     return known + published + [name + TRUE for name in published]

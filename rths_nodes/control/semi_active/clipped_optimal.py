@@ -18,6 +18,7 @@ from rths_nodes.core.parameters import number, params, vector
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.sparse import is_sparse
 
 
 class ClippedOptimal:
@@ -69,6 +70,11 @@ class ClippedOptimal:
         """
         if structure is None:
             raise ConfigError("semi_active clipped_optimal: needs a structure")
+        if is_sparse(structure.mass):
+            raise ConfigError(
+                f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for its "
+                "Riccati equation; give reduction"
+            )
         n = len(structure.influence)
         self._voltages = np.zeros(1), np.array([params.voltage])
         wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)

@@ -47,6 +47,11 @@ def fields(message: str) -> list[tuple[str, str, int]]:
     return [row for row in found if row[1] != HEADER]
 
 
+def bound_of(message: str, field: str) -> int:
+    """Entries that the array ``field`` of a message may have."""
+    return next(bound for name, _, bound in fields(message) if name == field)
+
+
 class Layout:
     """The constant layout of a message of ``run``: header, scalars, bounded arrays of given ``lengths`` (by name).
 

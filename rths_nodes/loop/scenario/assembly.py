@@ -13,18 +13,22 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
+from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.observation import GroundForce, Observation
 
 
 @dataclass(frozen=True)
 class Names:
     """Names of the numbers that the parts of a test hand to each other, in their order.
 
-    The three kinds of degrees of freedom are the same today; code that uses one says which it means.
+    The three kinds of degrees of freedom are the same where the scenario names no interface; code that uses one
+    says which it means.
     """
 
     interface: tuple[str, ...]
@@ -81,10 +85,27 @@ class Assembly:
     # -- numerical substructure ---------------------------------------------------------------------------
 
     @cached_property
-    def structure(self) -> Structure | None:
-        """The numerical substructure; None for a test without one."""
+    def full_structure(self) -> Structure | None:
+        """The structure as the scenario states it, before a reduction; None for a test without one."""
         params = self.scenario.structure
+        first = None if self._first is None else self._first.full_structure
+        if first is not None and is_sparse(first.mass):
+            return first  # it is linear and remembers nothing; to read and check it again takes long
         return None if params is None else self._build("structure", params)
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """The numerical substructure, reduced where the scenario says so; None for a test without one."""
+        params, full = self.scenario.reduction, self.full_structure
+        if params is None:
+            return full
+        if full is None or not self.scenario.interface:
+            raise ConfigError(
+                "reduction: needs a structure, and interface: where what stands under test acts on it"
+            )
+        if self._first is not None:
+            return self._first.structure
+        return reduced_structure(self.scenario, self._build("reduction", params), full)
 
     @cached_property
     def ground_acceleration(self) -> Array:
@@ -93,7 +114,7 @@ class Assembly:
             acceleration = self._first.ground_acceleration
             return acceleration if self._loaded else np.zeros_like(acceleration)
         scenario = self.scenario
-        memory.check(scenario, len(self._model))
+        memory.check(scenario, 1 if self._is_large else len(self._model))
         times = scenario.step * np.arange(scenario.steps - scenario.soft_start_steps + 1)
         motion = self._build("ground_motion", scenario.ground_motion, scenario.seed)
         sampled: Array = motion.sample(times)
@@ -101,11 +122,22 @@ class Assembly:
 
     @cached_property
     def external_force(self) -> Array:
-        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure."""
+        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure.
+
+        That of a structure which is kept sparse is a :class:`GroundForce`, made step by step.
+        """
         acceleration, structure = self.ground_acceleration, self.structure
-        if structure is None or not self._loaded:
+        if structure is None or not (self._loaded or self._is_large):
             return np.zeros((len(acceleration), len(self._model)))
-        return np.outer(-acceleration, (structure.mass + structure.experimental_mass) @ structure.influence)
+        pattern = (structure.mass + structure.experimental_mass) @ structure.influence
+        if self._is_large:
+            force: Any = GroundForce(-acceleration, pattern)
+            return force  # type: ignore[no-any-return]
+        return np.asarray(np.outer(-acceleration, pattern))
+
+    @property
+    def _is_large(self) -> bool:
+        return self.structure is not None and is_sparse(self.structure.mass)
 
     @cached_property
     def integrator(self) -> Integrator:
@@ -130,7 +162,8 @@ class Assembly:
     def ramp(self) -> Ramp:
         """The interpolation of Targets at the servo rate."""
         scenario = self.scenario
-        built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, len(self._model))
+        n_dof = self.observation.n_interface
+        built: Ramp = self._build("ramp", scenario.ramp, scenario.dt, scenario.samples_per_step, n_dof)
         return built
 
     @cached_property
@@ -140,7 +173,8 @@ class Assembly:
         It may remember what it solved last, so that each stage that calls it has its own (``fresh``).
         """
         scenario = self.scenario
-        built: Setup = self._build("setup", scenario.setup, len(self._model), len(scenario.axes))
+        n_dof = self.observation.n_interface
+        built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.axes))
         return built
 
     @cached_property
@@ -203,15 +237,25 @@ class Assembly:
         return tuple(self.scenario.axes) if self.structure is None else self.structure.names
 
     @cached_property
+    def observation(self) -> Observation:
+        """What of the model is seen from outside: all of it, or what the scenario names."""
+        if self._first is not None:
+            return self._first.observation
+        return observation_of(self.scenario, self.full_structure, self.structure)
+
+    @cached_property
     def names(self) -> Names:
         """Names of degrees of freedom, axes, inner numbers and auxiliary channels."""
         if self._first is not None:
             return self._first.names
-        dof, axes = self._model, tuple(self.scenario.axes)
+        model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
+        interface = scenario.interface or model
+        seen = self.observation  # which refuses what the messages cannot carry
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)
-        return Names(dof, dof, dof, axes, state, port.auxiliary_names, port.auxiliary_inputs)
+        observed = (interface + scenario.observed)[: seen.n_observed]
+        return Names(interface, observed, model, axes, state, port.auxiliary_names, port.auxiliary_inputs)
 
     def codec(self, run: RunMark | None = None) -> Codec:
         """Packs and unpacks the messages of this rig in one ``run``.

@@ -16,7 +16,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
-from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text
+from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.strict import as_data, walk, walk_declared
 from rths_nodes.laboratory.sensors import Output, Sensors
@@ -24,6 +24,7 @@ from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.monitor import MonitorParams
+from rths_nodes.numerical.observation import check_names
 from rths_nodes.numerical.soft_start import SoftStart
 
 SHARED = (
@@ -120,8 +121,15 @@ class Scenario:
     seed: int = integer("seed of all random generators", default=1, at_least=0)
     ground_motion: Any = component("ground_motion", "excitation", {"type": "none"})
     structure: Any = component("structure", "numerical substructure; none for the integrator prescribed", None)
+    reduction: Any = component("reduction", "shapes in place of the structure's degrees of freedom", None)
     integrator: Any = component("integrator", "solves the equation of motion")
     ramp: Any = component("ramp", "interpolates targets at the servo rate", {"type": "linear"})
+    interface: tuple[str, ...] = texts(
+        "degrees of freedom that the setup turns into axes, by name; left out: all, at most 64"
+    )
+    observed: tuple[str, ...] = texts(
+        "further degrees of freedom that a Target carries, for the report; those of the interface always do"
+    )
     setup: Any = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
     compensator: Any = component("compensator", "makes up for the actuators' delay")
     port: Any = component("port", "the rig's port", {"type": "simulator"})
@@ -159,6 +167,7 @@ class Scenario:
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
+        check_names(self.interface, self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
             for name, span in spans_of(part).items():
@@ -282,6 +291,8 @@ class Scenario:
         data = self.data()
         shared: dict[str, Any] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
+        if self.interface:
+            shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -41,7 +41,9 @@ class CommandStage:
         setup: Setup,
         compensator: Compensator,
         state_names: Sequence[str],
+        n_interface: int | None = None,
     ) -> None:
+        """``n_interface``: so many numbers of a Target, the first ones, are the setup's; all if left out."""
         n_axes = len(scenario.axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
@@ -57,6 +59,7 @@ class CommandStage:
         )
         self._targets: deque[Target] = deque()
         self._next_step = 0
+        self._n_interface = n_interface
         self._ready_to: float = -1
         self._flags = 0
         self._auxiliary = EMPTY
@@ -68,7 +71,9 @@ class CommandStage:
         # a setup of its own: one that begins its search where the last one ended must not start from the
         # poses that the numerical stage asks for, which come in another order in each host
         setup = assembly.fresh("setup")
-        return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, assembly.names.state)
+        names = assembly.names
+        n_interface = None if names.interface == names.observed else len(names.interface)
+        return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, names.state, n_interface)
 
     def target(self, target: Target) -> None:
         """Receive the next Target. Raises ValueError when one before it is missing."""
@@ -78,6 +83,8 @@ class CommandStage:
         if target.step != self._next_step:
             raise ValueError(f"Target {target.step} came where {self._next_step} was expected")
         self._next_step += 1
+        if self._n_interface is not None:
+            target = _first_of(target, self._n_interface)
         reach = target.step * self.substeps
         self._ready_to = reach if reach < self.samples else math.inf
         if target.step == 0:
@@ -146,3 +153,9 @@ class CommandStage:
         """Inner numbers of the compensator, named by ``state_names``."""
         values: Sequence[float] = self.compensator.state()
         return values
+
+
+def _first_of(target: Target, count: int) -> Target:
+    """``target`` with the motion of its first ``count`` degrees of freedom: ramp and bridge need no others."""
+    motion = (target.displacement[:count], target.velocity[:count], target.acceleration[:count])
+    return replace(target, displacement=motion[0], velocity=motion[1], acceleration=motion[2])

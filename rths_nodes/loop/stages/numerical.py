@@ -9,47 +9,42 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Integrator, SemiActive, Setup
-from rths_nodes.core.samples import FLAG_TRIPPED, Array, Measurement, Target
+from rths_nodes.core.samples import EMPTY, FLAG_TRIPPED, Array, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.force_lead import ForceLead
+from rths_nodes.numerical.observation import Energies
 
 
 class NumericalStage:
     """The numerical substructure: turns the forces of the axes into Targets.
 
-    ``external_force`` ``(steps + 1, n_dof)`` N and ``ground_acceleration`` ``(steps + 1,)`` m/s^2 are those of the
-    test without its soft start; a ``controller`` sets the ``n_inputs`` auxiliary inputs of the rig.
-    Raises ConfigError for a soft start beyond the reach of the setup.
+    Its parts are those of an ``assembly``; unless ``controlled`` without what sets the auxiliary inputs of a rig.
+    Raises ConfigError where a part cannot be built, and for a soft start beyond the reach of the setup.
+
+    A Target has the observed degrees of freedom. Where these are not the whole model, it has its energies as well.
 
     The stage never waits for an integrator that is answered from outside: while the integrator works on the next
     Target, that is ``pending``, and a host asks for the :meth:`answer`.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        integrator: Integrator,
-        setup: Setup,
-        external_force: Array,
-        ground_acceleration: Array,
-        controller: SemiActive | None = None,
-        n_inputs: int = 0,
-    ) -> None:
-        self.integrator = integrator
-        self.setup = setup
-        self.external_force = external_force
-        self.n_dof = external_force.shape[1]
+    def __init__(self, assembly: Assembly, controlled: bool = True) -> None:
+        scenario, structure = assembly.scenario, assembly.structure
+        self.integrator: Integrator = assembly.integrator
+        self.setup: Setup = assembly.setup
+        self.external_force = assembly.external_force
+        self._seen = seen = assembly.observation
+        self._energies = None if seen.whole or structure is None else Energies(structure)
         self.substeps = scenario.samples_per_step
         self._ratio = scenario.time_ratio
         self._steps = scenario.steps
         self._index = 0
         self.pending = False
-        self._nothing = np.zeros(self.n_dof)
-        self._controller = controller
-        self._ground_acceleration = ground_acceleration.tolist()
-        self._auxiliary = np.zeros(n_inputs)
-        self._lead = force_lead_of(scenario, integrator)
+        self._nothing = np.zeros(seen.n_observed)
+        self._controller: SemiActive | None = assembly.controller if controlled else None
+        self._ground_acceleration = assembly.ground_acceleration.tolist()
+        self._auxiliary = np.zeros(len(assembly.names.inputs))
+        self._lead = force_lead_of(scenario, self.integrator)
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
@@ -57,15 +52,7 @@ class NumericalStage:
     @classmethod
     def of(cls, assembly: Assembly) -> NumericalStage:
         """The stage of an assembly. Raises ConfigError where a part cannot be built."""
-        return cls(
-            assembly.scenario,
-            assembly.integrator,
-            assembly.setup,
-            assembly.external_force,
-            assembly.ground_acceleration,
-            assembly.controller,
-            len(assembly.names.inputs),
-        )
+        return cls(assembly)
 
     def _prescribed(self, scenario: Scenario) -> list[Target]:
         """The Targets of the soft start; the last is the start of the test."""
@@ -73,12 +60,16 @@ class NumericalStage:
         # a setup need not be linear: the whole amplitude is what must be right
         amplitude = scenario.soft_start.amplitude
         unit = self.setup.degrees_of_freedom(np.full(len(scenario.axes), amplitude)) / amplitude
+        unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # what is only observed stays at rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
         *motion, flags = scenario.soft_start.motion(self.substeps * scenario.dt)
         x, v, a = (np.outer(values, unit) for values in motion)
         rest, auxiliary = self._nothing, self._auxiliary
-        return [Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i]) for i in range(len(flags))]
+        told = () if self._seen.whole else (np.zeros(4),)
+        return [
+            Target(i, x[i], v[i], a[i], a[i], rest, rest, auxiliary, flags[i], *told) for i in range(len(flags))
+        ]
 
     def open(self) -> None:
         """Before the test: connect to an integrator that is answered from outside."""
@@ -98,7 +89,12 @@ class NumericalStage:
 
     def first(self) -> Target:
         """Target 0, the start state."""
-        return self._soft_start[0] if self._before else self._target(self._nothing)
+        if self._before:
+            return self._soft_start[0]
+        target = self._target(self._nothing, self.integrator.displacement)
+        if self._energies is not None:
+            target.energies = np.zeros(4)
+        return target
 
     def next(self, measured: Measurement) -> Target | None:
         """The next Target, when ``measured`` is the sample it needs and the test goes on; None otherwise.
@@ -117,7 +113,8 @@ class NumericalStage:
             return self._soft_start[self._index]
         self._measured = measured
         forces = measured.force if self._lead is None else self._lead.now()
-        self._force = self.setup.forces(forces, self.integrator.displacement)
+        pose = self._seen.interface(self.integrator.displacement)
+        self._force = self._seen.spread(self.setup.forces(forces, pose))
         if self._index == self._steps:
             self.integrator.finish(self._force)
             return None
@@ -138,20 +135,28 @@ class NumericalStage:
             self.pending = True
             return None
         step = self._index - self._before - 1
-        self.integrator.step(self._force)
+        solver = self.integrator
+        counted = self._energies is not None
+        x, v = (solver.displacement.copy(), solver.velocity.copy()) if counted else (EMPTY, EMPTY)
+        solver.step(self._force)
         if self._controller is not None:
             self._auxiliary = self._controller.step(self._measured, self._ground_acceleration[step])
-        return self._target(self.external_force[step])
+        external = self.external_force[step]
+        target = self._target(self._seen.external(external), x)
+        if self._energies is not None:
+            target.energies = self._energies.at(x, v, solver.restoring_force, external)
+        return target
 
-    def _target(self, external: Array) -> Target:
-        solver, ratio = self.integrator, self._ratio
-        velocity, acceleration, exact = solver.velocity, solver.acceleration, solver.exact_acceleration
+    def _target(self, external: Array, before: Array) -> Target:
+        """Target with the ``external`` force of the step before; the model stood at ``before`` then."""
+        solver, ratio, seen = self.integrator, self._ratio, self._seen.motion
+        velocity, acceleration = seen(solver.velocity), seen(solver.acceleration)
+        exact = seen(solver.exact_acceleration)
         if ratio != 1:  # on the wire stands the motion of the rig
             velocity, acceleration, exact = velocity / ratio, acceleration / ratio**2, exact / ratio**2
-        restoring, auxiliary = solver.restoring_force, self._auxiliary
-        return Target(
-            self._index, solver.displacement, velocity, acceleration, exact, external, restoring, auxiliary
-        )
+        displacement, restoring = seen(solver.displacement), self._seen.restoring(solver.restoring_force, before)
+        auxiliary = self._auxiliary
+        return Target(self._index, displacement, velocity, acceleration, exact, external, restoring, auxiliary)
 
 
 def force_lead_of(scenario: Scenario, integrator: Integrator) -> ForceLead | None:

@@ -256,12 +256,15 @@ class EnergyMonitor:
         self.error = 0.0
 
     def target(self, target: Target) -> None:
-        """Target i brings the external force of step i - 1. The input energy begins after a soft start."""
+        """Target i brings the external force of step i - 1, or the input energy up to it, from a soft start on."""
         if target.flags & FLAG_SOFT_START:
             self._displacement, self._external, self._move = target.displacement.copy(), None, None
             return
         before, now = self._displacement, target.displacement.copy()
-        if before is not None:
+        told = float(target.energies[0])
+        if not math.isnan(told):  # the arrays have a part of the model only
+            self.input = told
+        elif before is not None:
             external = target.external_force
             if self._external is not None and self._move is not None:
                 self.input += 0.5 * float((self._external + external).dot(self._move))

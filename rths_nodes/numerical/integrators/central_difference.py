@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import inverse, product
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 
@@ -28,9 +27,9 @@ class CentralDifference(Dynamics):
         super().__init__(structure, external_force, dt)
         refuse_beyond_central_limit("central_difference", params, self.structure, dt)
         mass, damping = self.structure.mass, self.structure.damping
-        self._left = np.linalg.inv(mass / dt**2 + damping / (2.0 * dt))
-        self._now = 2.0 * mass / dt**2
-        self._before = mass / dt**2 - damping / (2.0 * dt)
+        self._left = inverse(mass / dt**2 + damping / (2.0 * dt))
+        self._now = product(2.0 * mass / dt**2)
+        self._before = product(mass / dt**2 - damping / (2.0 * dt))
         self.reset()
 
     def reset(self) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import quotient
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 
@@ -28,7 +27,7 @@ class ChenRicles(Dynamics):
         damping, stiffness = damping_and_stiffness(params, self.structure)
         damping, stiffness = self.structure.damping + damping, self.structure.stiffness + stiffness
         four_mass = 4.0 * (self.structure.mass + self.structure.experimental_mass)
-        self.alpha = np.linalg.solve(four_mass + 2.0 * dt * damping + dt**2 * stiffness, four_mass)
+        self.alpha = quotient(four_mass + 2.0 * dt * damping + dt**2 * stiffness, four_mass)
         self.reset()
 
     def _advance(self, experimental_force: Array) -> None:

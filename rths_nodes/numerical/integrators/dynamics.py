@@ -6,16 +6,21 @@ With so few numbers ``@`` takes three times as long as ``dot``, and a loop in re
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless, numbered
 from rths_nodes.core.protocols import Integrator, Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Inverse, Matrix, inverse, is_sparse, product
 from rths_nodes.numerical.structures.linear_force import is_linear
+
+FEW = 8
+"""Forces at the interface up to which their columns are quicker than a solution."""
 
 
 class Dynamics(Integrator):
@@ -39,22 +44,26 @@ class Dynamics(Integrator):
         self.dt = dt
         self._external = external_force
         self._mass_inverse = self._inverse_of(structure.mass)
+        self._damping = product(structure.damping)
         self._acceleration_per_load = self._mass_inverse
         self._n_dof = len(structure.influence)
+        self._columns: dict[int, Array] | None = {} if is_sparse(structure.mass) else None
 
-    def _inverse_of(self, mass: Array) -> Array:
+    def _inverse_of(self, mass: Matrix) -> Any:
         """Of the mass, zero where there is none. Raises ConfigError for an integrator that needs some."""
         without = massless(mass)
         if not without.any():
-            return np.asarray(np.linalg.inv(mass), float)
+            return inverse(mass)
         if not self.takes_massless:
             raise ConfigError(
                 f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
                 "structure have none; newmark does without"
             )
-        inverse, kept = np.zeros_like(mass), np.ix_(~without, ~without)
-        inverse[kept] = np.linalg.inv(mass[kept])
-        return inverse
+        if is_sparse(mass):
+            return _OfMasses(mass, without)
+        found, kept = np.zeros_like(mass), np.ix_(~without, ~without)
+        found[kept] = np.linalg.inv(mass[kept])
+        return found
 
     def reset(self) -> None:
         """At rest at step 0, the predicted acceleration from the first external force."""
@@ -73,15 +82,36 @@ class Dynamics(Integrator):
         """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
         if self._index == 0:  # nothing is known of the time before: as if it had always been so
             self._experimental = experimental_force.copy()
-        self.exact_acceleration = self._acceleration_per_load.dot(self._load - experimental_force)
+        self.exact_acceleration = self._exact(experimental_force)
         self.restoring_force = self._force
         self._advance(experimental_force)
         self._index += 1
         self._force = self.structure.restoring_force.force(self.displacement)
         self._load = self._apart()
-        extrapolated = experimental_force + experimental_force - self._experimental
+        extrapolated = self._expected = experimental_force + experimental_force - self._experimental
         self._experimental = experimental_force.copy()
         self.acceleration = self._acceleration_per_load.dot(self._load - extrapolated)
+
+    def _exact(self, experimental_force: Array) -> Array:
+        """Acceleration of the current step.
+
+        That of a large structure is the predicted one and what the few forces at the interface change in it, which
+        takes a column for each of them in place of a solution.
+        """
+        off = None if self._columns is None or self._index == 0 else self._expected - experimental_force
+        places = [] if off is None else np.flatnonzero(off).tolist()
+        if off is None or self._columns is None or len(places) > FEW:
+            found: Array = self._acceleration_per_load.dot(self._load - experimental_force)
+            return found
+        found = self.acceleration
+        for place in places:
+            column = self._columns.get(place)
+            if column is None:
+                unit = np.zeros(self._n_dof)
+                unit[place] = 1.0
+                column = self._columns[place] = self._acceleration_per_load.dot(unit)
+            found = found + off[place] * column
+        return found
 
     def linearised(self) -> tuple[StepMatrices, ...]:
         """The steps of a period, each taken from every unit of memory and measured force in turn.
@@ -110,11 +140,36 @@ class Dynamics(Integrator):
         return np.concatenate([*kept, twin.displacement, twin.velocity, twin.acceleration])
 
     def _apart(self) -> Array:
-        load: Array = self._external[self._index] - self.structure.damping.dot(self.velocity) - self._force
+        load: Array = self._external[self._index] - self._damping.dot(self.velocity) - self._force
         return load
 
     def _advance(self, experimental_force: Array) -> None:
         raise TypeError(f"{type(self).__name__} does not say how to advance")
+
+
+class _OfMasses:
+    """Multiplies by the inverse of a sparse mass; what is ``without`` any is not accelerated by it."""
+
+    def __init__(self, mass: Matrix, without: NDArray[np.bool_]) -> None:
+        from scipy.sparse import diags_array
+
+        self._inverse = Inverse(mass + diags_array(without.astype(float), format="csr"))
+        self._without = without
+
+    def dot(self, load: Array) -> Array:
+        found = self._inverse.dot(load)
+        found[self._without] = 0.0
+        return found
+
+
+def refuse_large(name: str, structure: Structure, reason: str) -> None:
+    """Refuses (ConfigError) a structure that is kept sparse, with the reason and what helps."""
+    if is_sparse(structure.mass):
+        raise ConfigError(
+            f"integrator {name}: {reason}: not for a structure of {len(structure.influence)} degrees of freedom "
+            "that is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
+            "hht_alpha, kr_alpha, newmark"
+        )
 
 
 def trial_force(structure: Structure, displacement: Array) -> Array:

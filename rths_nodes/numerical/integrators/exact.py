@@ -6,7 +6,7 @@ from rths_nodes.core.discretisation import transition
 from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import LinearSteps, spectral_radius, state_space
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
@@ -28,6 +28,7 @@ class Exact(Dynamics):
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
+        refuse_large("exact", self.structure, "its step matrices are full")
         refuse_yielding("exact", self.structure)
         self._extrapolated = params.measured_force == "extrapolated"
         self.force_age = 0.0 if self._extrapolated else 0.5

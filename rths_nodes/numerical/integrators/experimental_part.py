@@ -11,6 +11,7 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, is_definite, is_sparse
 
 GROWTH = 1e-6
 """Growth per step that is not refused: an undamped mode would be lost to rounding otherwise."""
@@ -67,6 +68,9 @@ def refuse_beyond_central_limit(name: str, params: Any, structure: Structure, dt
     """
     damping, stiffness = damping_and_stiffness(params, structure)
     mass = structure.mass - structure.experimental_mass
+    if is_sparse(mass):
+        _refuse_indefinite(name, mass, damping, structure.stiffness + stiffness, dt)
+        return
     if np.linalg.eigvalsh(mass)[0] <= 0.0:
         raise ConfigError(
             f"integrator {name}: the mass under test must be less than that of the numerical substructure: "
@@ -84,6 +88,33 @@ def refuse_beyond_central_limit(name: str, params: Any, structure: Structure, dt
             f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {1.0 / highest:g} s "
             f"(stability limit {words})"
         )
+
+
+def _refuse_indefinite(name: str, mass: Matrix, damping: Matrix, stiffness: Matrix, dt: float) -> None:
+    """As :func:`refuse_beyond_central_limit` of a large structure, by the definiteness itself."""
+
+    def stable(step: float) -> bool:
+        return is_definite(4.0 * mass - 2.0 * step * damping - step**2 * stiffness)
+
+    if stable(dt):
+        return
+    good, bad = 0.5 * dt, dt
+    for _ in range(HALVINGS):
+        if stable(good):
+            break
+        good, bad = 0.5 * good, good
+    else:
+        raise ConfigError(
+            f"integrator {name}: needs a mass everywhere, and more than stands under test: the mass of the "
+            "numerical substructure less that under test must be > 0"
+        )
+    for _ in range(HALVINGS):
+        middle = 0.5 * (good + bad)
+        good, bad = (middle, bad) if stable(middle) else (good, middle)
+    raise ConfigError(
+        f"integrator {name}: step substeps / servo_rate = {dt:g} s: must be < {good:g} s (stability limit with "
+        "what is under test)"
+    )
 
 
 def refuse_growth(name: str, growth: Callable[[float], float], dt: float) -> None:

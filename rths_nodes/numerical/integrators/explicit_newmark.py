@@ -11,6 +11,7 @@ import numpy as np
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import inverse
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 
@@ -32,7 +33,7 @@ class ExplicitNewmark(Dynamics):
         super().__init__(structure, external_force, dt)
         refuse_beyond_central_limit("explicit_newmark", params, self.structure, dt)
         heavier = self.structure.mass + 0.5 * dt * self.structure.damping
-        self._acceleration_per_load = np.asarray(np.linalg.inv(heavier), float)
+        self._acceleration_per_load = inverse(heavier)
         self.reset()
 
     def reset(self) -> None:
@@ -47,7 +48,7 @@ class ExplicitNewmark(Dynamics):
         self.velocity = self._predicted + 0.5 * self.dt * self.acceleration
 
     def _apart(self) -> Array:
-        load: Array = self._external[self._index] - self.structure.damping @ self._predicted - self._force
+        load: Array = self._external[self._index] - self._damping @ self._predicted - self._force
         return load
 
     def _advance(self, experimental_force: Array) -> None:

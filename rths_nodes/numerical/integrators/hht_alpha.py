@@ -16,6 +16,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import inverse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 
@@ -53,7 +54,7 @@ class HilberHughesTaylor(Dynamics):
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
-        if self.structure.experimental_mass.any():
+        if not zero(self.structure.experimental_mass):
             raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
         self._n = self.period = params.iterations
         self._h = h = params.iterations * dt
@@ -61,10 +62,13 @@ class HilberHughesTaylor(Dynamics):
         self._alpha, self._share = alpha, 1.0 + alpha
         self._beta, self._gamma = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha
         self._tested_damping, tested_stiffness = damping_and_stiffness(params, self.structure)
-        self._total_damping = self.structure.damping + self._tested_damping
-        self._stiffness = self.structure.stiffness + tested_stiffness
-        tangent = self._gamma * h * self._total_damping + self._beta * h**2 * self._stiffness
-        self._inverse = np.linalg.inv(self.structure.mass + self._share * tangent)
+        damping, stiffness = (
+            self.structure.damping + self._tested_damping,
+            self.structure.stiffness + tested_stiffness,
+        )
+        tangent = self._gamma * h * damping + self._beta * h**2 * stiffness
+        self._inverse = inverse(self.structure.mass + self._share * tangent)
+        self._total_damping, self._stiffness = product(damping), product(stiffness)
         self.reset()
 
     def reset(self) -> None:
@@ -104,7 +108,7 @@ class HilberHughesTaylor(Dynamics):
         self._x_predicted = self._x + h * self._v + (0.5 - self._beta) * h**2 * self._a
         self._v_predicted = self._v + (1.0 - self._gamma) * h * self._a
         # the force at the end of the time step, at its own velocity instead of the parabola's
-        now = measured + self._tested_damping @ (self._v - self.velocity) + self.structure.damping @ self._v
+        now = measured + self._tested_damping @ (self._v - self.velocity) + self._damping @ self._v
         end = min(self._index + self._n, len(self._external) - 1)
         self._known = self._share * self._external[end] - self._alpha * (self._external[self._index] - now)
         predicted = self._total_damping @ self._v_predicted + self._stiffness @ self._x_predicted

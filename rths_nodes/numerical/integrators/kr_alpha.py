@@ -12,8 +12,26 @@ import numpy as np
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, inverse, is_sparse, product
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
+
+
+class _LargeSteps:
+    """The matrices alpha1 and (1 - alpha3)^-1 of a structure that is kept sparse, by solutions and products."""
+
+    def __init__(self, mass: Matrix, rest: Matrix, alpha_m: float, alpha_f: float) -> None:
+        before = alpha_m * mass + alpha_f * rest
+        self._mass, self._all, self._before = product(mass), product(mass + rest), product(before)
+        self._of_all, self._of_new = inverse(mass + rest), inverse(mass + rest - before)
+
+    def first(self, acceleration: Array) -> Array:
+        """alpha1 times ``acceleration``."""
+        return np.asarray(self._of_all.dot(self._mass.dot(acceleration)))
+
+    def weighted(self, load: Array, before: Array) -> Array:
+        """(1 - alpha3)^-1 (load - alpha3 before), both of them accelerations."""
+        return np.asarray(self._of_new.dot(self._all.dot(load) - self._before.dot(before)))
 
 
 class KolayRicles(Dynamics):
@@ -42,10 +60,15 @@ class KolayRicles(Dynamics):
         mass = self.structure.mass + self.structure.experimental_mass
         rest = gamma * dt * (self.structure.damping + damping)
         rest = rest + beta * dt**2 * (self.structure.stiffness + stiffness)
-        self.alpha1 = np.linalg.solve(mass + rest, mass)
-        self.alpha2 = (0.5 + gamma) * self.alpha1
-        self.alpha3 = np.linalg.solve(mass + rest, alpha_m * mass + self._alpha_f * rest)
-        self._weight = np.linalg.inv(np.eye(self._n_dof) - self.alpha3)
+        self._share = 0.5 + gamma
+        self._large: _LargeSteps | None = None
+        if is_sparse(mass):
+            self._large = _LargeSteps(mass, rest, alpha_m, self._alpha_f)
+        else:
+            self.alpha1 = np.linalg.solve(mass + rest, mass)
+            self.alpha2 = self._share * self.alpha1
+            self.alpha3 = np.linalg.solve(mass + rest, alpha_m * mass + self._alpha_f * rest)
+            self._weight = np.linalg.inv(np.eye(self._n_dof) - self.alpha3)
         self.reset()
 
     def reset(self) -> None:
@@ -59,7 +82,15 @@ class KolayRicles(Dynamics):
             weighted = now
         else:
             load = (1.0 - self._alpha_f) * now + self._alpha_f * self._before
-            weighted = self._weight @ (load - self.alpha3 @ self._weighted)
+            if self._large is None:
+                weighted = self._weight @ (load - self.alpha3 @ self._weighted)
+            else:
+                weighted = self._large.weighted(load, self._weighted)
         self._before, self._weighted = now, weighted
+        if self._large is not None:
+            change = self._large.first(weighted)
+            self.displacement = self.displacement + self.dt * (self.velocity + self.dt * self._share * change)
+            self.velocity = self.velocity + self.dt * change
+            return
         self.displacement = self.displacement + self.dt * (self.velocity + self.dt * (self.alpha2 @ weighted))
         self.velocity = self.velocity + self.dt * (self.alpha1 @ weighted)

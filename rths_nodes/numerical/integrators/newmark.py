@@ -12,15 +12,39 @@ degrees of freedom may have none, as the rotations of most finite-element models
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from rths_nodes.core.massless import followers, massless
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import have_damping, massless
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import inverse, is_sparse, product, zero
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
+from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
+
+JUDGED = 60
+"""Modes of a large structure by which growth is judged."""
+
+
+class _LargeSteps:
+    """The step of a structure that is kept sparse: products and one solution."""
+
+    def __init__(self, structure: Structure, dt: float) -> None:
+        mass, damping = structure.mass, structure.damping
+        self._dt = dt
+        self._mass, self._damping = product(mass), product(damping)
+        self._inverse = inverse(structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
+
+    def step(self, x: Array, v: Array, a: Array, load: Array) -> Array:
+        """The displacement ``(n,)`` at the end of the step."""
+        slope = 2.0 / self._dt * x + v
+        moved = self._mass.dot(2.0 / self._dt * (slope + v) + a)
+        return np.asarray(self._inverse.dot(load + moved + self._damping.dot(slope)))
 
 
 class Newmark(Dynamics):
@@ -46,11 +70,33 @@ class Newmark(Dynamics):
         structure = self.structure
         refuse_yielding("newmark", self.structure)
         self._massless = massless(structure.mass)
+        self._large: _LargeSteps | None = None
         self._some = bool(self._massless.any())
-        self._damped = self._some and followers(structure.mass, structure.damping, structure.stiffness).damped
-        self._motion, self._per_force = self._steps(dt)
-        refuse_growth("newmark", self._growth, dt)
+        self._damped = self._some and have_damping(structure.mass, structure.damping, structure.stiffness)
+        if is_sparse(structure.mass):
+            self._large = _LargeSteps(structure, dt)
+            self._refuse_growth_of_reduced(params)
+        else:
+            self._motion, self._per_force = self._steps(dt)
+            refuse_growth("newmark", self._growth, dt)
         self.reset()
+
+    def _refuse_growth_of_reduced(self, params: Params) -> None:
+        """Growth by the lowest modes and the static shapes under forces at what is under test."""
+        structure = self.structure
+        if not zero(structure.experimental_mass):
+            raise ConfigError(
+                "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "
+                "reduction"
+            )
+        tested = np.flatnonzero(
+            ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))
+        )
+        if len(tested):
+            most = int((~self._massless).sum())
+            kept: Any = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
+            model: Any = reduced(kept, structure, tested.tolist())
+            type(self)(params, model, np.zeros((2, 1)), self.dt)
 
     def _steps(self, dt: float) -> tuple[Array, Array]:
         """x' from (x, v, a) ``(n, 3 n)`` and from the load p' - f ``(n, n)``."""
@@ -90,7 +136,10 @@ class Newmark(Dynamics):
         self.exact_acceleration, self.restoring_force = exact, self._force
         self._index += 1
         load = self._external[self._index] - experimental_force
-        now = self._motion.dot(np.concatenate((x, v, a))) + self._per_force.dot(load)
+        if self._large is not None:
+            now = self._large.step(x, v, a, load)
+        else:
+            now = self._motion.dot(np.concatenate((x, v, a))) + self._per_force.dot(load)
         self.velocity, self.acceleration = self._rates(now - x, v, a, self.dt)
         self.displacement = now
         self._force = self.structure.restoring_force.force(now)

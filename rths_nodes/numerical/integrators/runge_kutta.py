@@ -5,7 +5,7 @@ from __future__ import annotations
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics, trial_force
+from rths_nodes.numerical.integrators.dynamics import Dynamics, refuse_large, trial_force
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import (
     LinearSteps,
@@ -30,12 +30,15 @@ class RungeKutta(Dynamics):
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         super().__init__(structure, external_force, dt)
+        refuse_large(
+            "runge_kutta", self.structure, "its step matrices are full, and it is stable for short steps only"
+        )
         refuse_growth("runge_kutta", self._growth, dt)
         self._linear = None
         if is_linear(self.structure):
             matrices = runge_kutta_transition(*state_space(self.structure), dt)
             self._linear = LinearSteps(matrices, external_force, extrapolated=True)
-        self._damping = self._mass_inverse @ self.structure.damping
+        self._damping_per_mass = self._mass_inverse @ self.structure.damping
         self.reset()
 
     def _growth(self, dt: float) -> float:
@@ -62,5 +65,5 @@ class RungeKutta(Dynamics):
         self.velocity = v1 + h / 6.0 * (a1 + 2.0 * (a2 + a3) + a4)
 
     def _rate(self, load: Array, x: Array, v: Array) -> Array:
-        rate: Array = self._mass_inverse @ (load - trial_force(self.structure, x)) - self._damping @ v
+        rate: Array = self._mass_inverse @ (load - trial_force(self.structure, x)) - self._damping_per_mass @ v
         return rate

@@ -14,12 +14,18 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.massless import followers, massless
 from rths_nodes.core.parameters import matrix, params, vector
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix as Kept
+from rths_nodes.core.sparse import NotDefinite, dense, is_sparse, lowest_modes
 
 TABLE = {
     "rayleigh": ":Rayleigh",
     "modal": ":Modal",
     "matrix": ":Matrix",
 }
+
+
+SMALL = 100
+"""Modes up to which all of them are computed together, of a structure that is kept sparse, too."""
 
 
 def modes(mass: Array, stiffness: Array) -> tuple[Array, Array]:
@@ -65,6 +71,25 @@ def frequencies_and_ratios(mass: Array, damping: Array, stiffness: Array) -> tup
     return omega[order] / (2.0 * math.pi), ratios[order]
 
 
+def lowest_frequencies(mass: Kept, stiffness: Kept, count: int) -> Array:
+    """Undamped circular frequencies (rad/s), ascending; of a sparse structure the ``count`` lowest.
+
+    Raises ConfigError for a sparse structure that is not held.
+    """
+    return some_modes(mass, stiffness, count)[0] if is_sparse(mass) else modes(mass, stiffness)[0]
+
+
+def some_modes(mass: Kept, stiffness: Kept, count: int) -> tuple[Array, Array]:
+    """The ``count`` lowest modes, as :func:`modes` gives all; fewer where there are not so many."""
+    if not is_sparse(mass) or max(SMALL, 2 * count) >= int((~massless(mass)).sum()):
+        omega, shapes = modes(dense(mass), dense(stiffness))
+        return omega[:count], shapes[:, :count]
+    try:
+        return lowest_modes(mass, stiffness, count)
+    except NotDefinite:
+        raise ConfigError("structure: nothing holds it, or parts of it: its stiffness must be > 0") from None
+
+
 class Rayleigh:
     """Rayleigh damping by ratios in two modes or at two frequencies: C = a M + b K, zeta = a / 2 w + b w / 2."""
 
@@ -94,12 +119,12 @@ class Rayleigh:
     def __init__(self, params: Params) -> None:
         self._p = params
 
-    def coefficients(self, mass: Array, stiffness: Array) -> tuple[float, float]:
+    def coefficients(self, mass: Kept, stiffness: Kept) -> tuple[float, float]:
         """a (1/s) and b (s). Raises ConfigError for a mode that the structure has not."""
         if self._p.frequencies is not None:
             return self._with_ratios_at(2.0 * math.pi * np.array(self._p.frequencies))
         first, second = (int(mode) - 1 for mode in self._p.modes)
-        omega, _ = modes(mass, stiffness)
+        omega = lowest_frequencies(mass, stiffness, 1 + max(first, second))
         if max(first, second) >= len(omega):
             raise ConfigError(
                 f"structure.damping.modes = {show(self._p.modes)}: must be <= {len(omega)}, the number of modes"
@@ -114,7 +139,7 @@ class Rayleigh:
         a, b = np.linalg.solve(np.array([1.0 / pair, pair]).T / 2.0, np.array(self._p.ratios))
         return float(a), float(b)
 
-    def matrix(self, mass: Array, stiffness: Array) -> Array:
+    def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
         """Damping ``(n_dof, n_dof)`` N s/m of the structure with these ``mass`` (kg) and ``stiffness`` (N/m)."""
         a, b = self.coefficients(mass, stiffness)
         return a * mass + b * stiffness
@@ -132,8 +157,13 @@ class Modal:
     def __init__(self, params: Params) -> None:
         self._ratios = params.ratios
 
-    def matrix(self, mass: Array, stiffness: Array) -> Array:
+    def matrix(self, mass: Kept, stiffness: Kept) -> Array:
         """Damping ``(n_dof, n_dof)`` N s/m. Raises ConfigError when the number of ratios does not fit."""
+        if is_sparse(mass):
+            raise ConfigError(
+                f"structure.damping.type = 'modal': fills the whole matrix, {mass.shape[0]} rows of as many; a "
+                "large structure that is kept sparse needs rayleigh or matrix"
+            )
         omega, shapes = modes(mass, stiffness)
         if len(self._ratios) not in (1, len(omega)):
             raise ConfigError(
@@ -155,10 +185,15 @@ class Matrix:
     def __init__(self, params: Params) -> None:
         self._matrix = np.array(params.matrix)
 
-    def matrix(self, mass: Array, stiffness: Array) -> Array:
+    def matrix(self, mass: Kept, stiffness: Kept) -> Kept:
         """The given matrix. Raises ConfigError when its size does not fit or it is not symmetric."""
         if self._matrix.shape != mass.shape or not np.allclose(self._matrix, self._matrix.T):
             raise ConfigError(
-                f"structure.damping.matrix: must be symmetric, {len(mass)} rows of {len(mass)} numbers in N s/m"
+                f"structure.damping.matrix: must be symmetric, {mass.shape[0]} rows of {mass.shape[0]} numbers in "
+                "N s/m"
             )
+        if is_sparse(mass):
+            from scipy.sparse import csr_array
+
+            return csr_array(self._matrix)
         return self._matrix

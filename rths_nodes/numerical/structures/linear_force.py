@@ -1,4 +1,4 @@
-"""The linear restoring force of a structure with a full stiffness matrix."""
+"""The linear restoring force of a structure by its stiffness matrix."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, product
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
 
 
 class LinearRestoringForce:
-    """K x with a full matrix ``(n_dof, n_dof)`` N/m."""
+    """K x with a full or sparse matrix ``(n_dof, n_dof)`` N/m."""
 
-    def __init__(self, stiffness: Array) -> None:
-        self._stiffness = stiffness
+    def __init__(self, stiffness: Matrix) -> None:
+        self._stiffness = product(stiffness)
 
     def force(self, displacement: Array) -> Array:
         """Force ``(n_dof,)`` N at ``displacement`` (m)."""

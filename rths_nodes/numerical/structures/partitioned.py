@@ -12,6 +12,7 @@ from rths_nodes.core.massless import massless
 from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, is_definite, is_sparse, largest, zero
 from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 DAMPING = {"type": "modal", "ratios": [0.02]}
@@ -23,7 +24,7 @@ class Partition:
 
     elastic_energy: float = 0.0
 
-    def __init__(self, damping: Any, given: tuple[Array, Array], tested: tuple[Array, Array, Array]) -> None:
+    def __init__(self, damping: Any, given: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]) -> None:
         """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
 
         The damping model is formed from the whole. Raises ConfigError when the rest is no structure.
@@ -37,9 +38,12 @@ class Partition:
         self.restoring_force: StructuralForce = LinearRestoringForce(self.stiffness)
 
     @staticmethod
-    def _rest(name: str, given: Array, tested: Array, positive: bool = False) -> Array:
+    def _rest(name: str, given: Matrix, tested: Matrix, positive: bool = False) -> Matrix:
         rest = given - tested
-        rounding = ROUNDING * float(np.abs(given).max())
+        rounding = ROUNDING * largest(given)
+        if is_sparse(rest):
+            _refuse_indefinite(name, rest, tested, positive, rounding)
+            return rest
         for part, kept, above in (
             ("under test", tested, False),
             ("numerical, whole - experimental,", rest, positive),
@@ -54,6 +58,27 @@ class Partition:
                 sign = ">" if above else ">="
                 raise ConfigError(f"structure: its {name} {part} has the eigenvalue {lowest:g}: must be {sign} 0")
         return rest
+
+
+def _refuse_indefinite(name: str, rest: Matrix, tested: Matrix, positive: bool, rounding: float) -> None:
+    """As in ``_rest``, of sparse matrices, without their eigenvalues."""
+    from scipy.sparse import diags_array
+
+    one = diags_array(np.ones(rest.shape[0]), format="csr")
+    if not zero(tested) and not is_definite(tested + 2.0 * rounding * one):
+        raise ConfigError(f"structure: its {name} under test has an eigenvalue below zero: must be >= 0")
+    if zero(rest) and not positive:
+        return
+    if positive:
+        some = ~(massless(rest) & massless(tested))
+        if not some.any():
+            raise ConfigError(f"structure: its {name} is zero")
+        rest, one, rounding = rest[some][:, some], one[some][:, some], -rounding
+    if not is_definite(rest + (rounding if positive else 2.0 * rounding) * one):
+        raise ConfigError(
+            f"structure: its {name} numerical, whole - experimental, has an eigenvalue that is not "
+            f"{'>' if positive else '>='} 0"
+        )
 
 
 def zeros(n: int, values: tuple[float, ...] | Array | None) -> Array:

@@ -1,0 +1,181 @@
+"""Matrices of large structures: kept sparse, factorised once in a band.
+
+A structure's matrices are arrays, or ``scipy.sparse.csr_array`` where it is large. What is asked of them here
+works on both; on arrays it is numpy's own, to the bit. Nothing of scipy is loaded for arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+
+Matrix = Any
+"""An Array ``(n, n)``, or a symmetric ``scipy.sparse.csr_array``."""
+
+
+WELL_FILLED = 2.0
+"""A band with fewer places than so many for each entry is multiplied as a band."""
+
+
+class NotDefinite(ValueError):
+    """A matrix is not positive definite."""
+
+
+def is_sparse(matrix: Matrix) -> bool:
+    """True for one that is kept sparse."""
+    return not isinstance(matrix, np.ndarray)
+
+
+def dense(matrix: Matrix) -> Array:
+    """As an Array: for what is small, or reduced."""
+    return np.asarray(matrix.toarray() if is_sparse(matrix) else matrix, float)
+
+
+def zero(matrix: Matrix) -> bool:
+    """True where all entries are zero."""
+    return not (matrix.count_nonzero() if is_sparse(matrix) else matrix.any())
+
+
+def largest(matrix: Matrix) -> float:
+    """Magnitude of the largest entry."""
+    return float(abs(matrix).max())
+
+
+def inverse(matrix: Matrix) -> Any:
+    """What multiplies by the inverse: an Array, or what solves. Raises what both do."""
+    return Inverse(matrix) if is_sparse(matrix) else np.linalg.inv(matrix)
+
+
+def quotient(left: Matrix, right: Matrix) -> Any:
+    """What multiplies by ``left``^-1 ``right``."""
+    return Quotient(left, right) if is_sparse(left) else np.linalg.solve(left, right)
+
+
+def is_definite(matrix: Matrix) -> bool:
+    """True for a positive definite sparse matrix."""
+    try:
+        Inverse(matrix)
+    except NotDefinite:
+        return False
+    return True
+
+
+class Inverse:
+    """Solves with a symmetric positive definite sparse matrix by its Cholesky factor in a band.
+
+    The band is that of the matrix, or of its reverse Cuthill-McKee ordering where this one is narrower. A diagonal
+    matrix is divided by. Raises NotDefinite.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        from scipy.linalg import get_lapack_funcs
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+        entries = coo_array(matrix)
+        rows, columns = entries.row, entries.col
+        n = matrix.shape[0]
+        self._order: Any = None
+        width = int(np.abs(rows - columns).max(initial=0))
+        if width > 1:
+            order = np.asarray(reverse_cuthill_mckee(matrix.tocsr(), symmetric_mode=True))
+            place = np.empty(n, int)
+            place[order] = np.arange(n)
+            narrower = int(np.abs(place[rows] - place[columns]).max())
+            if narrower < width:
+                self._order, rows, columns, width = order, place[rows], place[columns], narrower
+        self.half_bandwidth = width
+        lower = rows >= columns
+        band = np.zeros((width + 1, n), order="F")
+        np.add.at(band, ((rows - columns)[lower], columns[lower]), entries.data[lower])
+        factorise, self._solve = get_lapack_funcs(("pbtrf", "pbtrs"), (band,))
+        if not np.isfinite(band).all() or not (band[0] > 0.0).all():
+            raise NotDefinite("a diagonal entry is not positive")
+        self._diagonal = 1.0 / band[0] if width == 0 else None
+        self._factor, info = factorise(band, lower=1)
+        if info:
+            raise NotDefinite(f"the leading {info} rows are not positive definite")
+
+    def dot(self, vector: Array) -> Array:
+        """The solution for one right-hand side ``(n,)``, or several ``(n, m)``."""
+        if self._diagonal is not None:
+            return np.asarray((self._diagonal * vector.T).T)
+        if self._order is None:
+            return np.asarray(self._solve(self._factor, vector, lower=1)[0])
+        found = np.empty(vector.shape)
+        found[self._order] = self._solve(self._factor, vector[self._order], lower=1)[0]
+        return found
+
+    __matmul__ = dot
+
+
+class Quotient:
+    """``left``^-1 ``right`` of sparse matrices."""
+
+    def __init__(self, left: Matrix, right: Matrix) -> None:
+        self._inverse, self._right = Inverse(left), product(right)
+
+    def dot(self, vector: Array) -> Array:
+        """The product with one vector ``(n,)``."""
+        return self._inverse.dot(self._right.dot(vector))
+
+    __matmul__ = dot
+
+
+def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Array]:
+    """The ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
+
+    Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may
+    have degrees of
+    freedom without any. By the Lanczos method for the inverse of the stiffness (ARPACK), begun the same every
+    time.
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    n = mass.shape[0]
+    solver = Inverse(stiffness)
+    flexible = LinearOperator((n, n), matvec=solver.dot, dtype=float)
+    start = solver.dot(mass.dot(np.ones(n)) + mass.diagonal() * np.linspace(0.0, 1.0, n))
+    independent = int((abs(mass).sum(axis=1) > 0.0).sum())  # degrees of freedom without mass add no vectors
+    vectors_kept = min(max(2 * count + 1, 20), independent - 1)
+    squares, vectors = eigsh(stiffness, count, mass, sigma=0.0, OPinv=flexible, v0=start, ncv=vectors_kept)
+    order = np.argsort(squares)
+    shapes = vectors[:, order]
+    scale = np.sqrt(np.einsum("ij,ij->j", shapes, mass.dot(shapes)))
+    return np.sqrt(np.maximum(squares[order], 0.0)), shapes / scale
+
+
+def product(matrix: Matrix) -> Any:
+    """What multiplies with vectors fastest: an Array itself, a sparse matrix perhaps by its band."""
+    if not is_sparse(matrix):
+        return matrix
+    band = Band(matrix)
+    return band if band.work < WELL_FILLED * matrix.nnz else matrix
+
+
+class Band:
+    """A symmetric sparse matrix in the storage of its band, for products."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        from scipy.linalg import get_blas_funcs
+
+        entries = matrix.tocoo()
+        rows, columns = entries.row, entries.col
+        n = matrix.shape[0]
+        self._width = int(np.abs(rows - columns).max(initial=0))
+        self.work = n * (2 * self._width + 1)
+        if self.work >= WELL_FILLED * matrix.nnz:
+            return  # nobody multiplies by it
+        lower = rows >= columns
+        self._band = np.zeros((self._width + 1, n), order="F")
+        np.add.at(self._band, ((rows - columns)[lower], columns[lower]), entries.data[lower])
+        (self._multiply,) = get_blas_funcs(("sbmv",), (self._band,))
+
+    def dot(self, vector: Array) -> Array:
+        """The product with one vector ``(n,)``."""
+        return np.asarray(self._multiply(self._width, 1.0, self._band, vector, lower=1))
+
+    __matmul__ = dot

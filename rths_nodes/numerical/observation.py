@@ -1,0 +1,155 @@
+"""What of the numerical substructure is seen from outside: the interface to the rig, and what else is observed.
+
+Observed are the degrees of freedom of the interface, in its order, and behind them those that are only to be seen.
+An integrator works on all degrees of freedom of the model; a Target has the observed ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import massless
+from rths_nodes.core.protocols import Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import product
+
+
+class Observation:
+    """The whole model, in its own order: nothing is left out, nothing is copied."""
+
+    whole = True
+    """True where a Target has all degrees of freedom of the model."""
+
+    def __init__(self, n_model: int) -> None:
+        self.n_model = self.n_observed = self.n_interface = n_model
+
+    def motion(self, values: Array) -> Array:
+        """Displacements (or their rates) ``(n_observed,)`` of the observed ones from those of the model.
+
+        From ``(n_model,)``, or a history ``(steps, n_model)``.
+        """
+        return values
+
+    def interface(self, values: Array) -> Array:
+        """As :meth:`motion`, those of the interface alone, ``(n_interface,)``."""
+        return values
+
+    def spread(self, forces: Array) -> Array:
+        """Forces on the model, ``(n_model,)``, from those at the interface, ``(n_interface,)`` N."""
+        return forces
+
+    def restoring(self, force: Array, displacement: Array) -> Array:
+        """Restoring force ``(n_observed,)`` N from that of the model, and its displacement (m)."""
+        return force
+
+    def external(self, force: Array) -> Array:
+        """External force ``(n_observed,)`` N from that on the model, ``(n_model,)``."""
+        return force
+
+    def influence(self, structure: Structure) -> Array:
+        """Displacement of the observed ones per unit of the ground's, ``(n_observed,)``."""
+        return structure.influence
+
+
+class Selection(Observation):
+    """Some of the degrees of freedom: places of those at the ``interface``, and of all ``observed`` ones."""
+
+    whole = False
+
+    def __init__(self, n_model: int, interface: Sequence[int], observed: Sequence[int]) -> None:
+        super().__init__(n_model)
+        self.n_observed, self.n_interface = len(observed), len(interface)
+        self._interface, self._observed = np.asarray(interface, int), np.asarray(observed, int)
+
+    def motion(self, values: Array) -> Array:
+        return np.asarray(values[..., self._observed])
+
+    def interface(self, values: Array) -> Array:
+        return np.asarray(values[..., self._interface])
+
+    def spread(self, forces: Array) -> Array:
+        whole = np.zeros(self.n_model)
+        whole[self._interface] = forces
+        return whole
+
+    def restoring(self, force: Array, displacement: Array) -> Array:
+        return np.asarray(force[self._observed])
+
+    def external(self, force: Array) -> Array:
+        return np.asarray(force[self._observed])
+
+    def influence(self, structure: Structure) -> Array:
+        return np.asarray(structure.influence[self._observed])
+
+
+class GroundForce:
+    """External force of a large model, ``(steps + 1, n_dof)`` N, of which a row is made when it is asked for.
+
+    ``scale`` ``(steps + 1,)`` times ``pattern`` ``(n_dof,)``; so it takes no memory for every degree of freedom.
+    """
+
+    def __init__(self, scale: Array, pattern: Array) -> None:
+        self._scale, self._pattern = scale, pattern
+        self.shape = len(scale), len(pattern)
+
+    def __len__(self) -> int:
+        return len(self._scale)
+
+    def __getitem__(self, step: int) -> Array:
+        return np.asarray(self._scale[step] * self._pattern)
+
+
+class Energies:
+    """Energies of a model that does not travel whole, step by step: input, kinetic, strain and damping, J.
+
+    M a + C v + r + r_e = F (Chen & Ricles 2010, Eq. 1a), each term integrated over the displacement by trapezoids,
+    as ``analysis/energy.py`` does it where the arrays have the whole model.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self._mass, self._damping = product(structure.mass), product(structure.damping)
+        self._sums = np.zeros(3)
+        self._before: tuple[Array, Array] | None = None
+
+    def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
+        """Energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there."""
+        forces = np.array([external, restoring, self._damping.dot(velocity)])
+        if self._before is not None:
+            last, x = self._before
+            self._sums = self._sums + 0.5 * (last + forces).dot(displacement - x)
+        self._before = forces, displacement
+        done, strain, damped = self._sums
+        return np.array([done, 0.5 * velocity.dot(self._mass.dot(velocity)), strain, damped])
+
+
+def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:
+    """Refuses (ConfigError) a part under test that pulls at other degrees of freedom than those of the interface.
+
+    Its forces could not be measured there.
+    """
+    beside = np.ones(len(names), bool)
+    beside[list(interface)] = False
+    for word in ("mass", "damping", "stiffness"):
+        tested = getattr(structure, f"experimental_{word}")
+        pulled = np.flatnonzero(beside & ~massless(tested))
+        if len(pulled):
+            raise ConfigError(
+                f"interface: the {word} under test (structure.experimental_...) belongs to {names[pulled[0]]}, "
+                "too: must be at the degrees of freedom of the interface only, where its forces are measured"
+            )
+
+
+def check_names(interface: Sequence[str], observed: Sequence[str]) -> None:
+    """Refuses (ConfigError) names that stand twice, and observed ones where all are observed anyway."""
+    if observed and not interface:
+        raise ConfigError("observed: needs interface; without it all degrees of freedom are observed")
+    for key, given in (("interface", interface), ("observed", observed)):
+        twice = next((name for index, name in enumerate(given) if name in given[:index]), None)
+        if twice is not None:
+            raise ConfigError(f"{key}: {twice!r} stands there twice")
+    both = next((name for name in observed if name in interface), None)
+    if both is not None:
+        raise ConfigError(f"observed: {both!r} is part of interface, and observed without being named here")

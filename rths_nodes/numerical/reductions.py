@@ -1,0 +1,239 @@
+"""Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
+
+M, C and K of both substructures become T' M T and so on, so a reduced structure stays symmetric and, without
+damping,
+keeps its energy. Both kinds give the exact static compliance of the interface, what stands under test included:
+the shapes contain those under static forces there.
+
+R. R. Craig, M. C. C. Bampton: Coupling of substructures for dynamic analyses, AIAA Journal 6, 1968. Modes with
+static correction as in R. R. Craig, A. J. Kurdila: Fundamentals of Structural Dynamics, 2006, chapter 17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import massless
+from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.partition import whole
+from rths_nodes.core.protocols import Reduction, Structure
+from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
+from rths_nodes.numerical.observation import Observation
+from rths_nodes.numerical.structures.damping import some_modes
+from rths_nodes.numerical.structures.linear_force import LinearRestoringForce, is_linear
+
+TABLE = {
+    "modal": ":Modal",
+    "craig_bampton": ":CraigBampton",
+}
+
+NOTHING_NEW = 1e-7
+"""Share of a static shape beyond the modes below which these have it already."""
+COMPARED = 40
+"""Frequencies of the band at which compliances are compared."""
+FREQUENCIES = 10
+"""Natural frequencies that are compared."""
+
+
+@params
+class Kept:
+    """What both kinds of reduction are asked for."""
+
+    modes: int = integer("modes that are kept, the lowest ones", at_least=1, at_most=2000)
+    band: float = number(
+        "highest frequency at which rths check compares the interface with that of the full model",
+        "Hz",
+        20.0,
+        more_than=0.0,
+    )
+
+
+class Modal:
+    """The lowest modes of the whole structure, and the static shapes under forces at the interface beside them."""
+
+    @params
+    class Params(Kept):
+        pass
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+
+    def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
+        """Shapes as columns ``(n_dof, m)`` and the names of their coordinates."""
+        mass, _, stiffness = whole(structure)
+        without = massless(mass)
+        bare = [structure.names[place] for place in places if without[place]]
+        if bare:
+            raise ConfigError(
+                f"reduction modal: {bare[0]} at the interface has no mass; craig_bampton does without"
+            )
+        shapes = _modes(self._p.modes, mass, stiffness)
+        statics = _solved(stiffness, units(len(structure.influence), places))
+        kept, names = shapes, [f"mode_{number}" for number in range(1, shapes.shape[1] + 1)]
+        for place, static in zip(places, statics.T, strict=True):
+            new = static
+            for _ in range(2):  # twice, or rounding is left
+                new = new - kept @ (kept.T @ (mass @ new))
+            size, before = (float(np.sqrt(abs(one @ (mass @ one)))) for one in (new, static))
+            if size > NOTHING_NEW * before:
+                kept = np.column_stack([kept, new / size])
+                names.append(f"static_{structure.names[place]}")
+        return kept, tuple(names)
+
+
+class CraigBampton:
+    """The degrees of freedom of the interface themselves, and the lowest modes of the rest with these held."""
+
+    @params
+    class Params(Kept):
+        pass
+
+    def __init__(self, params: Params) -> None:
+        self._p = params
+
+    def basis(self, structure: Structure, places: Sequence[int]) -> tuple[Array, tuple[str, ...]]:
+        """Shapes as columns ``(n_dof, m)`` and the names of their coordinates."""
+        mass, _, stiffness = whole(structure)
+        n, b = len(structure.influence), list(places)
+        i = np.setdiff1d(np.arange(n), b)
+        names = tuple(structure.names[place] for place in b)
+        if not len(i):
+            return units(n, b), names
+        inner = stiffness[i][:, i]
+        shapes = _modes(self._p.modes, mass[i][:, i], inner)
+        found = np.zeros((n, len(b) + shapes.shape[1]))
+        found[b, : len(b)] = np.eye(len(b))
+        found[i, : len(b)] = -_solved(inner, dense(stiffness[i][:, b]))
+        found[i, len(b) :] = shapes
+        return found, (*names, *(f"held_mode_{number}" for number in range(1, shapes.shape[1] + 1)))
+
+
+def units(n: int, places: Sequence[int]) -> Array:
+    """Unit vectors as columns ``(n, len(places))``."""
+    found = np.zeros((n, len(places)))
+    found[list(places), np.arange(len(places))] = 1.0
+    return found
+
+
+def _modes(count: int, mass: Matrix, stiffness: Matrix) -> Array:
+    most = int((~massless(mass)).sum())
+    if count > most:
+        raise ConfigError(f"reduction.modes = {count}: must be <= {most}, the degrees of freedom with mass")
+    return some_modes(mass, stiffness, count)[1]
+
+
+def _solved(stiffness: Matrix, right: Array) -> Array:
+    try:
+        return np.asarray(inverse(stiffness).dot(right))
+    except (NotDefinite, np.linalg.LinAlgError):
+        raise ConfigError(
+            "reduction: nothing holds the structure, or parts of it: its stiffness must be > 0"
+        ) from None
+
+
+class Reduced:
+    """A structure (``core/protocols.py``) in the coordinates q of a reduction; its matrices are arrays."""
+
+    def __init__(self, full: Structure, shapes: Array, names: tuple[str, ...]) -> None:
+        self.full, self.shapes, self.names = full, shapes, names
+        self.elastic_energy = full.elastic_energy
+        for word in ("mass", "damping", "stiffness"):
+            for part in (word, f"experimental_{word}"):
+                setattr(self, part, self._projected(getattr(full, part)))
+        of_whole = self.mass + self.experimental_mass
+        self.load = shapes.T @ ((full.mass + full.experimental_mass) @ full.influence)
+        self.influence = np.linalg.solve(of_whole, self.load)
+        self.restoring_force = LinearRestoringForce(self.stiffness)
+
+    mass: Array
+    damping: Array
+    stiffness: Array
+    experimental_mass: Array
+    experimental_damping: Array
+    experimental_stiffness: Array
+
+    def _projected(self, matrix: Matrix) -> Array:
+        found = self.shapes.T @ (matrix @ self.shapes)
+        return np.asarray(0.5 * (found + found.T))
+
+
+def reduced(reduction: Reduction, full: Structure, places: Sequence[int]) -> Reduced:
+    """``full``, reduced, with its interface at ``places``. Raises ConfigError for what cannot be reduced."""
+    if not is_linear(full):
+        raise ConfigError("reduction: needs a structure with a linear restoring force")
+    return Reduced(full, *reduction.basis(full, places))
+
+
+class Recovery(Observation):
+    """Observed degrees of freedom of a full model, whose reduction is what an integrator works on."""
+
+    whole = False
+
+    def __init__(self, model: Reduced, interface: Sequence[int], observed: Sequence[int]) -> None:
+        super().__init__(len(model.names))
+        self.n_observed, self.n_interface = len(observed), len(interface)
+        at, full = list(observed), model.full
+        self._observed, self._interface = model.shapes[at], model.shapes[list(interface)]
+        self._restoring = full.stiffness[at] @ model.shapes
+        self._influence = full.influence[at]
+        load = ((full.mass + full.experimental_mass) @ full.influence)[at]
+        size = float(model.load @ model.load)
+        self._external = np.outer(load, model.load / size) if size else np.zeros((len(at), self.n_model))
+
+    def motion(self, values: Array) -> Array:
+        return np.asarray(values @ self._observed.T)
+
+    def interface(self, values: Array) -> Array:
+        return np.asarray(values @ self._interface.T)
+
+    def spread(self, forces: Array) -> Array:
+        return np.asarray(forces @ self._interface)
+
+    def restoring(self, force: Array, displacement: Array) -> Array:
+        return np.asarray(self._restoring @ displacement)
+
+    def external(self, force: Array) -> Array:
+        return np.asarray(self._external @ force)
+
+    def influence(self, structure: Structure) -> Array:
+        return self._influence
+
+
+def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:
+    """What a reduction changes, as shares: of the lowest natural frequencies, and of the compliance of the
+    interface.
+
+    Static, and up to ``band`` Hz over the largest there; of both substructures together.
+    """
+    full = model.full
+    count = min(FREQUENCIES, len(model.names))
+    exact = some_modes(*whole(full)[::2], count)[0]
+    found = some_modes(*whole(model)[::2], count)[0]
+    n = min(len(exact), len(found))
+    frequency = float(np.max(np.abs(found[:n] / exact[:n] - 1.0)))
+    omega = 2.0 * np.pi * band * np.linspace(0.0, 1.0, COMPARED)
+    at = list(places)
+    of_full = compliance(full, units(len(full.influence), at), omega)
+    of_model = compliance(model, model.shapes[at].T, omega)  # type: ignore[arg-type]
+    gap, size = np.abs(of_model - of_full).max(axis=(1, 2)), np.abs(of_full).max(axis=(1, 2))
+    return frequency, float(gap[0] / size[0]), float(gap.max() / size.max())
+
+
+def compliance(structure: Structure, at: Array, omega: Array) -> Array:
+    """Displacement per force at the shapes ``at`` ``(n, m)``, of the whole: ``(len(omega), m, m)`` m/N."""
+    mass, damping, stiffness = whole(structure)
+    found = []
+    for one in omega:
+        dynamic = stiffness + 1j * one * damping - one**2 * mass
+        if is_sparse(dynamic):
+            from scipy.sparse.linalg import splu
+
+            moved = splu(dynamic.tocsc()).solve(at.astype(complex))
+        else:
+            moved = np.linalg.solve(dynamic, at)
+        found.append(at.T @ moved)
+    return np.asarray(found)

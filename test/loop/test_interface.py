@@ -1,0 +1,138 @@
+"""Interface, observed and model degrees of freedom: what a Target leaves out changes nothing that the rig does."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.energy import energies, experimental_force
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.response_errors import response_errors
+from rths_nodes.analysis.stability.of_scenario import sampled_loop
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.files import from_text
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Collector, Run
+
+FRAME = """
+version: 1
+name: five_stories
+servo_rate: 1024
+substeps: 4
+duration: 4
+ground_motion: {type: sweep, amplitude: 0.2, start_frequency: 0.3, end_frequency: 3.0, duration: 4}
+structure:
+  type: shear_frame
+  masses: [1000, 1000, 1000, 1000, 1000]
+  stiffnesses: [1.0e6, 1.0e6, 1.0e6, 1.0e6, 1.0e6]
+  damping: {type: rayleigh, ratios: [0.03, 0.03]}
+  experimental_stiffnesses: [0.05e6, 0, 0, 0, 0]
+integrator: {type: cr}
+ramp: {type: linear}
+compensator: {type: none}
+axes:
+  story_1:
+    actuator: {type: first_order, alpha: 3}
+    specimen: {type: kelvin_voigt, stiffness: 0.05e6}
+    limits: {stroke: 0.2, velocity: 2, force: 1.0e6}
+"""
+FIRST = "setup: {type: matrix, matrix: [[1, 0, 0, 0, 0]]}\n"
+INTERFACE = "interface: [floor_1]\nobserved: [floor_5, floor_3]\n"
+
+
+def scenario(more: str) -> Scenario:
+    return from_text(FRAME + more, "test")
+
+
+@cache
+def run_of(more: str) -> tuple[Run, dict[str, object]]:
+    loop = Loop(Assembly(scenario(more)))
+    collector = Collector(loop.assembly.scenario, loop.assembly.names)
+    outcome = loop.run([collector])
+    assert not outcome.reason
+    return collector.run({"outcome": "finished"}, outcome.metrics), outcome.metrics
+
+
+@pytest.mark.parametrize("soft", ["", "soft_start: {amplitude: 0.002, duration: 2.5, rise_time: 1.0}\n"])
+def test_the_rig_is_driven_to_the_bit_as_where_the_whole_model_travels(soft: str) -> None:
+    (whole, all_metrics), (part, metrics) = run_of(FIRST + soft), run_of(INTERFACE + soft)
+    assert part.dof_names == ("floor_1", "floor_5", "floor_3")
+    columns = [whole.dof_names.index(name) for name in part.dof_names]
+    for name in ("command", "displacement", "force", "target"):
+        assert np.array_equal(getattr(whole, name), getattr(part, name)), name
+    for name in ("dof_displacement", "dof_velocity", "exact_acceleration", "external_force", "restoring_force"):
+        assert np.array_equal(getattr(whole, name)[:, columns], getattr(part, name)), name
+    assert metrics["axes"] == all_metrics["axes"]
+    assert metrics["hsem_percent"] == pytest.approx(all_metrics["hsem_percent"], rel=1e-12)
+
+
+@pytest.mark.parametrize("soft", ["", "soft_start: {amplitude: 0.002, duration: 2.5, rise_time: 1.0}\n"])
+def test_energies_that_the_integrator_sends_are_those_of_the_arrays(soft: str) -> None:
+    whole, part = (energies(Evaluation(run_of(more + soft)[0])) for more in (FIRST, INTERFACE))
+    assert set(whole) == set(part)
+    for name, history in whole.items():
+        assert np.abs(history).max() > 1.0, name
+        np.testing.assert_allclose(part[name], history, atol=1e-11 * np.abs(history).max(), err_msg=name)
+
+
+def test_a_test_whose_arrays_have_the_whole_model_sends_no_energies() -> None:
+    assert run_of(FIRST)[0].energies.shape == (0, 4)
+
+
+def test_response_errors_and_forces_are_those_of_the_observed_ones() -> None:
+    whole, part = (Evaluation(run_of(more)[0]) for more in (FIRST, INTERFACE))
+    errors, found = response_errors(whole), response_errors(part)
+    assert list(found) == ["floor_1", "floor_5", "floor_3"]
+    for name, row in found.items():
+        assert row == pytest.approx(errors[name], rel=1e-9), name
+    assert np.array_equal(experimental_force(part), experimental_force(whole)[:, :1])
+
+
+def test_stability_is_judged_alike() -> None:
+    some = 2j * np.pi * np.array([0.4, 1.1, 3.0, 20.0])
+    whole, part = (sampled_loop(scenario(more)).characteristic(some) for more in (FIRST, INTERFACE))
+    np.testing.assert_allclose(part, whole, rtol=1e-9)
+
+
+def test_names_tell_the_three_kinds_apart() -> None:
+    names = Assembly(scenario(INTERFACE)).names
+    assert names.interface == ("floor_1",)
+    assert names.observed == ("floor_1", "floor_5", "floor_3")
+    assert names.model == tuple(f"floor_{n}" for n in range(1, 6))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("interface: [floor_9]\n", "interface: unknown degree of freedom 'floor_9' (did you mean"),
+        ("interface: [floor_1]\nobserved: [roof]\n", "observed: unknown degree of freedom 'roof'; known: floor_1"),
+        ("observed: [floor_2]\n", "observed: needs interface"),
+        ("interface: [floor_1, floor_1]\n", "interface: 'floor_1' stands there twice"),
+        ("interface: [floor_1]\nobserved: [floor_1]\n", "observed: 'floor_1' is part of interface"),
+        (
+            "interface: [floor_2]\n",
+            "the stiffness under test (structure.experimental_...) belongs to floor_1",
+        ),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(more: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        _ = Assembly(scenario(more)).names
+    assert words in str(refused.value)
+
+
+def test_a_model_that_does_not_fit_into_a_target_needs_an_interface() -> None:
+    masses, stiffnesses = [1000.0] * 65, [1e8] * 65
+    data = scenario("").data()
+    data["structure"] |= {"masses": masses, "stiffnesses": stiffnesses, "experimental_stiffnesses": None}
+    large = build(Scenario, data)
+    with pytest.raises(ConfigError, match=r"interface: missing: the structure has 65 degrees .* 64; name"):
+        _ = Assembly(large).names
+    fits = build(Scenario, data | {"interface": ["floor_1"]})
+    loop = Loop(Assembly(fits))
+    assert len(loop.substructure.first().displacement) == 1
