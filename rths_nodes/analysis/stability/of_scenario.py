@@ -61,7 +61,7 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
 def _without(scenario: Scenario) -> ConfigError:
     kind = type(scenario.integrator).type_name
     if registry.load("integrator", kind).external:
-        return ConfigError(f"integrator.type = {kind!r}: has the structure, so that its loop cannot be judged here")
+        return ConfigError(f"integrator.type = {kind!r}: has the structure; its loop cannot be judged here")
     return ConfigError("structure: missing; a test with prescribed displacements has no loop to be unstable")
 
 
