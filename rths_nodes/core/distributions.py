@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 
@@ -82,6 +81,8 @@ class Kind:
 
 def _truncated(generator: np.random.Generator, mean: float, deviation: float, low: float, high: float) -> float:
     """By the inverse of the distribution function: one random number a draw, whatever the limits."""
+    from scipy.special import ndtr, ndtri  # a fifth of a second, which every node would take
+
     below, above = (ndtr((limit - mean) / deviation) for limit in (low, high))
     return min(max(mean + deviation * float(ndtri(generator.uniform(below, above))), low), high)
 
@@ -89,6 +90,8 @@ def _truncated(generator: np.random.Generator, mean: float, deviation: float, lo
 def _truncated_refusal(mean: float, deviation: float, low: float, high: float) -> str:
     if words := _positive(mean, deviation) or _ascending(low, high):
         return words
+    from scipy.special import ndtr
+
     share = ndtr((high - mean) / deviation) - ndtr((low - mean) / deviation)
     return "" if share > LEAST_SHARE else "nearly nothing of the distribution lies between its limits"
 
