@@ -117,7 +117,10 @@ def test_a_bilinear_frame_is_steel01_with_equal_steps(both: Both, dt: float) -> 
     assert apart(own, both.opensees([steel(story) for story in range(3)], dt, 8.0, **EXPLICIT)) < 1e-9
 
 
-@pytest.mark.parametrize("losses", [{}, LOSSES], ids=["bouc_wen", "degrading"])
+@pytest.mark.parametrize(
+    "losses",
+    [pytest.param({}, id="bouc_wen"), pytest.param(LOSSES, id="degrading", marks=pytest.mark.soak)],
+)
 def test_a_bouc_wen_frame_is_that_of_opensees_as_the_step_shrinks(both: Both, losses: dict[str, float]) -> None:
     """OpenSees follows z by backward Euler, of first order: its extrapolation meets ours."""
     bends = [force / stiffness for force, stiffness in zip(YIELDS[:2], STIFFNESSES, strict=False)]

@@ -363,6 +363,7 @@ def test_cut_anywhere_all_whole_messages_are_recovered(tmp_path):
         assert bag.information["recovered"].startswith(f"{lost} bytes")
 
 
+@pytest.mark.soak
 def test_cut_in_the_beginning(tmp_path):
     content, head, _ = journal(tmp_path)
     for cut in range(head):

@@ -38,6 +38,7 @@ def test_it_finds_the_actuator_s_own_constant() -> None:
     assert found.usable
 
 
+@pytest.mark.soak
 def test_the_worst_plant_counts() -> None:
     """Of actuators with the constants 20 and 40 neither may be favoured."""
     chosen = [paper(*INVERSE, f"{ACTUATOR}={alpha}") for alpha in (20, 40)]
@@ -45,6 +46,7 @@ def test_the_worst_plant_counts() -> None:
     assert 25.0 < found.values[ALPHA] < 35.0
 
 
+@pytest.mark.soak
 def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
     scenario = paper(*INVERSE)
     one, two = (Search([scenario], parameters(scenario, []), "J2", Where(n)).tune(6, 3) for n in (1, 2))
