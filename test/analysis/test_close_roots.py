@@ -25,7 +25,7 @@ PLACES = np.linspace(0.0, 1.0, 11)
 
 
 def oscillators(omega: Array, growth: Array) -> ContinuousLoop:
-    """Unit masses on springs under test, side by side, with the roots ``growth`` +- j ``omega``: rig without delay."""
+    """Unit masses on springs under test, side by side, roots ``growth`` +- j ``omega``, rig without delay."""
     one = np.eye(len(omega))
     springs = tuple(SmallSpecimen.spring(float(stiffness)) for stiffness in omega**2 + growth**2)
     return ContinuousLoop(
@@ -45,7 +45,7 @@ def oscillators(omega: Array, growth: Array) -> ContinuousLoop:
 @pytest.mark.parametrize("growth", [1e-3, 1e-5])
 @pytest.mark.parametrize("apart", [0.0, 0.1, 1.0])
 def test_close_roots_are_counted_wherever_they_lie(count: int, growth: float, apart: float) -> None:
-    """``growth`` over frequency; roots ``apart`` times the distance of two frequencies of a sweep from each other."""
+    """``growth`` over frequency; ``apart``: distance of two roots over that of two frequencies of a sweep."""
     step = 10.0 ** (1.0 / PER_DECADE)
     for place in PLACES:
         omega = OMEGA * step ** (place + apart * np.arange(count))

@@ -34,9 +34,9 @@ LEAST_GAIN = 1e-4
 CHANGE = 0.5
 """Largest change of the logarithm of the determinant between neighbours on the border: turn (rad) and magnitude.
 
-Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In the
-intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots: the
-bound is less than a quarter of that.
+Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In
+the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots:
+the bound is less than a quarter of that.
 """
 MOST = 50_000
 """Frequencies at which the determinant is evaluated before the count is given up."""
@@ -112,7 +112,8 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
     low = MARGINAL * loop.scale
     if isinstance(loop, SampledLoop):  # half of the unit circle; there is nothing beyond it
         top = loop.highest / ratio
-        grid = np.union1d(sweep(loop, known, top, COUNTED_PER_DECADE), loop.rig_grid(state.get("delay", 0.0)) / ratio)
+        rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
+        grid = np.union1d(sweep(loop, known, top, COUNTED_PER_DECADE), rig)
         return round(-_turn(function, low + 1j * np.concatenate([[0.0], grid[grid <= top]])) / math.pi)
     top = loop.highest
     axis = low + 1j * np.concatenate([[0.0], sweep(loop, known, top)])
@@ -124,8 +125,8 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
 def _turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
     """The angle by which ``function`` turns around zero along ``path``, rad.
 
-    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there is
-    none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
+    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there
+    is none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
     """
     values = function(path)
     for _ in range(ROUNDS):

@@ -48,10 +48,10 @@ class Lines(NamedTuple):
         return np.asarray(found.reshape(len(angles), *self.shape))
 
     def grid(self) -> Array:
-        """Angles (rad) between 0 and pi, from one to the next of which the sum changes by ``CHANGED`` of its magnitude.
+        """Angles (rad) between 0 and pi: from one to the next the sum changes by ``CHANGED`` of its magnitude.
 
-        Every column counts alike, whatever its unit. Terms of a resonance that have faded to 1e-10 at the last power
-        make it several times as wide as the distance of the angles that are looked at.
+        Every column counts alike, whatever its unit. A resonance whose terms have faded to 1e-10 at the last power
+        is several times as wide as the distance of the angles that are looked at.
         """
         few = len(self.blocks)
         lines = self.blocks.reshape(few, few, -1).transpose(1, 0, 2).reshape(few * few, -1)

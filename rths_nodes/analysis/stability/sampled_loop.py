@@ -149,7 +149,7 @@ class SampledLoop:
         return True
 
     def rig_grid(self, delay: float = 0.0) -> Array:
-        """Angular frequencies (rad/s) between which the response of the rig changes little; ``delay`` (s) further."""
+        """Angular frequencies (rad/s) between which the rig's response, ``delay`` (s) later, changes little."""
         return self._grids(delay) / (self.period * self.step)
 
     @property
