@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -23,13 +24,22 @@ Loop = ContinuousLoop | SampledLoop
 
 HZ = 2.0 * math.pi
 PER_DECADE = 400
-"""Frequencies at which the loop is looked at; more where it turns fast."""
+"""Frequencies at which crossings are looked for."""
+COUNTED_PER_DECADE = 100
+"""Frequencies from which growing motions of a loop in discrete time are counted, beside those of its rig."""
 LOWEST = 1e-3
 """Of the lowest natural frequency: where a sweep begins."""
 LEAST_GAIN = 1e-4
 """Factor on the tested forces below which they are none: the poles of an undamped structure lie there."""
-TURN = 0.5
-"""Largest turn between neighbours on the border, rad."""
+CHANGE = 0.5
+"""Largest change of the logarithm of the determinant between neighbours on the border: turn (rad) and magnitude.
+
+Two roots close to one interval turn the determinant by 2 pi in it, which the values at its ends do not show. In
+the intervals on both sides of it the magnitude then changes e^2.2 = 9-fold, geometric mean, more with more roots:
+the bound is less than a quarter of that.
+"""
+MOST = 50_000
+"""Frequencies at which the determinant is evaluated before the count is given up."""
 BESIDE = 1e-6
 """Relative distance from a pole at which a loop is looked at."""
 ROUNDS = 60
@@ -92,33 +102,54 @@ def growing_motions(loop: Loop, known: Iterable[float] = (), **state: float) -> 
     """Number of roots with positive real part: in continuous time up to the frequency at which the samples end.
 
     Argument principle; a pair of conjugate roots counts twice. ``known``: angular frequencies (rad/s) to look at
-    closely; ``state``: gain, delay, ratio.
+    closely; ``state``: gain, delay, ratio. Raises ConfigError where the turns cannot be resolved.
     """
-    low, top = MARGINAL * loop.scale, loop.highest / (state.get("ratio", 1.0) if loop.sampled else 1.0)
+    ratio = state.get("ratio", 1.0)
+
+    def function(s: Frequencies) -> Complex:
+        return loop.characteristic(s, **state)
+
+    low = MARGINAL * loop.scale
+    if isinstance(loop, SampledLoop):  # half of the unit circle; there is nothing beyond it
+        top = loop.highest / ratio
+        rig = loop.rig_grid(state.get("delay", 0.0)) / ratio
+        grid = np.union1d(sweep(loop, known, top, COUNTED_PER_DECADE), rig)
+        return round(-_turn(function, low + 1j * np.concatenate([[0.0], grid[grid <= top]])) / math.pi)
+    top = loop.highest
     axis = low + 1j * np.concatenate([[0.0], sweep(loop, known, top)])
-    if loop.sampled:  # half of the unit circle; there is nothing beyond it
-        return round(-_turn(lambda s: loop.characteristic(s, **state), axis) / math.pi)
     over = np.geomspace(low, top, PER_DECADE) + 1j * top
     down = top + 1j * np.concatenate([np.geomspace(top, LOWEST * loop.scale, 4 * PER_DECADE), [0.0]])
-    turns = [_turn(lambda s: loop.characteristic(s, **state), path) for path in (axis, over, down)]
-    return round(-sum(turns) / math.pi)
+    return round(-sum(_turn(function, path) for path in (axis, over, down)) / math.pi)
 
 
 def _turn(function: Callable[[Frequencies], Complex], path: Frequencies) -> float:
-    """The angle by which ``function`` turns around zero along ``path``, rad; looks closer where it turns fast."""
+    """The angle by which ``function`` turns around zero along ``path``, rad.
+
+    Intervals in which its logarithm changes by more than ``CHANGE``, and those beside them, are halved until there
+    is none. Raises ConfigError where that has no end: a root on the path, or values of rounding only.
+    """
     values = function(path)
     for _ in range(ROUNDS):
-        steps = np.angle(values[1:] / values[:-1])
-        fast = np.flatnonzero(np.abs(steps) > TURN)
-        if not len(fast):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.log(values[1:] / values[:-1])
+        fast = ~(np.abs(steps) < CHANGE)  # what is no number is fast, too
+        if not fast.any():
+            return float(steps.imag.sum())
+        where = path[:-1][fast]
+        fast[1:], fast[:-1] = fast[1:] | fast[:-1], fast[:-1] | fast[1:]
+        halved = np.flatnonzero(fast)
+        if len(path) + len(halved) > MOST:
             break
-        between = 0.5 * (path[fast] + path[fast + 1])
-        path = np.insert(path, fast + 1, between)
-        values = np.insert(values, fast + 1, function(between))
-    return float(np.angle(values[1:] / values[:-1]).sum())
+        between = 0.5 * (path[halved] + path[halved + 1])
+        path = np.insert(path, halved + 1, between)
+        values = np.insert(values, halved + 1, function(between))
+    raise ConfigError(
+        f"stability: cannot be judged: {len(path)} frequencies do not resolve how many motions grow near "
+        f"{float(np.median(where.imag)) / HZ:.4g} Hz; one of them neither grows nor decays, or rounding hides it"
+    )
 
 
-def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0) -> Array:
+def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0, per_decade: int = PER_DECADE) -> Array:
     """Angular frequencies (rad/s) of a sweep up to ``top``: even on a logarithmic scale, those of motions put in.
 
     Motions of the numerical substructure stand between two of them: without damping they are poles.
@@ -128,7 +159,7 @@ def sweep(loop: Loop, known: Iterable[float] = (), top: float = 0.0) -> Array:
     places = [*known, *(numerical * (1.0 - BESIDE)).tolist(), *(numerical * (1.0 + BESIDE)).tolist()]
     inside = [omega for omega in places if LOWEST * loop.scale < omega < top]
     lowest = LOWEST * min(inside, default=loop.scale)
-    even = np.geomspace(lowest, top, max(2, math.ceil(PER_DECADE * math.log10(top / lowest))))
+    even = np.geomspace(lowest, top, max(2, math.ceil(per_decade * math.log10(top / lowest))))
     return np.unique(np.concatenate([even, inside]))
 
 

@@ -17,6 +17,7 @@ from rths_nodes.analysis.stability import crossings
 from rths_nodes.analysis.stability.crossings import HZ, LEAST_GAIN, Crossing, growing_motions, settle, sweep
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 
 CORRECTED = (0.01, 0.03, 0.1, 0.3)
@@ -84,10 +85,7 @@ def ratios(loop: SampledLoop, known: list[float], growing: int) -> list[Crossing
     """The factor on all natural frequencies beyond which a stable loop grows, or a growing one ends."""
 
     def stable(ratio: float) -> bool:
-        try:
-            return growing_motions(loop, known, ratio=ratio) == 0
-        except ConfigError:  # beyond the reach of the integrator
-            return False
+        return loop.reaches(ratio) and growing_motions(loop, known, ratio=ratio) == 0
 
     near, factor = 1.0, 1.0 / STEP if growing else STEP
     while stable(near * factor) != bool(growing):
@@ -128,12 +126,12 @@ def _between(loop: SampledLoop, stable: Callable[[float], bool], low: float, hig
     about = Crossing(low, _marginal(loop, "ratio", low, loop.highest / low) / HZ, growing=True)
     try:
         found = _corrected(loop, "ratio", about, [(high - low) * width for width in (1.0, 2.0, 8.0)])
-        if found is not None:
-            return found
-        low, high = _halved(stable, low, high)
-        roots = growing_motions(loop, [HZ * about.frequency], ratio=high)
     except ConfigError:  # the integrator goes no farther
-        roots = 1
+        found = None
+    if found is not None and low * (1.0 - ROUNDING) <= found.value <= high * (1.0 + ROUNDING):
+        return found
+    low, high = _halved(stable, low, high)
+    roots = growing_motions(loop, [HZ * about.frequency], ratio=high) if loop.reaches(high) else 1
     at_the_end = math.pi / (loop.period * loop.step * high) / HZ
     return Crossing(high, about.frequency if roots % 2 == 0 else at_the_end, growing=True, roots=roots)
 

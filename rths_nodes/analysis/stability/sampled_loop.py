@@ -42,6 +42,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rths_nodes.analysis.stability.impulses import KINDS, Impulses
+from rths_nodes.analysis.stability.power_sums import Lines
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
@@ -89,39 +90,6 @@ class Period(NamedTuple):
         return cls(onward, force, np.vstack(targets), np.vstack(through))
 
 
-class Lines(NamedTuple):
-    """A sum of e^{-angle power} times a row for each of consecutive powers, the rows in blocks side by side.
-
-    ``first`` power; ``blocks`` ``(few, few * columns)``: place in its block, then block and column.
-    """
-
-    first: float
-    blocks: Array
-    shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, first: float, lines: Array) -> Lines:
-        """``lines`` ``(t, ...)`` for the powers from ``first`` on."""
-        flat = lines.reshape(len(lines), -1)
-        few = math.ceil(math.sqrt(len(flat)))
-        padded = np.pad(flat, ((0, few * few - len(flat)), (0, 0)))
-        blocks = padded.reshape(few, few, -1).transpose(1, 0, 2).reshape(few, -1)
-        return cls(first, np.ascontiguousarray(blocks), lines.shape[1:])
-
-    def at(self, angles: Complex) -> Complex:
-        """The sum at the ``angles`` ``(n,)``, ``(n, ...)``: within the blocks, then of the blocks.
-
-        So few waves are needed at a time that they stay near the processor.
-        """
-        few = len(self.blocks)
-        fine = np.exp(-np.multiply.outer(angles, np.arange(few)))
-        coarse = np.exp(-np.multiply.outer(angles, self.first + few * np.arange(few)))
-        inside = np.vstack([fine.real, fine.imag]) @ self.blocks
-        real, imag = inside.reshape(2, len(angles), few, -1)
-        found = (coarse[:, None, :] @ real + 1j * (coarse[:, None, :] @ imag))[:, 0]
-        return np.asarray(found.reshape(len(angles), *self.shape))
-
-
 @dataclass(frozen=True, eq=False)
 class SampledLoop:
     """A closed loop at small motion in discrete time; see the module.
@@ -142,6 +110,7 @@ class SampledLoop:
     separate: bool = True
     _periods: Callable[[float], Period] = field(init=False, repr=False)
     _lines: Callable[[float], Lines] = field(init=False, repr=False)
+    _grids: Callable[[float], Array] = field(init=False, repr=False)
 
     sampled = True
     finest = 1e-10
@@ -153,6 +122,7 @@ class SampledLoop:
 
         object.__setattr__(self, "_periods", lru_cache(PERIODS)(period))
         object.__setattr__(self, "_lines", lru_cache(KEPT)(self._read))
+        object.__setattr__(self, "_grids", lru_cache(KEPT)(lambda delay: self._lines(delay).grid()))
 
     @property
     def period(self) -> int:
@@ -169,6 +139,18 @@ class SampledLoop:
             else:
                 return ratio
         return 1.0
+
+    def reaches(self, ratio: float) -> bool:
+        """Can the integrator be built for this factor on the natural frequencies?"""
+        try:
+            self._periods(ratio)
+        except ConfigError:
+            return False
+        return True
+
+    def rig_grid(self, delay: float = 0.0) -> Array:
+        """Angular frequencies (rad/s) between which the rig's response, ``delay`` (s) later, changes little."""
+        return self._grids(delay) / (self.period * self.step)
 
     @property
     def scale(self) -> float:
