@@ -275,7 +275,7 @@ def strike(runner: subprocess.Popen[str], record: Path, words: str) -> float:
 
 def left_behind(runner: int, folder: Path) -> list[str]:
     """Processes, names of sockets and files that a run has left, in words."""
-    names = hello.address("", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
+    names = hello.address("/", int(os.environ.get("ROS_DOMAIN_ID", "0"))).decode().replace("\0", "@")
     found = [f"the {role} node still runs" for role, node in nodes_of(runner).items() if running(node)]
     there = Path("/proc/net/unix").read_text().splitlines()
     found += [f"left {line.split()[-1]}" for line in there if names in line]
