@@ -80,6 +80,27 @@ def orderly_stop(resend: bool = False) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
+def raised_at_once() -> Iterator[Callable[[], None]]:
+    """A request to stop raises KeyboardInterrupt wherever the main thread is.
+
+    Where that is swallowed, in a finaliser or a callback of a library, the call that is yielded raises it again.
+    """
+    asked = False
+
+    def ask(_: int) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    with stop_signals_handled(ask):
+        yield check
+
+
+@contextmanager
 def exit_at_once(code: int) -> Iterator[None]:
     """A request to stop ends the process with ``code`` while inside: modules are loaded, nothing has begun.
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.studies.pieces import Job, Progress, Tell
+from rths_nodes.loop.interrupts import raised_at_once
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,17 @@ def finished(
     ``jobs`` are taken as they are needed, never all at once. ``work`` is a function of a module, which may
     ``tell`` the share of it that is done; jobs and results must be what ``pickle`` takes. A piece whose processes
     end under it is given as ``Lost``. Raises what ``work`` raises, and ConfigError for a scheduler that cannot be
-    used; then, and when the caller stops, nothing goes on.
+    used; then, and when the caller stops, nothing goes on. A request to stop raises KeyboardInterrupt.
     """
+    with raised_at_once() as check:
+        for result in _finished(work, jobs, count, where, progress):
+            check()
+            yield result
+
+
+def _finished(
+    work: Callable[..., Any], jobs: Iterable[Job], count: int, where: Where, progress: Progress | None
+) -> Iterator[tuple[int, Any]]:
     if where.scheduler:
         from rths_nodes.app.studies import cluster
 

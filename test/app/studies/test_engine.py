@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,21 @@ def test_what_a_piece_raises_is_raised(work: Work, where: Where) -> None:
 
 
 # A cluster
+
+
+def test_a_request_to_stop_is_heard_where_its_exception_is_swallowed(work: Work) -> None:
+    """In a finaliser or a callback of a library."""
+
+    def jobs() -> Iterator[Any]:
+        yield from JOBS[:2]
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        yield from JOBS[2:]
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(finished(work("square"), jobs(), COUNT, Where(1)))
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.nodes

@@ -281,7 +281,7 @@ def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: in
         time.sleep(0.01)
     process.send_signal(number)
     _, told = process.communicate()  # its processes have its outputs, too: they end with it
-    assert process.returncode == (-number if number == signal.SIGKILL else 130)
+    assert process.returncode == (-number if number == signal.SIGKILL else 130), told
     if number == signal.SIGINT:
         assert "the same command goes on" in told
         assert "Traceback" not in told
