@@ -128,10 +128,9 @@ class Quotient:
 def lowest_modes(mass: Matrix, stiffness: Matrix, count: int) -> tuple[Array, Array]:
     """The ``count`` lowest undamped modes of a sparse structure: circular frequencies (rad/s) and shapes.
 
-    Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may
-    have degrees of
-    freedom without any. By the Lanczos method for the inverse of the stiffness (ARPACK), begun the same every
-    time.
+    Shapes ``(n, count)`` are scaled to a modal mass of 1 kg. ``stiffness`` is positive definite; ``mass`` may have
+    degrees of freedom without any. By the Lanczos method for the inverse of the stiffness (ARPACK), begun the same
+    every time.
     """
     from scipy.sparse.linalg import LinearOperator, eigsh
 

@@ -1,9 +1,8 @@
 """Reduction of a large linear structure: a few shapes T in place of its degrees of freedom, x = T q.
 
 M, C and K of both substructures become T' M T and so on, so a reduced structure stays symmetric and, without
-damping,
-keeps its energy. Both kinds give the exact static compliance of the interface, what stands under test included:
-the shapes contain those under static forces there.
+damping, keeps its energy. Both kinds give the exact static compliance of the interface, what stands under test
+included: the shapes contain those under static forces there.
 
 R. R. Craig, M. C. C. Bampton: Coupling of substructures for dynamic analyses, AIAA Journal 6, 1968. Modes with
 static correction as in R. R. Craig, A. J. Kurdila: Fundamentals of Structural Dynamics, 2006, chapter 17.
