@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generic_client import skip_without_opensees
 
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.damping import Rayleigh
@@ -29,11 +30,7 @@ SMALL = 1e-3
 
 @pytest.fixture(scope="module", autouse=True)
 def _opensees() -> None:
-    """A wheel whose system libraries are missing cannot be imported, either."""
-    done = subprocess.run([sys.executable, "-c", "import openseespy.opensees"], capture_output=True, text=True)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no words"])[-1]
-        pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
+    skip_without_opensees()
 
 
 class Both:
