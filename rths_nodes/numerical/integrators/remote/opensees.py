@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 from rths_nodes.core.checks import TestContext
@@ -70,7 +71,7 @@ class OpenSees(Served):
                     f"{where}.interface = {show(self.interface)}: must be rows [node, degree of freedom] of whole "
                     "numbers, each another"
                 )
-            if sorted(range(len(nodes)), key=lambda i: nodes.index(nodes[i])) != list(range(len(nodes))):
+            if len(list(groupby(nodes))) > len(set(nodes)):
                 raise ConfigError(
                     f"{where}.interface = {show(self.interface)}: the degrees of freedom of a node must stand "
                     "one after another"
