@@ -121,8 +121,14 @@ def _add_tests(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
-    if options.purpose == IDENTIFIED_INVERSE:
-        return identify_inverse.run(options)
+    try:
+        return identify_inverse.run(options) if options.purpose == IDENTIFIED_INVERSE else _run(options)
+    except identification.Stopped as stop:
+        print(stop)
+        return stop.exit_code
+
+
+def _run(options: argparse.Namespace) -> int:
     scenario, defaults = arguments.scenario(options), build(Noise, {})
     if options.fit_up_to is not None:
         raise ConfigError(f"--fit-up-to {options.fit_up_to:g}: is for --for {IDENTIFIED_INVERSE}")
@@ -147,11 +153,7 @@ def run(options: argparse.Namespace) -> int:
         )
         names = f"{duration:g} s of noise, {rms:g} m rms, on each axis"
         terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
-        try:
-            experiments = identification.run(scenario, noise, options.record, terminal.progress)
-        except identification.Stopped as stop:
-            print(stop)
-            return stop.exit_code
+        experiments = identification.run(scenario, noise, options.record, terminal.progress)
     measured, fit, late, model = identification.fit(
         scenario, experiments, (lower, upper), options.resolution, orders, options.transport, names
     )

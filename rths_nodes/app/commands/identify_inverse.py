@@ -19,7 +19,10 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run or read the tests, fit, write the model; the exit code. Raises ConfigError for what cannot be done."""
+    """Run or read the tests, fit, write the model; the exit code.
+
+    Raises ConfigError for what cannot be done, Stopped for a test that does not finish.
+    """
     scenario = arguments.scenario(options)
     _refuse_others(options)
     out = Path(options.out)
@@ -42,11 +45,7 @@ def run(options: argparse.Namespace) -> int:
         noise = inverse_identification.noise(rms, (band[0], band[1]), options.duration)
         names = f"{noise.duration:g} s of periodic noise, {MM * rms:.3g} mm rms, on each axis"
         terminal.announce(f"{names}: take", lambda: expectation.seconds(identification.tests(scenario, noise)))
-        try:
-            experiments = identification.run(scenario, noise, options.record, terminal.progress)
-        except identification.Stopped as stop:
-            print(stop)
-            return stop.exit_code
+        experiments = identification.run(scenario, noise, options.record, terminal.progress)
     _, found, model = inverse_identification.fit(scenario, experiments, (band[0], band[1]), up_to, names)
     if options.json:
         print(json.dumps(_data(scenario, found, model, up_to), indent=2))
