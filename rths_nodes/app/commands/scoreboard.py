@@ -14,6 +14,7 @@ from rths_nodes.analysis.units import plain
 from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.strict import as_data
 from rths_nodes.core.text_files import read_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
@@ -113,6 +114,12 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.out or Path("runs") / f"{loaded.name}_scoreboard")
     terminal.check_writable(folder / SCORES)
     given = _settings(options.settings)
+    shown = _names(options.indices) or runs.shown_indices(loaded)
+    indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
+    scored = chosen_cases, options.noise_seeds, options.plants, options.seed
+    # refused before the rig is driven; the range of an inner number is known where its compensator is
+    own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
+    scoreboard.design(loaded, [own], *scored, [index for index in indices if not index.endswith(runs.RANGE)])
     names = _names(options.laws) or registry.names(FAMILY)
     for name in names:
         if name not in given:
@@ -127,11 +134,7 @@ def run(options: argparse.Namespace) -> int:
     searches: dict[str, Any] = {}
     if options.tune:
         chosen, searches = _tuned(options, loaded, chosen, where)
-    shown = _names(options.indices) or runs.shown_indices(loaded)
-    indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
-    of = scoreboard.design(
-        loaded, chosen, chosen_cases, options.noise_seeds, options.plants, options.seed, indices
-    )
+    of = scoreboard.design(loaded, chosen, *scored, indices)
     with Journal(folder) as journal, terminal.progress(of.name) as progress:
         lost = study.run(of, journal, where, lambda shares: progress(sum(shares), len(shares)))
         table = study.table(of, journal.results | lost)

@@ -6,6 +6,7 @@ of its own, and its indices are those of ``analysis/histories.py`` on the true d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,6 @@ from rths_nodes.analysis.units import MM, MS
 from rths_nodes.app import hosts
 from rths_nodes.app.studies import engine
 from rths_nodes.app.studies.pieces import Lost, Progress, Tell
-from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -178,6 +178,11 @@ def _published(of: Evaluation) -> dict[str, float]:
     return measured | {name + TRUE: value for name, value in true.items()}
 
 
+def packed(data: Mapping[str, Any]) -> str:
+    """The data of a scenario as the text that travels: YAML as well, and sooner written."""
+    return json.dumps(data, separators=(",", ":"))
+
+
 def elsewhere(given: str | Scenario, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
@@ -229,7 +234,7 @@ def all_of(
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
-    jobs = ((n, (yaml_text.dump(each.data()), keep, response)) for n, each in enumerate(chosen))
+    jobs = ((n, (packed(each.data()), keep, response)) for n, each in enumerate(chosen))
     for number, plain in engine.finished(elsewhere, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")

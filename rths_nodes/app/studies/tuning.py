@@ -9,7 +9,7 @@ others; among the latter those are better that come further.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from rths_nodes.app.studies import engine, runs
 from rths_nodes.app.studies.pieces import Lost, Tell
-from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, declared, is_params
 from rths_nodes.core.samples import Array
@@ -185,6 +184,8 @@ class Search:
             self._with(scenarios[0], {each.key: each.value(share) for each in chosen})
         self.evaluations = 0
         self.unjudged = ""
+        self._decided = np.zeros(len(scenarios))
+        """How often each scenario was the worst one of a candidate."""
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
         """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
@@ -197,15 +198,19 @@ class Search:
         first[0] = [each.share() for each in self._chosen]
         told = progress or (lambda done, of: None)
         before: list[float] = []
+        population = np.full(size, np.inf)
         best: tuple[float, Array] = (math.inf, first[0])
 
         def worst(shares: Array) -> Array:
             nonlocal best
-            values = self.worst_cases(shares.T, lambda done: told(self.evaluations + done, budget))
+            done = self.evaluations
+            values = self.worst_cases(shares.T, population, lambda share: told(done + share * size, budget))
             before.append(values[0])
-            number = int(np.argmin(values))
-            if values[number] < best[0]:
-                best = float(values[number]), shares.T[number].copy()
+            population[:] = np.minimum(population, values)
+            number = int(np.argmin(population))
+            if population[number] < best[0]:
+                best = float(population[number]), shares.T[number].copy()
+            population[[0, number]] = population[[number, 0]]  # as scipy does: the best is the first
             return values
 
         generations = max(0, budget // size - 1)
@@ -214,47 +219,66 @@ class Search:
         found = {each.key: each.value(share) for each, share in zip(self._chosen, best[1], strict=True)}
         return Tuned(found, best[0], before[0], self.evaluations, self.unjudged)
 
-    def worst_cases(self, shares: Array, progress: Callable[[float], None]) -> Array:
-        """The worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``."""
+    def worst_cases(self, shares: Array, rivals: Array, progress: Callable[[float], None]) -> Array:
+        """The worst case of each candidate: ``shares (n, parameters)``, ``rivals (n,)`` -> ``(n,)``.
+
+        Of one that is worse than its rival, any value that is.
+        """
         candidates = [
             {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
         ]
-        each = len(self._scenarios)
-        worst = np.zeros(len(candidates))
+        worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
+        hardest, *others = np.argsort(-self._decided, kind="stable").tolist()
 
-        def jobs() -> Any:
-            for number, values in enumerate(candidates):
-                for place, scenario in enumerate(self._scenarios):
-                    text = yaml_text.dump(self._with(scenario, values).data())
-                    yield number * each + place, (text, self._index)
+        def as_good(places: Sequence[int]) -> list[tuple[int, int]]:
+            able = np.flatnonzero(worst.max(axis=1) <= rivals).tolist()
+            return [(number, place) for number in able for place in places]
 
-        def told(now: Sequence[float]) -> None:
-            progress(sum(now) / each)
+        def text(number: int, place: int) -> str:
+            return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
 
-        for number, found in engine.finished(evaluated, jobs(), each * len(candidates), self._where, told):
-            value, unjudged = (BROKEN, "") if isinstance(found, Lost) else found
-            worst[number // each] = max(worst[number // each], value)
+        def results(work: Callable[..., Any], places: Sequence[int], step: int) -> Iterator[tuple[Any, Any]]:
+            pairs = as_good(places)
+            jobs = ((job, (text(*pair), self._index)) for job, pair in enumerate(pairs))
+            if pairs:
+
+                def told(shares: Sequence[float]) -> None:
+                    progress((step + sum(shares) / len(pairs)) / 3)
+
+                for job, found in engine.finished(work, jobs, len(pairs), self._where, told):
+                    yield pairs[job], found
+
+        for step, places in enumerate(([hardest], others)):
+            for pair, found in results(ran, places, step):
+                worst[pair] = BROKEN if isinstance(found, Lost) else found
+        for pair, found in results(judged, [hardest, *others], 2):
+            stable, unjudged = (True, "") if isinstance(found, Lost) else found
+            worst[pair] = worst[pair] if stable else UNSTABLE
             self.unjudged = self.unjudged or unjudged
+        np.add.at(self._decided, worst.argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
-        return worst
+        largest: Array = worst.max(axis=1)
+        return largest
 
     def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
         return replace(scenario, [(key.split("."), value) for key, value in values.items()])
 
 
-def evaluated(text: str, index: str, tell: Tell) -> tuple[float, str]:
-    """The magnitude of ``index`` of a run, and why its stability could not be judged before, if it could not."""
+def ran(text: str, index: str, tell: Tell) -> float:
+    """The magnitude of ``index`` of a run; of one that ends before its time the more, the earlier that is."""
+    scenario = files.from_text(text, "candidate")
+    found = runs.Findings(**runs.guarded(scenario, runs.needs_response([index]), tell))
+    if found.outcome != "finished":
+        return BROKEN * (2.0 - found.samples / scenario.samples)
+    value = abs(found.values.get(index, math.nan))
+    return value if math.isfinite(value) else BROKEN
+
+
+def judged(text: str, index: str, tell: Tell) -> tuple[bool, str]:
+    """Whether the loop is not judged unstable, and why it could not be judged, if it could not."""
     from rths_nodes.analysis.stability.judgement import is_stable
 
-    scenario, unjudged = files.from_text(text, "candidate"), ""
     try:
-        if not is_stable(scenario):
-            return UNSTABLE, ""
+        return is_stable(files.from_text(text, "candidate")), ""
     except ConfigError as error:
-        unjudged = error.problems[0]
-    plain = runs.guarded(scenario, runs.needs_response([index]), tell)
-    found = runs.Findings(**plain)
-    if found.outcome != "finished":
-        return BROKEN * (2.0 - found.samples / scenario.samples), unjudged
-    value = abs(found.values.get(index, math.nan))
-    return (value if math.isfinite(value) else BROKEN), unjudged
+        return True, error.problems[0]

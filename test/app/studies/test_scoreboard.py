@@ -260,3 +260,5 @@ def test_what_cannot_be_scored_is_refused(
     command = ["scoreboard", PAPER, *BRIEF, "--out", str(tmp_path), "--jobs", "1", *laws_of, *words]
     assert main(command) == 2
     assert message in capsys.readouterr().err
+    if "model_based" not in words:  # before the rig was driven, which leaves a model
+        assert not any(tmp_path.iterdir())

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rths_nodes.app.cli import main
 from rths_nodes.app.studies import tuning
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
-from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, evaluated, parameters, tunable
+from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, judged, parameters, ran, tunable
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
@@ -24,8 +26,8 @@ def paper(*overrides: str) -> Scenario:
     return load("chen_ricles_2010", overrides)
 
 
-def of(*overrides: str) -> tuple[float, str]:
-    return evaluated(dump(paper(*overrides).data()), "J2", lambda share: None)
+def of(*overrides: str) -> float:
+    return ran(dump(paper(*overrides).data()), "J2", lambda share: None)
 
 
 def test_it_finds_the_actuator_s_own_constant() -> None:
@@ -53,11 +55,39 @@ def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
     assert one == two
 
 
-def test_an_unstable_loop_is_not_run_and_a_test_that_ends_early_is_worse_than_any_error() -> None:
-    value, unjudged = of("duration=2", "compensator.type=none", "port.transport_samples=150")
-    assert (value, unjudged) == (UNSTABLE, "")
-    early, later = (of("duration=4", f"axes.story_1.limits.force={limit}")[0] for limit in (1e4, 4e4))
-    assert UNSTABLE > early > later > BROKEN > of("duration=1")[0]
+def test_what_decides_nothing_is_left_out_and_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Whole(Search):
+        def worst_cases(self, shares: Any, rivals: Any, progress: Any) -> Any:
+            return super().worst_cases(shares, np.full_like(rivals, np.inf), progress)
+
+    done: Counter[str] = Counter()
+
+    def run(text: str, index: str, tell: Any) -> float:
+        done["runs"] += 1
+        return ran(text, index, tell)
+
+    def judge(text: str, index: str, tell: Any) -> tuple[bool, str]:
+        done["judgements"] += 1
+        return True, ""
+
+    monkeypatch.setattr(tuning, "ran", run)
+    monkeypatch.setattr(tuning, "judged", judge)
+    chosen = [paper(*INVERSE, "duration=0.2", f"{ACTUATOR}={alpha}") for alpha in (20, 40)]
+    found, counts = [], []
+    for kind in (Whole, Search):
+        done.clear()
+        found.append(kind(chosen, parameters(chosen[0], [f"{ALPHA}=15:60"]), "J2", Where()).tune(16, 1))
+        counts.append(dict(done))
+    assert found[0] == found[1]
+    assert counts[0] == {"runs": 32, "judgements": 32}
+    assert counts[1]["judgements"] < counts[1]["runs"] < 32
+
+
+def test_an_unstable_loop_is_worse_than_a_test_that_ends_early_and_that_is_worse_than_any_error() -> None:
+    unstable = dump(paper("duration=2", "compensator.type=none", "port.transport_samples=150").data())
+    assert judged(unstable, "J2", lambda share: None) == (False, "")
+    early, later = (of("duration=4", f"axes.story_1.limits.force={limit}") for limit in (1e4, 4e4))
+    assert UNSTABLE > early > later > BROKEN > of("duration=1")
 
 
 def test_the_numbers_of_a_law_are_what_is_tuned() -> None:
@@ -121,7 +151,7 @@ def test_the_command_prints_what_set_takes(capsys: pytest.CaptureFixture[str]) -
     # the settings that were found have the worst case that is told
     drawn = plants(paper(*INVERSE, scatter), 1, 1, nominal=True)
     found = [plant.of(paper(*INVERSE, scatter, *data["set"])) for plant in drawn]
-    assert max(evaluated(dump(one.data()), "J2", lambda share: None)[0] for one in found) == data["worst"]
+    assert max(ran(dump(one.data()), "J2", lambda share: None) for one in found) == data["worst"]
 
 
 def test_without_stable_settings_the_exit_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
