@@ -9,20 +9,15 @@ prints the largest difference of each index. It knows this one scenario and the 
 
 from __future__ import annotations
 
-import argparse
-import csv
-import sys
-import zlib
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from at_once import table
+from at_once.arrays import Array, Noise, product, stacked
+from at_once.learned_inverse import LearnedInverse
 
 from rths_nodes.analysis.published_indices import reference_displacement
 from rths_nodes.app.studies import design
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
-from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, TAIL
 from rths_nodes.core.discretisation import transition
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -30,16 +25,7 @@ from rths_nodes.numerical.integrators.state_space import state_space
 
 LAGS = 4
 """Samples either way in which the peak of the correlation is looked for."""
-BLOCK = 4096
-"""Samples of noise drawn at a time."""
 DOF = 3
-Array = np.ndarray[Any, np.dtype[np.float64]]
-
-
-def product(matrices: Array, values: Array) -> Array:
-    """``(i, j, runs)`` times ``(j, runs)``."""
-    found: Array = np.einsum("ijn,jn->in", matrices, values)
-    return found
 
 
 class Structures:
@@ -78,83 +64,6 @@ class Structures:
         self._before = force
 
 
-class Law:
-    """The compensator, learning, of all runs; ``lead`` ``(runs,)`` s."""
-
-    def __init__(self, scenario: Any, lead: Array, dt: float) -> None:
-        p = scenario.compensator
-        coefficients = p.inverse.coefficients("compensator.inverse")[:, 0, 0]
-        runs = len(lead)
-        self._lead, self._every = lead, p.decimation
-        ages = dt * np.arange(max(1, round(p.jerk_window / dt)), -1, -1.0)
-        middle = ages.mean() - ages
-        self._slope, self._past = middle / (middle @ middle), np.zeros((len(ages), runs))
-        self._c = np.tile(coefficients[:, None], runs)
-        filter_ = DerivativeFilter(p.cutoff_frequency, dt, 1)
-        self._block, self._units = filter_.block(p.decimation), filter_.frequency ** np.arange(4.0)[:, None]
-        self._first = coefficients[:, None] * self._units
-        self._row = np.tile(self._first, runs)
-        self._spread = np.abs(self._first) * np.array(p.relative_deviation)[:, None]
-        self._prior = np.diag(self._spread[:, 0] ** 2)[:, :, None]
-        self._covariance = np.tile(self._prior, runs)
-        self._forget, self._deviations = p.decimation * dt / p.memory, p.deviations
-        self._least = p.displacement_noise_rms**2
-        dependent = max(1.0, 1.0 / (p.decimation * dt) / (2.0 * p.cutoff_frequency))
-        impulse = np.array([filter_.step(np.array([float(k == 0)]))[:, 0].copy() for k in range(round(0.4 / dt))])
-        self._gain = dependent * float(np.square(impulse @ self._first[:, 0]).sum())
-        self._filtered, self._mean = np.zeros((4, 3 * runs)), np.zeros((4, 3 * runs))
-        self._noise, self._learned = np.zeros(runs), 0
-        self._rows: list[Array] = []
-        self._pair = np.zeros(runs), np.zeros(runs)
-        self.distance = np.zeros(runs)
-
-    def step(self, x: Array, v: Array, a: Array, measured: Array) -> Array:
-        """The commands ``(runs,)`` m."""
-        self._rows.append(np.concatenate([self._pair[0], measured, self._pair[1]]))
-        if len(self._rows) == self._every:
-            self._learn(np.array(self._rows))
-            self._rows.clear()
-        self._past[:-1] = self._past[1:]
-        self._past[-1] = a
-        tau, jerk = self._lead, self._slope @ self._past
-        d0 = x + tau * (v + 0.5 * tau * (a + tau / 3.0 * jerk))
-        d1, d2 = v + tau * (a + 0.5 * tau * jerk), a + tau * jerk
-        c = self._c
-        u = c[0] * d0 + c[1] * d1 + c[2] * d2 + c[3] * jerk
-        self._pair = u, d0
-        return u
-
-    def _learn(self, rows: Array) -> None:
-        runs = len(self._noise)
-        m = rows[:, runs : 2 * runs]
-        if not self._learned:
-            self._last = rows.mean(axis=0, keepdims=True)
-            self._filtered[0] = self._last
-            self._tail = np.tile(m[:1], (TAIL, 1))
-        self._filtered, self._last = self._block @ np.concatenate([self._filtered, self._last, rows]), rows[-1:]
-        m = np.concatenate([self._tail, m])
-        self._tail = m[-TAIL:]
-        third = m[3:] - m[:-3] + 3.0 * (m[1:-2] - m[2:-1])
-        self._learned += 1
-        share = max(self._forget, 1.0 / self._learned)
-        self._mean += share * (self._filtered - self._mean)
-        self._noise += share * (np.square(third).mean(axis=0) / OF_DIFFERENCES - self._noise)
-        moving = (self._filtered - self._mean).reshape(4, 3, runs)
-        y, phi, z = moving[0, 0], moving[:, 1], moving[:, 2]
-        self._covariance += self._forget * (self._prior - self._covariance)
-        pz = product(self._covariance, z)
-        expected = self._gain * np.maximum(self._noise, self._least) + (z * pz).sum(axis=0)
-        bound = self._deviations * np.sqrt(expected)
-        error = np.clip(y - (self._row * phi).sum(axis=0), -bound, bound)
-        self._row += error / expected * pz
-        self._covariance -= pz[:, None] * (pz / expected)[None]
-        reach = self._deviations * self._spread
-        np.clip(self._row, self._first - reach, self._first + reach, out=self._row)
-        self._c = self._row / self._units
-        away = np.abs(self._row - self._first) / self._spread
-        self.distance = np.maximum(self.distance, away.max(axis=0))
-
-
 class Rigs:
     """Actuators and specimens in their linear range, converters and sensors."""
 
@@ -166,24 +75,16 @@ class Rigs:
         ((name, axis),) = scenario.axes.items()
         self._sensors, self._resolution = axis.sensors, axis.output.resolution
         self._most = axis.actuator.max_force
-        seeds = [assembly.scenario.seed for assembly in assemblies]
-        self._streams = [
-            np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(name.encode())])) for seed in seeds
-        ]
+        self._noise = Noise([assembly.scenario.seed for assembly in assemblies], [name])
         runs = len(assemblies)
         self._state, self._line = np.zeros((5, runs)), [np.zeros(runs)] * scenario.port.transport_samples
         self._before, self._late = np.zeros(runs), np.zeros(runs)
-        self._drawn, self.sample = np.zeros((0, 2, runs)), 0
         self.beyond = np.zeros(runs, bool)
         self.look()
 
     def look(self) -> None:
         """``displacement`` true, ``measured`` and the ``force`` of the sample before."""
-        within = self.sample % BLOCK
-        if not within:
-            self._drawn = np.stack([stream.standard_normal((BLOCK, 2)) for stream in self._streams], axis=2)
-        self.sample += 1
-        noise, sensors = self._drawn[within], self._sensors
+        noise, sensors = self._noise.next()[:, 0], self._sensors
         self.displacement = self._state[3] * self._units[3]
         true_force = self._state[2] * self._units[2]
         self.beyond |= ~(np.abs(true_force) <= self._most)
@@ -310,11 +211,6 @@ class Indices:
         }
 
 
-def stacked(matrices: list[Array]) -> Array:
-    """One array with the runs last."""
-    return np.ascontiguousarray(np.stack(matrices, axis=-1))
-
-
 def run(rows: list[design.Row]) -> dict[str, Array]:
     """The indices of all ``rows`` of a study, and ``beyond``: whether a run left what this program can."""
     assemblies = [Assembly(files.from_text(row.scenario, row.name)) for row in rows]
@@ -332,7 +228,8 @@ def run(rows: list[design.Row]) -> dict[str, Array]:
     references = np.stack([reference_displacement(assembly) for assembly in first], axis=-1)
     structures = Structures(assemblies, dt, group, [assembly.external_force for assembly in first])
     rigs = Rigs(assemblies)
-    law = Law(scenario, np.array([assembly.scenario.compensator.lead for assembly in assemblies]), dt)
+    leads = np.array([assembly.scenario.compensator.lead for assembly in assemblies])
+    law = LearnedInverse(assemblies[0].compensator, leads)
     ahead = np.array(
         [(s.force_lead / dt + 0.5 if s.force_lead else 0.0) for s in (a.scenario for a in assemblies)]
     )
@@ -344,51 +241,18 @@ def run(rows: list[design.Row]) -> dict[str, Array]:
         before, force = force, rigs.force
         structures.step(sample, force + ahead * (force - before))
         x, v, a = structures.motion[0], structures.motion[DOF], structures.acceleration
-        sent, command = command, law.step(x, v, a, rigs.measured)
+        sent, command = command, law.step(x[None], v[None], a[None], rigs.measured[None])[0]
         broken |= ~(np.abs(command - sent) <= limits.velocity * dt) | (np.abs(command) > limits.stroke)
         rigs.step(command)
         indices.add(sample + 1, structures.motion, rigs.displacement, rigs.measured)
         if sample % 8192 == 0:
-            print(f"\r{sample / scenario.samples:.0%} ", end="", file=sys.stderr, flush=True)
+            table.tell(sample / scenario.samples)
     return indices.found() | {
-        "prior_distance": law.distance,
+        "prior_distance": law.distance[0],
         "limit_broken": broken.astype(float),
         "beyond": rigs.beyond.astype(float),
     }
 
 
-def main() -> None:
-    """Write the table, and print how far it is from that of the package."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study")
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--beside", metavar="TABLE.csv", help="of rths study: what of it was run is compared")
-    parser.add_argument("--at-once", type=int, default=256, help="runs in one array")
-    options = parser.parse_args()
-    of = design.load(options.study)
-    rows = list(of.rows())
-    parts = [run(rows[i : i + options.at_once]) for i in range(0, len(rows), options.at_once)]
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    with open(options.table, "w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["run", "name", *of.factors, "plant", *found])
-        for i, row in enumerate(rows):
-            levels = [row.levels[factor] for factor in of.factors]
-            writer.writerow([row.number, row.name, *levels, row.plant.number, *(found[name][i] for name in found)])
-    if options.beside:
-        with open(options.beside, newline="", encoding="utf-8") as stream:
-            compare(found, [dict(row) for row in csv.DictReader(stream)])
-
-
-def compare(found: dict[str, Array], beside: list[dict[str, str]]) -> None:
-    """Print the largest difference of each index in the runs that the package has done."""
-    done = [i for i, row in enumerate(beside) if row["outcome"] == "finished"]
-    print(f"{len(done)} runs of the package:")
-    for name, values in found.items():
-        if done and name in beside[0]:
-            differences = [abs(values[i] - float(beside[i][name])) for i in done]
-            print(f"  {name:28s} {max(differences):.2g} of {max(abs(values[done])):.4g}")
-
-
 if __name__ == "__main__":
-    main()
+    table.main(__doc__, run, 256)

@@ -49,32 +49,6 @@ def test_a_step_of_a_structure_is_measured_beside_its_floor(monkeypatch: pytest.
     sys.modules.pop("large_frames")
 
 
-@pytest.mark.soak
-def test_many_plants_at_once_are_the_runs_of_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With force_lead and with a lead; but for samples that fall to another side of a rounding."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import plants_at_once
-
-    from rths_nodes.app.studies import design, runs
-
-    study = (ROOT / "benchmarks" / "studies" / "identified_inverse_bounds.yaml").read_text(encoding="utf-8")
-    study = study.replace("list: [1, 2, 3]", "list: [5]").replace("[case_1, case_2, case_3, case_4]", "[case_2]")
-    study = study.replace("nominal: true", "nominal: false")
-    (tmp_path / "study.yaml").write_text(study.replace("plants: 20", "plants: 1\nset: {duration: 6.0}"), "utf-8")
-    rows = list(design.load(tmp_path / "study.yaml").rows())
-    assert len(rows) == 2
-    found = plants_at_once.run(rows)
-    sys.modules.pop("plants_at_once")
-    assert not found["limit_broken"].any()
-    assert not found["beyond"].any()
-    for index, row in enumerate(rows):
-        values = runs.guarded(row.scenario, False, lambda _: None)["published"]
-        shared = {name for name in values.keys() & found.keys() if "percent" in name}
-        assert len(shared) == 11
-        for name in shared:
-            assert found[name][index] == pytest.approx(values[name], rel=5e-3, abs=1e-3), name
-
-
 @pytest.mark.parametrize("axes", [1, 3, 8])
 @pytest.mark.parametrize("rate", [256.0, 4096.0])
 def test_the_frame_runs_at_every_rate_without_a_trip(latency: Any, rate: float, axes: int) -> None:
