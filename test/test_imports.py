@@ -40,7 +40,7 @@ EXTERNAL = {
     "core/strict.py": {"attrs"},
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
-    "numerical/integrators/remote/model_process.py": {"openseespy"},
+    "core/opensees/model_process.py": {"openseespy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},
@@ -73,14 +73,14 @@ LAYERS = {
     "analysis": (
         (
             *("units", "reference", "stability", "histories", "energy"),
-            *("response_errors", "published_indices", "identification"),
+            *("response_errors", "published_indices", "identification", "step_times"),
         ),
         ("study_table", "what_if"),
         ("figures",),
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes",), ("hosting",)),
-    "app": (("log",), ("node", "hosts"), ("doctor", "studies"), ("commands",), ("cli",)),
+    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "studies"), ("commands",), ("cli",)),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 

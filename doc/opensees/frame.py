@@ -26,13 +26,12 @@ def model(rig):
     ops.model("basic", "-ndm", 1, "-ndf", 1)
     ops.node(0, 0.0)
     ops.fix(0, 1)
-    for floor, (mass, stiffness) in enumerate(zip(MASSES, STORIES, strict=True), start=1):
+    for floor, mass in enumerate(MASSES, start=1):
         ops.node(floor, 0.0)
         ops.mass(floor, mass)
-        if floor == 1:
-            rig()
-        else:
-            spring(floor, stiffness)
+    rig()
+    for floor in (2, 3):
+        spring(floor, STORIES[floor - 1])
     gravity()
     ground = [2.0 * math.sin(9.0 * STEP * i) for i in range(round(DURATION / STEP) + 2)]
     ops.timeSeries("Path", 2, "-dt", STEP, "-values", *ground)
@@ -95,7 +94,8 @@ def main():
     options = parser.parse_args()
     name, *numbers = options.integrator
     if options.rig:
-        model(lambda: ops.element("genericClient", 1, "-node", 1, "-dof", 1, "-server", options.port, "127.0.0.1"))
+        server = ["-server", options.port, "127.0.0.1"]
+        model(lambda: ops.element("genericClient", 1, "-node", 1, "-dof", 1, *server, "-noRayleigh"))
     else:
         model(lambda: spring(1, STORIES[0]))
     found = earthquake(options.steps, [name, *map(float, numbers)], options.iterations)

@@ -2,6 +2,9 @@
 
 A ramp hands on displacement, velocity and acceleration that belong together: those of its own curve, not the
 integrator's; the curve of ``hermite`` has the integrator's at every target.
+
+A ramp that needs no Target at the first sub-steps of a step has their number as ``predicted`` and, for them,
+``predict(substep)``, which gives before ``follow`` what ``step`` gives after it.
 """
 
 from __future__ import annotations
@@ -141,7 +144,7 @@ def hermite_weights(times: Array) -> Array:
 class PredictorCorrectorRamp:
     """Prediction from past targets while the next is being computed, then correction towards it without a jump.
 
-    For an integrator slower than one sample: its target is not used in the first ``predicted_share`` of the step,
+    For an integrator slower than one sample: its target is not needed in the first ``predicted_share`` of a step,
     where the motion goes on along the polynomial through the last ``order`` + 1 targets. The rest adds the error
     that this prediction will have at the end of the step, by a cubic 3 s^2 - 2 s^3 with no slope at its ends: the
     displacement never jumps, its slope only where a step begins, and the correction is not faster than 1.5 times
@@ -165,7 +168,8 @@ class PredictorCorrectorRamp:
         self._order = params.order
         times = np.arange(substeps + 1) / substeps
         self._prediction = [table / self._step**k for k, table in enumerate(extrapolation(times, params.order))]
-        start = np.floor(params.predicted_share * substeps + ROUNDING) / substeps
+        self.predicted = int(params.predicted_share * substeps + ROUNDING)
+        start = self.predicted / substeps
         s = np.clip((times - start) / (1.0 - start), 0.0, 1.0)
         rate = (s > 0.0) / (self._step * (1.0 - start))
         shapes = (3.0 * s**2 - 2.0 * s**3, 6.0 * (s - s**2) * rate, (6.0 - 12.0 * s) * rate**2)
@@ -182,8 +186,18 @@ class PredictorCorrectorRamp:
         self._past = self._targets[1:]
         self._error = self._targets[0] - self._prediction[0][-1] @ self._past
 
+    def predict(self, substep: int) -> Motion:
+        """Motion at a sub-step of the predicted share, before :meth:`follow`; the same as after it."""
+        return self._predicted(substep, self._targets[:-1])
+
+    def _predicted(self, substep: int, past: Array) -> Motion:
+        return Motion(*(table[substep].dot(past) for table in self._prediction))
+
     def step(self, substep: int) -> Motion:
-        x, v, a = (table[substep].dot(self._past) for table in self._prediction)
+        predicted = self._predicted(substep, self._past)
+        if substep <= self.predicted:
+            return predicted
+        x, v, a = predicted.displacement, predicted.velocity, predicted.acceleration
         by_x, by_v, by_a = self._correction[substep]
         return Motion(x + by_x * self._error, v + by_v * self._error, a + by_a * self._error)
 

@@ -42,6 +42,13 @@ class TestContext:
     has_structure: bool
     """False where the motion is prescribed, so that no loop is closed."""
     has_soft_start: bool
+    has_ground_motion: bool = False
+    has_gravity: bool = False
+    """True where the structure has gravity loads: their P-Delta is computed, but for what the rig applies."""
+    gravity_of_rig: tuple[float, ...] | None = None
+    """The part of these loads that the rig applies, as the structure says, N; None where it does not say."""
+    observed: tuple[str, ...] = ()
+    """Names of what a Target carries behind the degrees of freedom of the interface."""
     transport: float = 0.0
     """Time after which a command acts, as the port declares it, s."""
     behind: bool = False

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.discretisation import StepMatrices
-from rths_nodes.core.samples import Array, Command, Measurement, Motion, Target
+from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
 
 
 class GroundMotion(Protocol):
@@ -109,7 +109,8 @@ class Integrator(Protocol):
     One that is answered from outside, by a process or over a network, declares itself ``external``: its
     constructor touches nothing outside, ``open`` connects (it stands at step 0 once nothing is ``missing``),
     ``begin`` sends the force, and ``step`` takes the answer. Until ``ready``, ``step`` would block, so a loop in
-    real time asks first.
+    real time asks first. With ``observes = True`` in its ``Params`` it tells, without a structure, more than the
+    displacements that the axes take: those ``observed``.
     """
 
     Params: ClassVar[type]
@@ -154,6 +155,10 @@ class Integrator(Protocol):
 
     def reset(self) -> None: ...
 
+    def rehearsed(self) -> Array:
+        """In place of a test: how long each step takes without a rig, s; empty where nobody can tell."""
+        return EMPTY
+
     def finish(self, experimental_force: Array) -> None:
         """The force at the last step of the test, which no further ``step`` takes: one outside may wait for it."""
 
@@ -173,7 +178,7 @@ class Integrator(Protocol):
 
 
 class Ramp(Protocol):
-    """Interpolates Targets at the servo rate, per degree of freedom."""
+    """Interpolates Targets at the servo rate, per degree of freedom; ``control/ramps.py``: one may predict."""
 
     Params: ClassVar[type]
 
@@ -285,7 +290,8 @@ class Rig(Protocol):
     """Simulator of all axes at once, for actuators that are coupled through one specimen.
 
     Attributes: ``displacement``, ``velocity``, ``force`` ``(n_axes,)``; ``auxiliary`` measured channels beside
-    them, named by ``auxiliary_names``; ``auxiliary_inputs`` names what else it is driven with, e.g. a voltage.
+    them, named by ``auxiliary_names``; ``auxiliary_inputs`` names what else it is driven with, e.g. a voltage. One
+    in another process is ``external``, has ``open``, ``close`` and ``failure``: why it cannot go on, or nothing.
     """
 
     Params: ClassVar[type]
@@ -313,8 +319,11 @@ class Port(Protocol):
     simulator; with the class attribute ``builds_axes = True`` there every axis needs an actuator and a specimen,
     or the test a rig.
 
-    Whatever a port of another package raises is told with its type, its address and what was tried. It may have an
-    attribute ``address``: where the rig is, in words.
+    Whatever a port of another package raises is told with its type, its address and what was tried. It may have
+    ``address``: where the rig is, in words; ``failure``: as ``interlock``, but the test has failed; ``numbers()``:
+    after the test, what it has counted; ``one_node = True`` in its ``Params`` where no axis can have a node. Where
+    the rig gives the ticks, the port declares ``follows_rig = True``: it sends a Command when it is written, calls
+    ``pacer`` at each tick of the rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.
     """
 
     external: bool
@@ -332,19 +341,15 @@ class Port(Protocol):
         ``pacer`` waits for the next tick of the computer's clock and gives the ticks that were missed; it is for
         simulators, and without it they run as fast as they can. A real rig has a clock of its own.
         """
-        ...
 
     def begin(self) -> None:
         """The test begins: ask the rig for Measurement 0."""
-        ...
 
     def arm_watchdog(self) -> None:
         """Before the test, in real time: the machine behind the port begins to expect commands."""
-        ...
 
     def disarm_watchdog(self) -> None:
         """After the test: no more commands will come, in order."""
-        ...
 
     @property
     def interlock(self) -> str:
@@ -352,7 +357,6 @@ class Port(Protocol):
 
         It trips the test before any limit is checked: there may be no measurement to check.
         """
-        ...
 
     @property
     def partial_stop(self) -> str:
@@ -360,35 +364,27 @@ class Port(Protocol):
 
         It trips the test after the limits are checked: a limit that stopped that part is the better reason.
         """
-        ...
 
     def wait_tick(self) -> int:
         """Wait for the next tick and give its sample number."""
-        ...
 
     def write(self, command: Command) -> None:
         """Send the Command of the tick. What the port keeps of it, it copies.
 
         In a safe stop it carries FLAG_TRIPPED, and its target is its command.
         """
-        ...
 
     def ready(self) -> bool:
         """True when the Measurement of the tick is there; never waits. A simulator has it at once."""
-        ...
 
     def read(self) -> Measurement:
         """The Measurement of the tick, or Measurement 0 after :meth:`begin`; to be called once it is ready."""
-        ...
 
     def truth(self) -> Measurement | None:
         """The true, noise-free state of the tick; None where it is not known, as on a real rig."""
-        ...
 
     def safe(self) -> None:
         """Leave the rig to its own safe state; must work at any time."""
-        ...
 
     def close(self) -> None:
         """Give back what :meth:`open` and :meth:`arm_watchdog` took."""
-        ...

@@ -21,6 +21,9 @@ FLAG_SOFT_START = 16
 """Of the prescribed motion before the test: compensators may learn from it, indices leave it out."""
 FLAG_RESTING = 32
 """Adaptation rests, because the motion tells nothing: the soft start fades out."""
+FLAG_SLOWED = 64
+"""The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
+rates."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE = 0, 1, 2
 """How the controller drives an axis; an axis whose mode is force has commands in N."""

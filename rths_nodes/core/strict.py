@@ -80,9 +80,8 @@ def _flag(spec: Spec, value: Any, path: str) -> bool:
 
 def _vector(spec: Spec, value: Any, path: str) -> tuple[float, ...]:
     if not isinstance(value, (list, tuple)) or not value:
-        raise ConfigError(
-            f"{path} = {show(value)}: must be a list of numbers{' in ' + spec.unit if spec.unit else ''}"
-        )
+        unit = "" if spec.unit in ("", "1") else f" in {spec.unit}"
+        raise ConfigError(f"{path} = {show(value)}: must be a list of numbers{unit}")
     return tuple(checked_number(spec, entry, f"{path}[{index}]") for index, entry in enumerate(value))
 
 
@@ -99,6 +98,10 @@ def _matrix(spec: Spec, value: Any, path: str) -> tuple[tuple[float, ...], ...] 
     kinds = "CSV, mtx or npz" if spec.large else "CSV"
     if not isinstance(value, (list, tuple)) or not value:
         raise ConfigError(f"{path} = {show(value)}: must be a list of rows, or a {kinds} file")
+    if not any(isinstance(row, (list, tuple)) for row in value):
+        raise ConfigError(
+            f"{path} = {show(value)}: must be a list of rows, e.g. {show([list(value)])}: {spec.doc}"
+        )
     rows = tuple(_vector(spec, row, f"{path}[{index}]") for index, row in enumerate(value))
     if len({len(row) for row in rows}) != 1:
         raise ConfigError(f"{path}: rows of different length ({', '.join(str(len(row)) for row in rows)})")

@@ -23,7 +23,7 @@ from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
-from rths_nodes.loop.timing import timing
+from rths_nodes.loop.timing import port_numbers, timing
 
 LOOK_S = 0.002
 """Between two looks whether what the test has to wait for is there, s."""
@@ -109,7 +109,7 @@ class Loop:
                 self.rig.port.safe()
             raise
         finally:
-            self.rig.port.close()
+            self.rig.close()
             self.substructure.close()
 
     def _run(
@@ -126,7 +126,7 @@ class Loop:
         while rig.machine.state not in ENDED:
             started = perf_counter_ns()
             command = self._answer(measured, sinks)
-            measured = self._to_rig(command)
+            command, measured = self._to_rig(command, measured)
             if command is not None and self._publishes:
                 self.monitor.command(command)
                 for sink in sinks:
@@ -146,8 +146,10 @@ class Loop:
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
+        times |= rig.pause_counts | port_numbers(rig.port)
         told = self.substructure.numbers()
-        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, self._failed, told)
+        failed = self._failed or bool(rig.failure)
+        return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         """What the substructure and the compensator make of a measurement."""
@@ -181,8 +183,11 @@ class Loop:
         """True when others may see the last Command: between nodes nobody sees one beyond a limit."""
         return not self.rig.refused
 
-    def _to_rig(self, command: Command | None) -> Measurement:
-        return self.rig.tick(command)
+    def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
+        """The Command of a sample and its Measurement; ``before`` is the last one."""
+        measured = self.rig.tick(command)
+        assert measured is not None  # nothing is late here, so the rig does not pause
+        return command, measured
 
     def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
         self._to_compensator(target)
@@ -196,7 +201,7 @@ class Loop:
         self._heed_monitor()
         if not sinks:
             return
-        true = self.rig.port.truth()
+        true = self.rig.truth()
         for sink in sinks:
             sink.measurement(measured)
             if true is not None:

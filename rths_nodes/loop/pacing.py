@@ -86,3 +86,41 @@ class Pacer:
         self.began = now
         self.due += (1 + slipped) * self.period
         return slipped
+
+
+SETTLING = 16
+"""One part in so many of what a tick comes late is taken over into the expectation: most of it is the way."""
+
+
+class FollowedTicks(Pacer):
+    """Ticks that a rig gives: called once for each, when its Measurement is taken; it never waits.
+
+    ``due`` is when the Command that answers has to be on its way, with ``transport`` samples until it acts.
+    """
+
+    def __init__(self, period: float, ticks: int, transport: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(period, ticks, clock)
+        self._ahead = max(transport - 1, 0) * self.period
+        self._expected = 0
+
+    def start(self) -> None:
+        """The next tick is one period from now."""
+        self._tick(self._now())
+
+    def __call__(self) -> int:
+        """A tick has come; none is missed, for the rig counts them."""
+        now = self._now()
+        self.lateness.add(max(now - self._expected, 0))
+        self._tick(now)
+        return 0
+
+    def _tick(self, now: int) -> None:
+        late = now - self._expected
+        known = 0 < late < self.period
+        self.began, self.due = now, now + self._ahead
+        self._expected = (self._expected + late // SETTLING if known else now) + self.period
+
+    @property
+    def slack(self) -> int:
+        """Time until the next tick is expected, ns; negative when it is over."""
+        return self._expected - self._now()

@@ -21,6 +21,22 @@ def of_hop(durations: Durations) -> dict[str, Any]:
     return report
 
 
+def pause_notes(timing: Mapping[str, Any]) -> list[str]:
+    """What the pauses of a test mean for it, in a sentence; nothing where it has not paused."""
+    if not timing.get("pauses"):
+        return []
+    pauses, slowed, longer = (float(timing[name]) for name in ("pauses", "slowed", "paused_s"))
+    return [
+        f"paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in all: it did not run in real time; "
+        f"{slowed:.0f} slowed samples are not valid for a specimen that depends on rates"
+    ]
+
+
+def port_numbers(port: Any) -> dict[str, Any]:
+    """What a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
+    return {"port": port.numbers()} if hasattr(port, "numbers") else {}
+
+
 def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
     """The timing of a run from the final numbers of all nodes.
 

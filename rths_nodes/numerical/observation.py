@@ -54,6 +54,22 @@ class Observation:
         return structure.influence
 
 
+class WithObserved(Observation):
+    """All that is known here of somebody else's model: ``n_interface`` at the interface, others behind them."""
+
+    def __init__(self, n_interface: int, n_model: int) -> None:
+        super().__init__(n_model)
+        self.n_interface = n_interface
+
+    def interface(self, values: Array) -> Array:
+        return values[..., : self.n_interface]
+
+    def spread(self, forces: Array) -> Array:
+        whole = np.zeros(self.n_model)
+        whole[: self.n_interface] = forces
+        return whole
+
+
 class Selection(Observation):
     """Some of the degrees of freedom: places of those at the ``interface``, and of all ``observed`` ones."""
 

@@ -27,7 +27,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import NO_SAFETY, render, write_report
 from rths_nodes.analysis.units import rounded
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -373,6 +373,18 @@ def test_bridged_samples_are_shaded_and_counted(two_figures: None) -> None:
     html = render(dataclasses.replace(paper(), flags=flags))
     assert "bridged (17)" in html
     assert "Flagged samples: 17 bridged." in html
+
+
+def test_a_pause_is_told_with_what_it_means(two_figures: None) -> None:
+    flags = paper().flags.copy()
+    flags[100:109] |= FLAG_SLOWED
+    timing = {"pauses": 2.0, "slowed": 9.0, "paused_s": 0.31}
+    html = render(dataclasses.replace(paper(), flags=flags, timing=timing))
+    assert "slowed (9)" in html
+    assert (
+        "Flagged samples: 9 slowed. The test paused 2 times, 0.31 s in all: it did not run in real time;" in html
+    )
+    assert "9 slowed samples are not valid for a specimen that depends on rates." in html
 
 
 def test_stop_without_a_single_driven_step() -> None:

@@ -58,8 +58,7 @@ CASES = {
         "hard",
         "coupled",
         "benchmark",
-        "large",
-        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler")),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )
 def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, different):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -131,6 +132,22 @@ def test_the_prediction_does_not_know_the_next_target(make: Callable[..., Any], 
     assert np.all(one[known:] != other[known:])
     assert one[-1] == pytest.approx(0.3, abs=1e-15)
     assert other[-1] == pytest.approx(-0.7, abs=1e-15)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.8])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_what_is_predicted_needs_no_target(make: Callable[..., Any], share: float, order: int) -> None:
+    """Before a target has come the motion is that after it, to the bit."""
+    ramp = make("ramp", "predictor_corrector", DT, SUBSTEPS, 1, predicted_share=share, order=order)
+    assert ramp.predicted == math.floor(share * SUBSTEPS + 1e-9)
+    ramp.start(target(0, np.array([0.01]), np.array([0.3]), np.array([-2.0])))
+    for index, value in enumerate((0.02, -0.05, 0.3, 0.1), 1):
+        before = [ramp.predict(substep) for substep in range(1, ramp.predicted + 1)]
+        ramp.follow(target(index, np.array([value]), np.zeros(1), np.zeros(1)))
+        for substep, motion in enumerate(before, 1):
+            after = ramp.step(substep)
+            for name in ("displacement", "velocity", "acceleration"):
+                np.testing.assert_array_equal(getattr(motion, name), getattr(after, name))
 
 
 def test_the_correction_neither_jumps_nor_runs(make: Callable[..., Any]) -> None:

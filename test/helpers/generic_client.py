@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import subprocess
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from rths_nodes.core.opensees.process import PROGRAM
 
 LENGTH = 256
 
@@ -29,6 +32,18 @@ def skip_without_opensees() -> None:
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["no words"])[-1]
         pytest.skip(f"openseespy is not to be had here ({why}): pip install 'rths_nodes[opensees]'")
+
+
+def models_left() -> list[str]:
+    """Processes of models that are still there and were started from here, directly or by a node."""
+    worker = f"PYTEST_XDIST_WORKER={os.environ.get('PYTEST_XDIST_WORKER', '')}".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = worker in (path / "environ").read_bytes().split(b"\0") or worker.endswith(b"=")
+            if ours and str(PROGRAM).encode() in (path / "cmdline").read_bytes().split(b"\0"):
+                found.append(path.name)
+    return found
 
 
 def free_port() -> int:

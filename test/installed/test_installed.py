@@ -72,7 +72,7 @@ def test_the_messages_are_built(installed: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("folder", ["launch", "config", "msg"])
+@pytest.mark.parametrize("folder", ["launch", "config", "examples", "msg"])
 def test_data_files_are_installed(folder: str, prefix: Path) -> None:
     there = prefix / "share" / "rths_nodes"
     mine = {str(path.relative_to(ROOT)): path for path in (ROOT / folder).rglob("*.*") if path.suffix != ".pyc"}

@@ -15,7 +15,7 @@ pytest.importorskip("catkin_pkg", reason="what builds messages is not installed 
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("CMakeLists.txt", "package.xml", "pyproject.toml", "setup.py", "LICENSE", "README.md")
-FOLDERS = ("config", "launch", "rths_nodes", "scripts")
+FOLDERS = ("config", "examples", "launch", "rths_nodes", "scripts")
 
 
 @pytest.mark.soak

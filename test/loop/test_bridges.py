@@ -155,6 +155,33 @@ def test_a_bridged_parabola_is_the_parabola(late: set[int]) -> None:
     assert {k + 1 for k, flag in enumerate(flags) if flag & FLAG_BRIDGED} == late
 
 
+def test_what_the_ramp_predicts_needs_no_target() -> None:
+    """A host that cannot wait goes on without it for six of ten samples, and its Commands are those with it."""
+    loaded = override(SLOW, ["ramp={type: predictor_corrector, predicted_share: 0.6}"])
+    patient, hurried = (CommandStage.of(Assembly(loaded)) for _ in range(2))
+    hurried.hurry()
+    for step in range(2):
+        for stage in (patient, hurried):
+            stage.target(target(step, *wave(10 * step * DT)))
+    answers: list[list[Command | None]] = [[], []]
+    for sample in range(40):
+        step, place = divmod(sample, 10)
+        if place == 0 and step:
+            assert not patient.ready(sample + 1)
+            patient.target(target(step + 1, *wave(10 * (step + 1) * DT)))
+        if place == 6 and step:
+            assert not hurried.ready(sample + 1)
+            hurried.target(target(step + 1, *wave(10 * (step + 1) * DT)))
+        for found, stage in zip(answers, (patient, hurried), strict=True):
+            assert stage.ready(sample + 1)
+            found.append(stage.next(measurement(sample)))
+    for one, other in zip(*answers, strict=True):
+        assert one is not None
+        assert other is not None
+        assert (one.command[0], one.flags) == (other.command[0], other.flags) == (one.target[0], 0)
+    assert hurried.bridged == 0
+
+
 @pytest.mark.parametrize("ramp", ["linear", "quadratic", "hermite", "predictor_corrector"])
 @pytest.mark.parametrize("length", [1, 5, 10])
 def test_a_late_target_makes_no_jump(ramp: str, length: int) -> None:

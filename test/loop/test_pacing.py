@@ -17,7 +17,7 @@ import pytest
 
 from rths_nodes.loop import realtime
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.pacing import DEBT_NS, Pacer
+from rths_nodes.loop.pacing import DEBT_NS, FollowedTicks, Pacer
 from rths_nodes.loop.realtime import IDLE_LATENCY, Starving
 
 
@@ -148,3 +148,37 @@ def test_a_loop_with_time_to_spare_is_on_time() -> None:
         now[0] += 300_000
     assert pacer.missed == 0
     assert pacer.lateness.seconds.max() < 1e-6
+
+
+class SetClock:
+    """Tells the time that a test sets, ns."""
+
+    now = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now
+
+
+@pytest.mark.parametrize("transport", [0, 1, 4])
+def test_followed_ticks_expect_the_next_one_when_the_rig_has_it(transport: int) -> None:
+    clock, period = SetClock(), 1_000_000
+    ticks = FollowedTicks(1e-3, 1000, transport, clock)  # type: ignore[arg-type]
+    ticks.start()
+    for k in range(1, 400):
+        late = 300_000 if k % 7 == 0 else 0  # on the way
+        clock.now = k * 1_000_100 + late  # its clock is slower by 1e-4
+        assert ticks() == 0
+        assert ticks.due == clock.now + max(transport - 1, 0) * period
+        if k > 100:
+            assert ticks.slack + late == pytest.approx(period, abs=50_000)
+    assert ticks.missed == ticks.slips == 0
+    assert len(ticks.lateness) == 399
+
+
+def test_followed_ticks_begin_anew_where_the_rig_was_silent() -> None:
+    clock = SetClock()
+    ticks = FollowedTicks(1e-3, 10, 1, clock)  # type: ignore[arg-type]
+    ticks.start()
+    clock.now = 50_000_000
+    ticks()
+    assert ticks.slack == 1_000_000

@@ -59,6 +59,12 @@ def test_numbers_are_numbers(text: str, value: float) -> None:
     assert type(found) is type(value)
 
 
+def test_each_reader_of_a_text_has_data_of_its_own() -> None:
+    first = parse("a: [1, 2]", "x")
+    first["a"].append(3)
+    assert parse("a: [1, 2]", "x") == {"a": [1, 2]}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from generic_client import beside, free_port, skip_without_opensees, wait_for_listener
+from generic_client import beside, free_port, models_left, skip_without_opensees, wait_for_listener
 
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.numerical.integrators.remote.opensees import PROGRAM
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 FOLDER = Path(__file__).parents[2] / "doc" / "opensees"
 STARTED = FOLDER / "frame_started.yaml"
@@ -76,8 +78,15 @@ def test_the_split_frame_is_the_whole_one(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("name", ["NewmarkExplicit", "KRAlphaExplicit"])
-@pytest.mark.parametrize("host", ["composed", "processes"])
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("composed", "NewmarkExplicit"),
+        ("processes", "KRAlphaExplicit"),
+        pytest.param("composed", "KRAlphaExplicit", marks=pytest.mark.soak),
+        pytest.param("processes", "NewmarkExplicit", marks=pytest.mark.soak),
+    ],
+)
 def test_so_it_is_on_every_host(host: str, name: str, tmp_path: Path) -> None:
     pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
     words, overrides, steps = INTEGRATORS[name]
@@ -98,8 +107,8 @@ STARTED_WITH: dict[str, list[str]] = {
 }
 
 
-def started(name: str, **options: Any) -> Any:
-    return hosts.run(STARTED, [f"duration={0.01 * STEPS}", *STARTED_WITH[name]], **options)
+def started(name: str, overrides: Sequence[str] = (), **options: Any) -> Any:
+    return hosts.run(STARTED, [f"duration={0.01 * STEPS}", *STARTED_WITH[name], *overrides], **options)
 
 
 @pytest.mark.parametrize("name", STARTED_WITH)
@@ -110,7 +119,7 @@ def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: st
     assert by_test.outcome == "finished", by_test.reason
     assert np.array_equal(by_test.read().dof_displacement, by_user.read().dof_displacement)
     assert by_test.read().integrator == by_user.read().integrator
-    assert left_behind() == []
+    assert models_left() == []
 
 
 @pytest.mark.nodes
@@ -123,13 +132,13 @@ def test_so_it_is_on_every_host_with_the_same_bits(host: str, tmp_path: Path) ->
     there = result.read()
     assert np.array_equal(there.dof_displacement, here.dof_displacement)
     assert np.array_equal(there.command, here.command)
-    assert left_behind() == []
+    assert models_left() == []
 
 
 MODELS = {
     "no function": ("x = 1", "has no function model(rig)"),
     "a mistake": ("def model(rig):\n    nonsense()\n", "line 2: NameError"),
-    "no node": ("def model(rig):\n    rig()\n", "line 2: OpenSeesError: WARNING"),
+    "no node": ("def model(rig):\n    rig()\n", "line 2: ValueError: rig() needs node 1 of interface"),
     "no Python": ("def model(rig:\n", "SyntaxError"),
     "without the rig": ("def model(rig):\n    pass\n", "has called rig() 0 times: must be once"),
 }
@@ -143,7 +152,7 @@ def test_a_model_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Pat
         hosts.run(STARTED, [f"integrator.model={tmp_path / 'frame.py'}"])
     assert "integrator.model = 'frame.py'" in str(refused.value)
     assert words in str(refused.value)
-    assert left_behind() == []
+    assert models_left() == []
 
 
 AT_STEP_20 = """
@@ -175,7 +184,7 @@ def test_a_model_that_ends_early_stops_the_rig_and_is_named(what: str, words: st
     assert result.exit_code == 1
     assert f"frame.py: {words}" in result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
-    assert left_behind() == []
+    assert models_left() == []
 
 
 @pytest.mark.nodes
@@ -184,18 +193,20 @@ def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
     what, words = IS_KILLED
     result = ends_early(tmp_path, what, host="processes", record=tmp_path / "run")
     assert result.exit_code == 1
-    assert f"frame.py: {words}" in result.reason
+    assert re.fullmatch(rf"(sample \d+: )?integrator: frame.py: {words} \(.*\)", result.reason), result.reason
     assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
-    assert left_behind() == []
+    assert models_left() == []
 
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
         (["integrator.model=nowhere.py"], "integrator.model = '"),
-        (["integrator.interface=[[1, 1], [2, 1]]"], "integrator.interface: must be 1 rows"),
+        (["integrator.interface=[[1, 1], [2, 1]]"], "integrator.interface: must be 1 row, one"),
         (["integrator.interface=[[1, 0]]"], "must be rows [node, degree of freedom]"),
-        (["integrator.interface=[[1, 1], [2, 1], [1, 2]]"], "must stand one after another"),
+        (["integrator.observed=[[3, 1]]"], "integrator.observed: must be 0 rows"),
+        (["observed=[roof]"], "integrator.observed: must be 1 row, one for each name of observed (roof)"),
+        (["observed=[story_1]"], "observed: 'story_1' is part of interface"),
         (["integrator.analysis.integrators=x"], "integrator.analysis.integrators"),
         (["structure={type: sdof, mass: 1.0, frequency: 1.0}"], "structure must be left out"),
     ],
@@ -203,6 +214,98 @@ def test_killed_under_the_nodes_it_stops_the_rig_too(tmp_path: Path) -> None:
 def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(overrides: list[str], words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         hosts.run(STARTED, overrides)
+
+
+# -- what is only observed -------------------------------------------------------------------------------------
+
+MOVES = """
+import openseespy.opensees as ops
+from frame import model as frame
+
+
+def model(rig):
+    frame(rig)
+    ops.recorder("Node", "-file", {out!r}, "-precision", 17, "-node", 1, 2, 3, "-dof", 1, "disp")
+"""
+UPPER = ["observed=[roof, floor_2]", "integrator.observed=[[3, 1], [2, 1]]"]
+
+
+def with_recorder(folder: Path) -> tuple[Path, Path]:
+    """A file with the model of ``frame.py``, and the file in which it keeps the displacements of its nodes."""
+    path, out = folder / "with_recorder.py", folder / "moves.txt"
+    path.write_text(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n" + MOVES.format(out=str(out)))
+    return path, out
+
+
+@pytest.mark.parametrize("name", ["NewmarkExplicit", "CentralDifference"])
+def test_what_is_observed_moves_as_its_node_in_opensees(name: str, tmp_path: Path) -> None:
+    path, out = with_recorder(tmp_path)
+    result = started(name, [*UPPER, f"integrator.model={path}"], keep=True)
+    assert result.outcome == "finished", result.reason
+    run = result.read()
+    assert run.dof_names == ("story_1", "roof", "floor_2")
+    static = run.integrator["static_stage"]
+    expected = np.loadtxt(out)[:STEPS, [0, 2, 1]] - np.array(static["displacement"])
+    found = run.dof_displacement[1 : 1 + len(expected)]
+    assert len(expected) >= STEPS - 1
+    assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
+    assert static["force"][1:] == [0.0, 0.0]
+
+
+def test_to_observe_changes_nothing_at_the_rig() -> None:
+    plain = started("NewmarkExplicit", keep=True).read()
+    watched = started("NewmarkExplicit", UPPER, keep=True).read()
+    scale = np.abs(plain.dof_displacement).max()
+    assert np.abs(watched.dof_displacement[:, 0] - plain.dof_displacement[:, 0]).max() < 1e-12 * scale
+    assert watched.dof_displacement.shape[1] == 3
+
+
+PLANE = """
+import openseespy.opensees as ops
+
+
+def model(rig):
+    ops.wipe()
+    ops.model("basic", "-ndm", 2, "-ndf", 2)
+    ops.node(0, 0.0, 0.0)
+    ops.fix(0, 1, 1)
+    for node in (1, 2):
+        ops.node(node, 0.0, 0.0)
+        ops.mass(node, 1000.0, 700.0)
+        ops.uniaxialMaterial("Elastic", node, 4e5 * node)
+        ops.element("zeroLength", node, node - 1, node, "-mat", node, node, "-dir", 1, 2)
+    rig()
+    ops.timeSeries("Trig", 1, 0.0, 9.0, 1.0)
+    ops.pattern("UniformExcitation", 1, 1, "-accel", 1)
+    ops.pattern("UniformExcitation", 2, 2, "-accel", 1, "-fact", 0.5)
+    ops.recorder("Node", "-file", {out!r}, "-precision", 17, "-node", 1, 2, "-dof", 1, 2, "disp")
+"""
+
+
+def test_nodes_of_the_interface_may_be_observed_in_their_other_directions(tmp_path: Path) -> None:
+    """The element has its degrees of freedom node by node; the scenario has them in the order of its names."""
+    path, out = tmp_path / "plane.py", tmp_path / "moves.txt"
+    path.write_text(PLANE.format(out=str(out)))
+    given = [
+        f"integrator.model={path}",
+        "integrator.static_steps=0",
+        "observed=[top, top_up, up]",
+        "integrator.observed=[[2, 1], [2, 2], [1, 2]]",
+    ]
+    run = started("NewmarkExplicit", given, keep=True).read()
+    moves = np.loadtxt(out)[:, [0, 2, 3, 1]]
+    assert (np.ptp(moves, axis=0) > 1e-3).all(), "m: all of them move, each another way"
+    found = run.dof_displacement[1:]
+    assert np.abs(found[: len(moves)] - moves[: len(found)]).max() < 1e-12 * np.abs(moves).max()
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_what_is_observed_is_the_same_on_every_host(host: str, tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    here = started("NewmarkExplicit", UPPER, keep=True).read()
+    there = started("NewmarkExplicit", UPPER, host=host, record=tmp_path / "run").read()
+    assert np.array_equal(there.dof_displacement, here.dof_displacement)
 
 
 # -- a frame that yields, and a damper ------------------------------------------------------------------------
@@ -276,13 +379,20 @@ def test_with_a_servo_hydraulic_actuator_and_adaptation_the_roof_stays_close(tmp
     assert np.std(roof - whole) < 0.03 * np.std(whole)
 
 
-def left_behind() -> list[str]:
-    """Processes of models that are still there and were started from here, directly or by a node."""
-    worker = f"PYTEST_XDIST_WORKER={os.environ.get('PYTEST_XDIST_WORKER', '')}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            ours = worker in (path / "environ").read_bytes().split(b"\0") or worker.endswith(b"=")
-            if ours and str(PROGRAM).encode() in (path / "cmdline").read_bytes().split(b"\0"):
-                found.append(path.name)
-    return found
+def test_a_model_runs_as_the_node_that_waits_for_it() -> None:
+    """Where that has real time, just below it."""
+    integrator, before = Assembly(files.load(STARTED)).integrator, os.sched_getscheduler(0)
+    try:
+        integrator.open()
+        while integrator.missing():
+            time.sleep(0.01)
+        (model,) = map(int, models_left())
+        assert os.sched_getscheduler(model) == os.SCHED_OTHER
+        with suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+        integrator.begin(np.zeros(1))
+        assert os.sched_getscheduler(model) == os.sched_getscheduler(0)
+        assert os.sched_getparam(model).sched_priority == max(0, os.sched_getparam(0).sched_priority - 1)
+    finally:
+        os.sched_setscheduler(0, before, os.sched_param(0))
+        integrator.close()

@@ -52,6 +52,43 @@ def test_velocity_and_acceleration_are_those_of_the_displacements() -> None:
     np.testing.assert_allclose(run.exact_acceleration[1:, 0], curvature, atol=1e-9)
 
 
+def test_what_the_client_sends_behind_the_axes_is_observed_and_gets_no_force() -> None:
+    port, n = free_port(), 3
+    told: list[Any] = []
+
+    def client(port: int) -> None:
+        with connected(port) as wire:
+            wire.sendall(greeting(n))
+            for step in range(1, 31):
+                x = [1e-4 * step, 3e-4 * step, -2e-4 * step]
+                wire.sendall(vector(3, *x, *np.zeros(6), 0.01 * step) + vector(10))
+                found = b""
+                while len(found) < 8 * LENGTH:
+                    found += wire.recv(8 * LENGTH)
+                told.append(np.frombuffer(found)[:4])
+                wire.sendall(vector(5))
+            wire.sendall(vector(99))
+
+    given = ("integrator.static_steps=0", "duration=0.3", "observed=[roof, floor_2]")
+    with beside(client, port):
+        result = hosts.run(scenario(port, *given), keep=True)
+    assert result.outcome == "finished", result.reason
+    run = result.read()
+    assert run.dof_names == ("story_1", "roof", "floor_2")
+    steps = np.arange(31.0)[:, None]
+    np.testing.assert_allclose(run.dof_displacement, steps * [1e-4, 3e-4, -2e-4], rtol=0.0, atol=1e-15)
+    np.testing.assert_allclose(np.array(told), 1e6 * 1e-4 * steps[1:] * [1.0, 0.0, 0.0, 0.0], rtol=1e-9)
+    assert result.metrics["max_displacement_m"] == pytest.approx(30 * 3e-4)
+    assert set(result.metrics) == set(moved_alone(30))
+
+
+def moved_alone(steps: int) -> dict[str, Any]:
+    """Metrics of the same test where nothing is observed."""
+    port = free_port()
+    with beside(driven(steps, lambda client, _: client.die()), port):
+        return dict(hosts.run(scenario(port, f"duration={0.01 * steps}")).metrics)
+
+
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_every_host_gives_the_same_to_the_bit(host: str, tmp_path: Path) -> None:

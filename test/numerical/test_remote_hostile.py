@@ -150,9 +150,16 @@ def test_a_second_client_is_turned_away() -> None:
     assert found[0] in ("refused", "closed")
 
 
-def test_a_structure_beside_it_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"integrator.type = 'remote': structure must be left out"):
-        hosts.run(scenario(8090, "structure={type: sdof, mass: 1.0, frequency: 1.0}"))
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("structure", "{type: sdof, mass: 1.0, frequency: 1.0}"),
+        ("ground_motion", "{type: sine, frequency: 1.0, amplitude: 1.0}"),
+    ],
+)
+def test_what_the_client_has_is_refused_beside_it(name: str, given: str) -> None:
+    with pytest.raises(ConfigError, match=rf"integrator.type = 'remote': {name} must be left out, the client has"):
+        hosts.run(scenario(8090, f"{name}={given}"))
 
 
 def test_matrices_must_fit_the_interface() -> None:
@@ -184,12 +191,12 @@ def falls_silent(client: GenericClient, t: float) -> None:
 
 
 ENDS: dict[str, tuple[Callable[[GenericClient, float], Any], str, str]] = {
-    "die": (lambda client, _: client.die(), "tripped", "the client has ended its analysis after 10 steps"),
-    "gone between two steps": (lambda *_: None, "tripped", "closed the connection after 10 steps"),
+    "die": (lambda client, _: client.die(), "tripped", "the client has ended its analysis after 10 of 100 steps"),
+    "gone between two steps": (lambda *_: None, "tripped", "closed the connection after 10 of 100 steps"),
     "gone in a step": (
         lambda client, t: client.trial(0.01, 0.0, 0.0, t + 0.01),
         "failed",
-        "closed the connection after 10 steps",
+        "closed the connection after 10 of 100 steps",
     ),
     "half a message": (lambda client, _: client.socket.sendall(b"12345"), "failed", "within a message"),
     "another step": (asks_at(0.01, 0.02), "failed", "its step must be 0.01 s"),

@@ -47,9 +47,9 @@ KILLED = "the recorder node hangs: nothing moves in it"
     ("end", "options", "hangs_s", "why"),
     [
         ("tell hang", COMPOSED, 120.0, BY_ITSELF),
-        ("tell hang", BY_TOPIC, 120.0, BY_ITSELF),
+        pytest.param("tell hang", BY_TOPIC, 120.0, BY_ITSELF, marks=pytest.mark.soak),
         ("tell stop", COMPOSED, 120.0, KILLED),
-        ("close hang", COMPOSED, 3.0, KILLED),
+        pytest.param("close hang", COMPOSED, 3.0, KILLED, marks=pytest.mark.soak),
         ("close stop", BY_TOPIC, 120.0, KILLED),
     ],
     ids=str,

@@ -21,10 +21,12 @@ class Rig:
     def __init__(self, state: State) -> None:
         self.machine = SimpleNamespace(state=state, reason="energy")
         self.tripped = False
+        self.failure = ""
         self.done: list[str] = []
-        self.port = SimpleNamespace(
-            disarm_watchdog=lambda: self.done.append("disarmed"), close=lambda: self.done.append("closed")
-        )
+        self.port = SimpleNamespace(disarm_watchdog=lambda: self.done.append("disarmed"))
+
+    def close(self) -> None:
+        self.done.append("closed")
 
     def settle(self) -> None:
         if self.tripped:
@@ -118,6 +120,12 @@ def test_a_recorder_that_gave_up_while_the_rig_moved_is_not_waited_for(still_clo
     bench = Bench(still_clock, State.TRIPPED)
     bench.done = {"recorder"}
     assert bench.work("monitor") == (True, True)
+
+
+def test_a_rig_that_has_failed_makes_a_failed_test(bench: Bench) -> None:
+    bench.rig.failure, bench.rig.machine.state = "its model was killed", State.TRIPPED
+    bench.work()
+    assert bench.phase.exit_code == 1
 
 
 def test_true_states_under_way_are_waited_for_a_little(still_clock: Any) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_SOFT_START, FLAG_TRIPPED
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SLOWED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+)
 
 Entry = tuple[str, str, Any]
 """Of a legend: label, colour, line style."""
@@ -25,6 +32,7 @@ LINES = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 SHADES = (
     (FLAG_SOFT_START, "soft start", "#b0b7bf"),
     (FLAG_BRIDGED, "bridged", "#E69F00"),
+    (FLAG_SLOWED, "slowed", "#009E73"),
     (FLAG_SLIPPED, "slipped", "#CC79A7"),
     (FLAG_SATURATED, "sensor saturated", "#56B4E9"),
     (FLAG_TRIPPED, "safe stop", "#D55E00"),

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
 from rths_nodes.recording.run import Run
 
@@ -48,9 +48,9 @@ class AxisModel:
 
 
 def usable(run: Run) -> int:
-    """Samples from the first on that are complete and neither bridged nor part of a safe stop."""
+    """Samples from the first on that are complete and neither bridged nor slowed nor part of a safe stop."""
     broken = ~np.isfinite(run.command + run.displacement + run.force).all(axis=1)
-    bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_TRIPPED)) != 0))
+    bad = np.flatnonzero(broken | ((run.flags & (FLAG_BRIDGED | FLAG_SLOWED | FLAG_TRIPPED)) != 0))
     return int(bad[0]) if len(bad) else len(run.flags)
 
 

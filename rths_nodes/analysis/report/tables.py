@@ -9,7 +9,15 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, MM, MM2, MS, US, clocks, number, rounded
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SATURATED, FLAG_SLIPPED, FLAG_SOFT_START, FLAG_TRIPPED
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    FLAG_SLIPPED,
+    FLAG_SLOWED,
+    FLAG_SOFT_START,
+    FLAG_TRIPPED,
+)
+from rths_nodes.loop.timing import pause_notes
 from rths_nodes.recording.run import Run
 
 
@@ -113,6 +121,7 @@ _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %
 _COUNTED = (("Missed ticks", "missed"), ("Commands that came too late to be sent", "late_commands"))
 _FLAGGED = (
     (FLAG_BRIDGED, "bridged"),
+    (FLAG_SLOWED, "slowed"),
     (FLAG_SLIPPED, "slipped"),
     (FLAG_SATURATED, "with a saturated sensor"),
     (FLAG_SOFT_START, "in the soft start"),
@@ -204,4 +213,5 @@ def flagged(run: Run) -> list[str]:
     clean = "No sample was bridged, slipped or saturated."
     said = f"Flagged samples: {', '.join(words)}." if words else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
-    return [said, *(f"{title}: {count:.0f}." for title, count in counts if count is not None)]
+    told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
+    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told]

@@ -234,6 +234,11 @@ class Way:
 def _rig(scenario: Scenario) -> Any:
     """The rig without sensors, its transport apart. Raises ConfigError where there is no model of an axis."""
     if scenario.rig is not None:
+        if getattr(registry.class_of("rig", scenario.rig), "external", False):
+            raise ConfigError(
+                f"rig.type = {type(scenario.rig).type_name!r}: its specimen is in another process, so the "
+                "stability cannot be judged before the test"
+            )
         return registry.build("rig", scenario.rig, scenario.dt, len(scenario.axes))
     for name in scenario.axes:
         for noun in ("specimen", "actuator"):

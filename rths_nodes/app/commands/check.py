@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -17,7 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together."""
+    """Build the loop of the scenario, and tell what it is. Raises ConfigError where it does not fit together.
+
+    A model in a process of its own is tried.
+    """
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
@@ -44,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
     if loaded.cases:
         print(f"  cases: {', '.join(loaded.cases)}")
+    for words in _step_times(assembly):
+        print(f"  {words}")
     for words in _excess_travel(loaded):
         print(f"  {words}")
     for words in loaded.cautions():
@@ -78,13 +84,27 @@ def _reduction(assembly: Assembly) -> Iterator[str]:
     )
 
 
+def _step_times(assembly: Assembly) -> Iterator[str]:
+    """What the steps of an integrator in a process of its own take; it is started for that."""
+    from rths_nodes.analysis.step_times import judged
+
+    try:
+        took = assembly.integrator.rehearsed()
+    except IntegratorError as error:
+        raise ConfigError(f"integrator: {error}") from error
+    if len(took):
+        yield from judged(assembly.scenario, getattr(assembly.ramp, "predicted", 0), took)
+
+
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
     """How far each axis may go on when what it needs does not come any more."""
+    from rths_nodes.loop.supervision.pause import SHARPEST
     from rths_nodes.loop.supervision.safe_stop import excess_travel
 
     bridge = loaded.bridge.max_bridge
+    sharpest = SHARPEST if loaded.bridge.pauses else 1.0
     for name, limits in loaded.limits.items():
-        travel = excess_travel(limits, bridge)
+        travel = excess_travel(limits, bridge, sharpest)
         yield (
             f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms bridged at "
             f"{limits.velocity:g} m/s, then {limits.deceleration:g} m/s^2"

@@ -21,6 +21,7 @@ from rths_nodes.loop.options import COMMAND, EMBEDDED, REALTIME
 from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.indices import delay_notes
+from rths_nodes.loop.timing import pause_notes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,15 +126,26 @@ def _print(done: hosts.RunResult) -> None:
         if done.pace == "realtime":
             text += f"; {done.timing['missed']:.0f} ticks missed, {done.timing['bridged']:.0f} bridged"
         console.print(text)
+    if port := done.timing.get("port"):
+        console.print(_of_port(port), markup=False)
     if (hops := done.timing.get("hops")) and done.samples:
         means = {name: duration(hop["mean_s"]) for name, hop in hops.items()}
         console.print(f"means: {', '.join(f'{name} {mean}' for name, mean in means.items())}")
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
     said = remarks_of(done.scenario.compensator, flatten(done.compensator, "compensator"))
-    for note in (*done.notes, *late, *said):
+    for note in (*done.notes, *pause_notes(done.timing), *late, *said):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)
+
+
+def _of_port(counts: dict[str, float]) -> str:
+    """The way to the rig, as its port has counted it."""
+    words = f"transport {counts['transport_declared']:.0f} samples declared"
+    if "transport_median" in counts:
+        words += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"
+    wrong = [f"{count:.0f} {name}" for name, count in counts.items() if count and not name.startswith("transport")]
+    return f"port: {words}; {', '.join(wrong) or 'nothing lost'}"
 
 
 def _print_indices(console: Any, metrics: dict[str, Any], samples: int) -> None:

@@ -65,7 +65,6 @@ class Simulator:
                     f"watchdog = {self.watchdog:g} s: must be >= {2.0 * test.dt:g} s, two servo periods"
                 )
 
-    external = False
     simulated = True
     partial_stop = ""
 
@@ -75,7 +74,8 @@ class Simulator:
         self.transport_samples = params.transport_samples
         self._limit = params.watchdog
         self._watchdog: Watchdog | None = None
-        self._rig = SeparateAxes(axes, dt) if rig is None else rig
+        self._rig: Any = SeparateAxes(axes, dt) if rig is None else rig
+        self.external = getattr(self._rig, "external", False)
         self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
         self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
@@ -83,10 +83,15 @@ class Simulator:
         self._outputs = [] if all(output == Output() for output in outputs) else outputs
         self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
         self.perfect = all(pair.perfect for pair in self._sensors)
-        self.open()
+        self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """At rest at zero, no command under way, sample 0."""
+        """At rest at zero, no command under way, sample 0. Raises ConfigError for a rig that cannot be started."""
+        if self.external:
+            self._rig.open()
+        self._rest(pacer)
+
+    def _rest(self, pacer: Callable[[], int] | None) -> None:
         self._pacer = pacer
         for part in (self._rig, *self._sensors, self._auxiliary):
             part.reset()
@@ -97,6 +102,11 @@ class Simulator:
         self.interlock = ""
         self._command = np.zeros(n_axes)
         self._look()
+
+    @property
+    def failure(self) -> str:
+        """Why the rig cannot go on, in words; empty while it can."""
+        return getattr(self._rig, "failure", "")
 
     def begin(self) -> None:
         """Measurement 0 is there."""
@@ -166,8 +176,10 @@ class Simulator:
         """A simulator stands still when nobody drives it."""
 
     def close(self) -> None:
-        """The watchdog may go."""
+        """The watchdog may go, and what computes outside of this process."""
         self.disarm_watchdog()
+        if self.external:
+            self._rig.close()
 
 
 class SeparateAxes:

@@ -26,6 +26,7 @@ class FaultyLoop(Loop):
 
     def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
         super().__init__(assembly)
+        self.commands.hurry()
         scenario = assembly.scenario
         check(faults, scenario, "embedded", "lockstep", recorded=False)
         codec = assembly.codec()
@@ -43,10 +44,10 @@ class FaultyLoop(Loop):
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 
     def _to_compensator(self, target: Target) -> None:
-        self._targets.put(self.rig.sample, _copied(target))
+        self._targets.put(self.rig.ticks, _copied(target))
 
     def _command(self, measured: Measurement) -> Command | None:
-        for target in self._targets.take(measured.sample):
+        for target in self._targets.take(self.rig.ticks):
             try:
                 self.commands.target(target)
             except ValueError as lost:  # in a node this ends the node, which ends the test
@@ -65,20 +66,28 @@ class FaultyLoop(Loop):
         """True: one beyond a limit was not made; what happens on its way to the rig nobody else sees."""
         return True
 
-    def _to_rig(self, command: Command | None) -> Measurement:
-        rig, now = self.rig, self.rig.sample
+    def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
+        made, measured = command, self._tick(command)
+        while measured is None:  # the rig pauses: what is late may come
+            command = None if made is not None else self._command(before)
+            made, measured = command or made, self._tick(command)
+        return made, measured
+
+    def _tick(self, command: Command | None) -> Measurement | None:
+        rig, now = self.rig, self.rig.ticks
         if command is not None:
             self._commands.put(now, _copied(command))
         self._arrived += self._commands.take(now)
+        expected = rig.sample + 1 + rig.pause.supplied
         in_time = None
         while in_time is None and self._arrived:  # as a node does: what came behind it is looked at next time
             arrived = self._arrived.popleft()
-            if arrived.sample == now + 1:
+            if arrived.sample == expected:
                 in_time = arrived
-            elif arrived.sample <= now:
+            elif arrived.sample < expected:
                 rig.late_command(arrived)
             else:
-                rig.trip(f"Command {arrived.sample} came where {now + 1} was expected")
+                rig.trip(f"Command {arrived.sample} came where {expected} was expected")
         return rig.tick(in_time, late=in_time is None)
 
 

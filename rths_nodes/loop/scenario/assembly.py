@@ -36,7 +36,7 @@ class Names:
     observed: tuple[str, ...]
     """Degrees of freedom in a Target: those of the interface, and what else is to be seen."""
     model: tuple[str, ...]
-    """Degrees of freedom of the numerical substructure; those of the axes where there is none."""
+    """Degrees of freedom of the numerical substructure; without one those of the axes, and what is observed."""
     axes: tuple[str, ...]
     state: tuple[str, ...]
     """The compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
@@ -234,7 +234,8 @@ class Assembly:
         """Names of the degrees of freedom; in themselves no reason to build a compensator or a port."""
         if self._first is not None:
             return self._first._model
-        return tuple(self.scenario.axes) if self.structure is None else self.structure.names
+        scenario = self.scenario
+        return (*scenario.axes, *scenario.observed) if self.structure is None else self.structure.names
 
     @cached_property
     def observation(self) -> Observation:
@@ -249,8 +250,8 @@ class Assembly:
         if self._first is not None:
             return self._first.names
         model, axes, scenario = self._model, tuple(self.scenario.axes), self.scenario
-        interface = scenario.interface or model
         seen = self.observation  # which refuses what the messages cannot carry
+        interface = scenario.interface or model[: seen.n_interface]
         port = self.port
         pairs = [name.rstrip("]").partition("[") for name in self.compensator.state_names]
         state = tuple(f"axes.{axes[int(index)]}.{name}" if index else name for name, _, index in pairs)

@@ -12,10 +12,17 @@ def check_layout(scenario: Scenario) -> None:
     """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+    if getattr(scenario.port, "one_node", False):
+        kind = type(scenario.port).type_name
+        raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")
     if getattr(scenario.port, "watchdog", None) is not None:
         raise ConfigError(
             f"port.watchdog = {scenario.port.watchdog:g} s: is for a rig with one actuator node; a node per axis "
             "stops its axis by itself"
+        )
+    if scenario.bridge.pauses:
+        raise ConfigError(
+            "bridge.when_late = 'pause': is for a rig with one actuator node; a node per axis counts its Commands"
         )
     for name in scenario.axes:
         if not name.isidentifier() or not name.isascii() or "__" in name:

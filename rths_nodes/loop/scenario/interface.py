@@ -8,7 +8,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.wire.layout import bound_of
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.numerical.observation import Observation, Selection, refuse_tested_beside
+from rths_nodes.numerical.observation import Observation, Selection, WithObserved, refuse_tested_beside
 from rths_nodes.numerical.reductions import Recovery, Reduced, reduced
 
 
@@ -36,6 +36,10 @@ def observation_of(scenario: Scenario, full: Structure | None, model: Any) -> Ob
     model that does not fit into a Target whole.
     """
     most = bound_of("Target", "displacement")
+    if full is None and not scenario.interface:
+        n_axes, n_model = len(scenario.axes), len(scenario.axes) + len(scenario.observed)
+        _refuse_too_many(n_model, most)
+        return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
     known = tuple(scenario.axes) if full is None else full.names
     if not scenario.interface:
         if len(known) > most:
@@ -48,11 +52,15 @@ def observation_of(scenario: Scenario, full: Structure | None, model: Any) -> Ob
         raise ConfigError("interface: must be left out where there is no structure: the axes themselves move")
     interface = places("interface", scenario.interface, full)
     observed = interface + places("observed", scenario.observed, full)
-    if len(observed) > most:
-        raise ConfigError(
-            f"interface, observed: {len(observed)} degrees of freedom: must be <= {most}, which fit into a Target"
-        )
+    _refuse_too_many(len(observed), most)
     refuse_tested_beside(full, interface, known)
     if isinstance(model, Reduced):
         return Recovery(model, interface, observed)
     return Selection(len(known), interface, observed)
+
+
+def _refuse_too_many(observed: int, most: int) -> None:
+    if observed > most:
+        raise ConfigError(
+            f"interface, observed: {observed} degrees of freedom: must be <= {most}, which fit into a Target"
+        )

@@ -167,7 +167,8 @@ class Scenario:
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
-        check_names(self.interface, self.observed)
+        self._validate_pause()
+        check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
             for name, span in spans_of(part).items():
@@ -176,6 +177,11 @@ class Scenario:
                         f"{join(place, name)} = {span:g} s: must be <= duration = "
                         f"{self.duration * self.time_ratio:g} s"
                     )
+
+    def _beside_observed(self) -> tuple[str, ...]:
+        """The axes, where an integrator without a structure tells more than their degrees of freedom."""
+        known = getattr(self.integrator, "observes", hasattr(self.integrator, "cannot_be_built"))
+        return tuple(self.axes) if known and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
@@ -190,6 +196,14 @@ class Scenario:
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+
+    def _validate_pause(self) -> None:
+        """A rig that pauses must be allowed to be without a Command for as long."""
+        wait, bridge = getattr(self.port, "longest_wait", math.inf), self.bridge
+        if bridge.pauses and bridge.max_pause > wait:
+            raise ConfigError(
+                f"bridge.max_pause = {bridge.max_pause:g} s: must be <= port.longest_wait = {wait:g} s"
+            )
 
     @staticmethod
     def _missing(axis: str, noun: str, words: str) -> ConfigError:
@@ -243,6 +257,10 @@ class Scenario:
             ramp=type(self.ramp).type_name,
             has_structure=self.structure is not None,
             has_soft_start=self.soft_start is not None,
+            has_ground_motion=type(self.ground_motion).type_name != "none",
+            has_gravity=getattr(self.structure, "gravity_loads", None) is not None,
+            gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
+            observed=self.observed,
             transport=getattr(self.port, "transport_samples", 0) * self.dt,
         )
 
@@ -291,7 +309,7 @@ class Scenario:
         data = self.data()
         shared: dict[str, Any] = {key: data[key] for key in SHARED}
         shared |= {"port": data["port"], "run": run_id}
-        if self.interface:
+        if self.interface or self.observed:
             shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]

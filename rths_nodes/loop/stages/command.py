@@ -14,6 +14,7 @@ from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,
     FLAG_RESTING,
+    FLAG_SLOWED,
     FLAG_SOFT_START,
     FLAG_TRIPPED,
     Command,
@@ -26,12 +27,17 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import MotionBridge
 
+PATIENCE = 0.6
+"""In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
+the answer, and for the way there and back."""
+
 
 class CommandStage:
     """From Targets at the integration step to compensated Commands at the servo rate.
 
-    A host that cannot wait asks :meth:`ready` and calls :meth:`bridge` in place of :meth:`next` where it is not.
-    ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets that came again.
+    A host that cannot wait says so by :meth:`hurry`, asks :meth:`ready` and calls :meth:`bridge` in place of
+    :meth:`next` where it is not. ``bridged`` counts the samples whose Target was late, ``dropped`` the Targets
+    that came again.
     """
 
     def __init__(
@@ -53,12 +59,14 @@ class CommandStage:
         self.state_names = tuple(state_names)
         self.bridged = self.dropped = 0
         self._longest = scenario.bridge.longest(scenario.dt)
+        self._pauses = scenario.bridge.pauses
         self._in_a_row = 0
         self._bridge = MotionBridge(
             self.setup, scenario.dt, self.substeps, fading_of(scenario.bridge, scenario.limits, scenario.dt)
         )
         self._targets: deque[Target] = deque()
-        self._next_step = 0
+        self._next_step = self._followed = 0
+        self._ahead = 0
         self._n_interface = n_interface
         self._ready_to: float = -1
         self._flags = 0
@@ -75,6 +83,10 @@ class CommandStage:
         n_interface = None if names.interface == names.observed else len(names.interface)
         return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, names.state, n_interface)
 
+    def hurry(self) -> None:
+        """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
+        self._ahead = getattr(self.ramp, "predicted", 0)
+
     def target(self, target: Target) -> None:
         """Receive the next Target. Raises ValueError when one before it is missing."""
         if target.step < self._next_step:
@@ -86,7 +98,7 @@ class CommandStage:
         if self._n_interface is not None:
             target = _first_of(target, self._n_interface)
         reach = target.step * self.substeps
-        self._ready_to = reach if reach < self.samples else math.inf
+        self._ready_to = reach + self._ahead if reach < self.samples else math.inf
         if target.step == 0:
             self._flags, self._auxiliary = target.flags, target.auxiliary
             self.ramp.start(target)
@@ -98,6 +110,11 @@ class CommandStage:
         """True when the Target that Command ``sample`` needs is here; beyond the last one none is needed."""
         return sample <= self._ready_to
 
+    @property
+    def paused(self) -> bool:
+        """True when a late Target is waited for: no more may be bridged, and the rig pauses."""
+        return self._pauses and self._next_step > 0 and self._in_a_row == self._longest
+
     def next(self, measured: Measurement) -> Command | None:
         """Command k + 1 from Measurement k; None after the last sample or when the rig has tripped.
 
@@ -107,16 +124,14 @@ class CommandStage:
             return None
         sample = measured.sample + 1
         if sample <= self.samples:
-            self._follow(-(-sample // self.substeps))
-            motion = self.setup.axes(self.ramp.step((sample - 1) % self.substeps + 1))
-            self._motion = self._bridge.rejoin(motion, sample)
+            self._motion = self._bridge.rejoin(self.setup.axes(self._ramped(sample)), sample)
             self._in_a_row = 0
         return self._command(sample, measured, 0)
 
     def bridge(self, measured: Measurement) -> Command | None:
         """As :meth:`next`, where the Target is late: the motion goes on from the last one, flagged.
 
-        None also when ``bridge.max_bridge`` is over: the rig, which counts on its own, then trips.
+        None also when ``bridge.max_bridge`` is over: the rig, which counts on its own, then trips or pauses.
         """
         sample = measured.sample + 1
         if measured.flags & FLAG_TRIPPED or sample > self.samples:
@@ -129,11 +144,19 @@ class CommandStage:
         self.bridged += 1
         return self._command(sample, measured, FLAG_BRIDGED)
 
+    def _ramped(self, sample: int) -> Motion:
+        step, before = -(-sample // self.substeps), sample - 1
+        self._follow(step)
+        move = self.ramp.step if self._followed >= step else self.ramp.predict  # type: ignore[attr-defined]
+        motion: Motion = move(before % self.substeps + 1)
+        return motion
+
     def _follow(self, step: int) -> None:
         """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
         while self._targets and self._targets[0].step <= step:
             target = self._targets.popleft()
             self._flags, self._auxiliary = target.flags, target.auxiliary
+            self._followed = target.step
             if not self._bridge.follow(target):
                 # the limits find it at once, whatever the ramp uses of a Target
                 target = replace(target, displacement=np.full_like(target.displacement, np.nan))
@@ -141,7 +164,8 @@ class CommandStage:
 
     def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
         motion = self._motion
-        motion.flagged = bool((measured.flags | flags) & FLAG_BRIDGED or self._flags & FLAG_RESTING)
+        doubtful = (measured.flags | flags) & (FLAG_BRIDGED | FLAG_SLOWED)
+        motion.flagged = bool(doubtful or self._flags & FLAG_RESTING)
         motion.preparing = bool(self._flags & FLAG_SOFT_START)
         motion.force = measured.force
         command = self.compensator.step(motion, measured.displacement)

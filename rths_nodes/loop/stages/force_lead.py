@@ -14,13 +14,13 @@ from operator import add, mul
 
 import numpy as np
 
-from rths_nodes.core.samples import FLAG_BRIDGED, Array, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Measurement
 
 
 class ForceLead:
     """Extrapolates the forces of the axes by ``samples``, along their slope over the last ``span`` samples.
 
-    After a bridged sample the slope stays what it was until a whole span has been measured again.
+    After a bridged or slowed sample the slope stays what it was until a whole span has been measured again.
     """
 
     def __init__(self, samples: float, span: int, n_axes: int) -> None:
@@ -49,7 +49,7 @@ class ForceLead:
     def add(self, measured: Measurement) -> None:
         """The next Measurement: every sample has to come."""
         self._forces.append(measured.force.tolist())
-        if measured.flags & FLAG_BRIDGED:
+        if measured.flags & (FLAG_BRIDGED | FLAG_SLOWED):
             self._resting = self._span + 1
         elif self._resting:
             self._resting -= 1

@@ -9,11 +9,12 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
@@ -37,9 +38,10 @@ class RigStage:
 
     ``limits`` by axis, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven
     without the Target or the Command that belongs to them, ``late_commands`` the Commands that came too late to
-    be sent. ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last
-    Command was beyond a limit. ``stop_request`` is the request of an operator, a monitor or a peer to stop; None
-    while there is none.
+    be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all ticks, those of no sample, too.
+    ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last Command was
+    beyond a limit. ``pause`` is where the test waits for what is late. ``stop_request`` is the request of an
+    operator, a monitor or a peer to stop; None while there is none.
     """
 
     def __init__(
@@ -54,7 +56,8 @@ class RigStage:
         self.port = port
         self.machine = TestMachine()
         self.sample = 0
-        self.bridged = self.late_commands = 0
+        self._open = False
+        self.ticks = self.slowed = self.bridged = self.late_commands = 0
         self.stopping = self.refused = False
         self.stop_request: StopRequest | None = None
         self._samples = samples
@@ -63,11 +66,20 @@ class RigStage:
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
+        self.pause = Pause(bridge, limits, dt)
+        self._dt = dt
         self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive)
         self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         """The Command that was sent last; None before the first."""
+        self._driven_before: Command | None = None
+        self._between = 0
+        """Ticks of no sample."""
+        self._unfit = ""
+        """Why the Command that ends a pause must not be sent, whatever leads there; empty when it may."""
+        self._sampled = True
+        """True when the tick under way is that of a sample."""
 
     @classmethod
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
@@ -75,6 +87,17 @@ class RigStage:
         check_armed(port)
         limits, dt = scenario.limits, scenario.dt
         return cls(port, limits, scenario.bridge, dt, scenario.samples, SafeStop(limits, dt))
+
+    @property
+    def failure(self) -> str:
+        """Why a rig that has failed cannot go on, in words; empty for none."""
+        return str(getattr(self.port, "failure", ""))
+
+    def close(self) -> None:
+        """Give the port back, if it was opened; may be called again."""
+        if self._open:
+            self._open = False
+            self.port.close()
 
     @property
     def ended(self) -> bool:
@@ -86,12 +109,27 @@ class RigStage:
         """True when the next tick belongs to a stop that was asked for."""
         return self.stop_request is not None and self.stop_request.due(self.sample + 1)
 
+    @property
+    def pause_counts(self) -> dict[str, float]:
+        """How much was slow: samples, pauses, and s by which they made the test longer; empty if none may be."""
+        if not self.pause.allowed:
+            return {}
+        return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
+
+    def truth(self) -> Measurement | None:
+        """The true, noise-free state of the last sample, right after it; None where it is not known."""
+        true = self.port.truth()
+        if true is not None:
+            true.sample = self.sample
+        return true
+
     def connect(self, pacer: Callable[[], int] | None = None) -> None:
         """Open the port and walk a simulator, which stands at zero, up to its start position.
 
         ``pacer`` as in :meth:`Port.open`. Raises ConfigError for a port that is not a simulator.
         """
         open_port(self.port, pacer)
+        self._open = True
         for state in (State.CONNECTED, State.REFERENCED, State.POSITIONED):
             self.machine.to(state)
 
@@ -103,7 +141,9 @@ class RigStage:
     def first(self) -> Measurement:
         """Start the test: Measurement 0 of a port that has it at once."""
         self.begin()
-        return self.complete()
+        measured = self.complete()
+        assert measured is not None
+        return measured
 
     def trip(self, reason: str, sample: int = 0) -> None:
         """Ask for a safe stop from ``sample`` on, or from now on if that is past; the first request counts."""
@@ -131,47 +171,59 @@ class RigStage:
         self.late_commands += 1
         self._bridge.heard(command)
 
-    def tick(self, command: Command | None, late: bool = False) -> Measurement:
-        """One sample of a port that is ready at once: both halves, :meth:`begin_tick` and :meth:`complete`."""
+    def tick(self, command: Command | None, late: bool = False) -> Measurement | None:
+        """One tick of a port that is ready at once: both halves, :meth:`begin_tick` and :meth:`complete`."""
         self.begin_tick(command, late)
         return self.complete()
 
     def begin_tick(self, command: Command | None, late: bool = False) -> None:
-        """The first half of a sample: send the command if it may be sent, otherwise that of the safe policy.
+        """The first half of a tick: send the command if it may be sent, otherwise that of the safe policy.
 
-        Without a command the rig trips, unless it is only ``late``: then it is bridged.
+        Without a command the rig trips, unless it is only ``late``: then it is bridged, or the rig pauses.
         """
-        sample = self.port.wait_tick()
+        tick = self.port.wait_tick()
+        sample, self._sampled = tick - self._between, True
         if not self.stopping:
             command = self._driven(command, late, sample)
             if reason := self._refusal(command, sample):
                 self._begin_stop(reason, sample)
         if self.stopping or command is None:
+            self._sampled = True
             position = self._policy.step(self._measured)
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
-        self.port.write(command)
+        self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before, self._sent = self._sent, command.command.tolist()
-        self._driving = command
+        self._driven_before, self._driving = self._driving, command
 
-    def complete(self) -> Measurement:
-        """The second half of a sample, once the port is ready: measure, and check what was measured."""
+    def complete(self) -> Measurement | None:
+        """The second half of a tick, once the port is ready: measure, and check what was measured.
+
+        None for a tick of no sample.
+        """
         measured = self._measured = self.port.read()
         command = self._driving
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
             return measured
-        sample = self.sample = measured.sample
+        self.ticks = measured.sample
+        sample = measured.sample = self.ticks - self._between
         port, check = self.port, self._check
         if opened := port.interlock:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
-            if command.flags & FLAG_BRIDGED:
-                # the rig did not follow a Target: nothing is to be learnt from this measurement
-                measured.flags |= FLAG_BRIDGED
-                self.bridged += 1
-            if reason := opened or check.measurement(measured, command.target) or port.partial_stop:
+            failed = f"rig: {failure}" if (failure := self.failure) else ""
+            if reason := opened or failed or check.measurement(measured, command.target) or port.partial_stop:
                 self._begin_stop(reason, sample)
+            elif not self._sampled:
+                self._between += 1
+                return None
+            # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
+            # way: nothing is to be learnt from this measurement
+            measured.flags |= command.flags & (FLAG_BRIDGED | FLAG_SLOWED)
+            self.bridged += measured.flags & FLAG_BRIDGED > 0
+            self.slowed += measured.flags & FLAG_SLOWED > 0
+        self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
             if self._policy.at_rest:
@@ -182,6 +234,8 @@ class RigStage:
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         """The Command that drives the rig: the one in time, or a straight line where it is late."""
+        if self.pause.allowed and self._stands_still(command, late):
+            return self._paused(command, sample)
         if command is None and not late:
             return None
         if command is None:
@@ -191,6 +245,10 @@ class RigStage:
             missing = "Target"
             self._bridge.heard(command)
             command = self._bridge.rejoin(command)
+        return self._counted(command, missing)
+
+    def _counted(self, command: Command, missing: str) -> Command:
+        """``command``, of a sample: ``missing`` is what is late where it was bridged."""
         if command.flags & FLAG_BRIDGED:
             self._bridges.add(missing)
         elif self._bridges.in_a_row:
@@ -199,13 +257,43 @@ class RigStage:
             command = replace(command, flags=command.flags & ~FLAG_TRIPPED)
         return command
 
+    def _stands_still(self, command: Command | None, late: bool) -> bool:
+        """True when this tick belongs to a pause; it begins where more would have to be bridged than may be."""
+        pause, driving = self.pause, self._driving
+        if driving is None or not (late or command is not None):
+            return pause.active
+        bridged = command is None or bool(command.flags & FLAG_BRIDGED)
+        wanting = command is None and pause.hungry if pause.active else bridged
+        if wanting and self._bridges.exhausted:
+            pause.begin(self._driven_before or driving, driving)
+            self._bridges.end()
+        return pause.active
+
+    def _paused(self, command: Command | None, sample: int) -> Command:
+        """What drives the rig at a tick of a pause; ``command`` where it has just come."""
+        pause = self.pause
+        if command is None and pause.hungry:
+            command = self._bridge.command(sample)
+        elif command is not None:
+            self._bridge.heard(command)
+            command = self._bridge.rejoin(command)
+        if command is not None:
+            self._unfit = self._check.command(command, pause.known.command.tolist())
+            pause.supply(command)
+        driven = pause.command(sample)
+        self._sampled = pause.sampled
+        return self._counted(driven, "Target") if pause.sampled else driven
+
     def _refusal(self, command: Command | None, sample: int) -> str:
         """Why ``command`` must not be sent; empty when it may."""
         beyond = "no command came" if command is None else self._check.command(command, self._sent)
+        beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
             return self.stop_request.reason
         if self._bridges.in_a_row and (breach := self._bridges.breach):
+            return breach
+        if self.pause.active and (breach := self.pause.breach):
             return breach
         return beyond
 

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
@@ -29,15 +29,28 @@ from rths_nodes.core.samples import FLAG_BRIDGED, Array, Command, Motion, Target
 class BridgeParams:
     """How long a rig that cannot wait is bridged; in lockstep nothing is ever late."""
 
-    max_bridge: float = number(
-        "longest time that is bridged; beyond it the rig trips", "s", 0.010, at_least=0.0, at_most=1.0
-    )
+    max_bridge: float = number("longest time that is bridged", "s", 0.010, at_least=0.0, at_most=1.0)
     rejoin_samples: int = integer(
         "samples over which the difference between bridged and real motion fades out; more where it is large",
         default=10,
         at_least=1,
         at_most=1000,
     )
+
+    when_late: str = text(
+        "what happens then: trip, or pause: the rig slows down to rest and waits for what is late; that ends real "
+        "time",
+        "trip",
+        choices=("trip", "pause"),
+    )
+    max_pause: float = number(
+        "longest time for which a pause waits; beyond it the rig trips", "s", 1.0, more_than=0.0, at_most=10.0
+    )
+
+    @property
+    def pauses(self) -> bool:
+        """True where the test pauses for what is late."""
+        return self.when_late == "pause"
 
     def longest(self, dt: float) -> int:
         """The samples of ``dt`` s that may be bridged in a row."""
@@ -245,6 +258,11 @@ class BridgeCount:
     def end(self) -> None:
         """A sample has all it needs."""
         self.in_a_row = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """True when no further sample may be bridged."""
+        return self.in_a_row >= self._longest
 
     @property
     def breach(self) -> str:

@@ -14,12 +14,13 @@ from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.supervision.limits import Limits
 
 
-def excess_travel(limits: Limits, max_bridge: float) -> float:
+def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0) -> float:
     """How far an axis travels at most, m, from the last sample that had its Target and Command until it stands.
 
-    It moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe stop.
+    It moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe stop,
+    which is ``sharpest`` times that of the mean.
     """
-    braking = limits.velocity**2 / (2.0 * limits.deceleration)
+    braking = sharpest * limits.velocity**2 / (2.0 * limits.deceleration)
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 

@@ -11,27 +11,46 @@ import numpy as np
 
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
+from rths_nodes.core.samples import EMPTY, Array
 from rths_nodes.core.sparse import Matrix, inverse, is_sparse, product
 from rths_nodes.numerical.integrators.dynamics import Dynamics
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 
 
 class _LargeSteps:
-    """The matrices alpha1 and (1 - alpha3)^-1 of a structure that is kept sparse, by solutions and products."""
+    """The matrices alpha1 and (1 - alpha3)^-1 of a structure that is kept sparse, by solutions and products.
+
+    With A = M + R, ``rest`` R and alpha3 = A^-1 (alpha_m M + alpha_f R), what is weighted to w has solved
+    [(1 - alpha_m) M + (1 - alpha_f) R] w = y. So of M w and R w, which both the change of velocity and the next
+    step need, only the second takes a product.
+    """
 
     def __init__(self, mass: Matrix, rest: Matrix, alpha_m: float, alpha_f: float) -> None:
-        before = alpha_m * mass + alpha_f * rest
-        self._mass, self._all, self._before = product(mass), product(mass + rest), product(before)
-        self._of_all, self._of_new = inverse(mass + rest), inverse(mass + rest - before)
+        self._alpha_m, self._alpha_f = alpha_m, alpha_f
+        self._mass, self._rest, self._all = product(mass), product(rest), product(mass + rest)
+        self._of_all = inverse(mass + rest)
+        self._of_new = inverse((1.0 - alpha_m) * mass + (1.0 - alpha_f) * rest)
+        self._known: tuple[Array | None, Array, Array] = (None, EMPTY, EMPTY)
+        """The acceleration that was weighted last, with its products with M and R."""
 
     def first(self, acceleration: Array) -> Array:
         """alpha1 times ``acceleration``."""
-        return np.asarray(self._of_all.dot(self._mass.dot(acceleration)))
+        return np.asarray(self._of_all.dot(self._products(acceleration)[0]))
 
     def weighted(self, load: Array, before: Array) -> Array:
         """(1 - alpha3)^-1 (load - alpha3 before), both of them accelerations."""
-        return np.asarray(self._of_new.dot(self._all.dot(load) - self._before.dot(before)))
+        mass_times, rest_times = self._products(before)
+        y = self._all.dot(load) - (self._alpha_m * mass_times + self._alpha_f * rest_times)
+        found = np.asarray(self._of_new.dot(y))
+        rest_times = self._rest.dot(found)
+        self._known = found, (y - (1.0 - self._alpha_f) * rest_times) / (1.0 - self._alpha_m), rest_times
+        return found
+
+    def _products(self, acceleration: Array) -> tuple[Array, Array]:
+        known, mass_times, rest_times = self._known
+        if acceleration is known:
+            return mass_times, rest_times
+        return self._mass.dot(acceleration), self._rest.dot(acceleration)
 
 
 class KolayRicles(Dynamics):

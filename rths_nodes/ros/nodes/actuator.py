@@ -12,21 +12,22 @@ from typing import Any
 from rclpy.lifecycle import TransitionCallbackReturn
 
 from rths_nodes.core.durations import SECOND
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.wire.run_mark import frame_of
 from rths_nodes.loop.faults.kinds import STREAMS
-from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.pacing import Clock, FollowedTicks, Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.loop.timing import of_hop
+from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.accompaniment import Accompaniment
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
-from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
 from rths_nodes.ros.nodes.observers import watch_observers
+from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.simulated_time import SimulatedTime
@@ -38,8 +39,11 @@ from rths_nodes.ros.nodes.tick_gate import TickGate
 from rths_nodes.ros.nodes.true_states import TrueStates
 from rths_nodes.ros.transport import peers
 
+LOOK_S = 0.01
+"""How long a datagram of the rig is waited for in one turn, s."""
 
-class ActuatorNode(RthsNode):
+
+class ActuatorNode(OutsideNode):
     """Hosts the rig, or leads its axes; the authority on the state of the test.
 
     ``pacer`` sets the ticks in real time; None in lockstep.
@@ -59,16 +63,22 @@ class ActuatorNode(RthsNode):
         scenario, topics, clock = assembly.scenario, self.topics, self.clock
         # another one each time: neither a run of the same name nor its recording, replayed, is taken for this one
         topics.join(frame_of(self.settings.value("run_id"), secrets.token_hex()))
-        self.pacer = None if self.settings.lockstep else Pacer(scenario.dt, scenario.samples, clock)
+        axes = self.settings.axes
+        self._follows = not axes and getattr(assembly.port, "follows_rig", False)
+        self.pacer = None if self.settings.lockstep else _pacer(scenario, self._follows, clock)
         self._times = RigClock(scenario.dt, scenario.samples, self.pacer, clock)
         patience = round(scenario.port.longest_wait * SECOND)
-        axes = self.settings.axes
         if axes:  # the gate is there once they are used: it is made of the rig, which is made of its port
             links = TopicLinks(topics, self._times.stamp, lambda: self._gate.stop_asked(), patience, clock)
         port = port_of_axes(scenario, axes, links) if axes else assembly.port
         self.awaited_streams = (*STREAMS, *(f"{axis}/measurement" for axis in axes))
+        self.outside.close()
         self.rig = rig = RigStage.of(scenario, self.interposer.port(port))
+        self.outside.callback(rig.close)
         rig.connect(self.pacer)
+        if self._follows and self.settings.lockstep and not getattr(rig.port, "in_lockstep", False):
+            rig.port.close()
+            raise ConfigError("pace = 'lockstep': the rig has a clock of its own; pace must be realtime")
         if self.pacer:
             rig.port.arm_watchdog()
         self._measuring = False
@@ -85,7 +95,7 @@ class ActuatorNode(RthsNode):
             patience,
             clock,
         )
-        self._true_states = TrueStates(rig.port, bool(axes), topics, self.deferred)
+        self._true_states = TrueStates(rig, bool(axes), topics, self.deferred)
         # now, not when a state is told: that is in real time, where a library's threads may wait for each other
         run = {"scenario_hash": self.settings.hash, "run_id": self.settings.value("run_id")}
         self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
@@ -195,7 +205,11 @@ class ActuatorNode(RthsNode):
     @property
     def slack(self) -> int | None:
         """Time to the tick that can be run now, ns; None when there is nothing to wait for but messages."""
-        if self.pacer is None or self._measuring or not self.running:
+        if self.pacer is None or not self.running:
+            return None
+        if self._follows:
+            return self.pacer.slack if self._measuring else None
+        if self._measuring:
             return None
         return self.pacer.slack if self._gate.may_tick(self.shutdown.interrupted) else None
 
@@ -218,11 +232,13 @@ class ActuatorNode(RthsNode):
             self.rig.begin()
             self._measuring = True
         if self._measuring:
+            if self._follows and self.pacer is None:
+                self.rig.port.wait(LOOK_S)
             return self._complete()
         if gate.command is None and not self.rig.stopping:
             gate.take_command()
         self._accompaniment.send()
-        if self.pacer is not None or not gate.may_tick(self.shutdown.interrupted):
+        if (self.pacer is not None and not self._follows) or not gate.may_tick(self.shutdown.interrupted):
             return False
         self.tick()
         return True
@@ -230,8 +246,13 @@ class ActuatorNode(RthsNode):
     def tick(self) -> None:
         """Send the Command of the next tick; in real time this waits for the tick, without its Command if need be.
 
-        Where the Measurement is there at once, the sample is completed; otherwise the executor goes on.
+        Where the Measurement is there at once, the sample is completed; otherwise the executor goes on. A tick of
+        the rig's own is waited for with its Command on the way.
         """
+        if self._measuring:
+            self.rig.port.wait(LOOK_S)
+            self._complete()
+            return
         self._accompaniment.send()
         self.deferred.collect()
         self._times.tick()
@@ -247,6 +268,9 @@ class ActuatorNode(RthsNode):
             return False
         self._measuring = False
         measured = rig.complete()
+        if measured is None:
+            times.pause()
+            return True
         if measured.sample:
             times.worked()
         else:
@@ -262,12 +286,14 @@ class ActuatorNode(RthsNode):
         return True
 
     def counters(self) -> dict[str, int]:
-        counts = {"bridged": self.rig.bridged, "late": self.rig.late_commands}
+        rig = self.rig
+        counts = {"bridged": rig.bridged, "slowed": rig.slowed, "late": rig.late_commands}
         return super().counters() | {"missed": self._times.missed} | counts
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
-        timing = self._times.summary(self.rig.bridged, self.rig.late_commands)
-        return self.rig.sample, flatten(timing | {"hops": {self.role: of_hop(self._times.work)}}, "timing")
+        timing = self._times.summary(self.rig.bridged, self.rig.late_commands) | self.rig.pause_counts
+        timing["hops"] = {self.role: of_hop(self._times.work)}
+        return self.rig.sample, flatten(timing | port_numbers(self.rig.port), "timing")
 
     # -- stops --------------------------------------------------------------------------------------------
 
@@ -296,6 +322,13 @@ class ActuatorNode(RthsNode):
                 rig.machine.to(State.STOPPING, reason)
             rig.machine.to(State.TRIPPED, reason)
             self._announcer.announce()
+
+
+def _pacer(scenario: Any, follows: bool, clock: Clock) -> Pacer:
+    """What sets the ticks in real time: the clock, or the rig."""
+    if follows:
+        return FollowedTicks(scenario.dt, scenario.samples, scenario.port.transport_samples, clock)
+    return Pacer(scenario.dt, scenario.samples, clock)
 
 
 def _warn(phase: PhaseMachine, logger: Any, words: str) -> None:

@@ -15,7 +15,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, IntegratorError, PortError
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -36,6 +36,9 @@ from rths_nodes.ros.transport.wiring import Place, endpoints
 
 LOOK_NS = 2_000_000
 """Between two looks at the handshake topics while nothing else is to be done."""
+
+IN_WORDS = (IntegratorError, PortError)
+"""Errors that name what has failed outside of the process; a surprise of another kind has only its own name."""
 
 
 class NodeRefused(ConfigError):
@@ -273,7 +276,8 @@ class RthsNode(LifecycleNode):
 
     def surprise(self, error: Exception) -> None:
         """End this node, and the test, because of an error that nobody has provided for."""
-        self.phase.fail(f"{self.identity}: {type(error).__name__}: {error}")
+        kind = "" if isinstance(error, IN_WORDS) else f"{type(error).__name__}: "
+        self.phase.fail(f"{self.identity}: {kind}{error}")
         self.get_logger().debug(traceback.format_exc())
         self.go_safe(self.phase.problem)
         if "summary" in self.topics.outlets and not self.shutdown.reported:
@@ -304,8 +308,8 @@ class RthsNode(LifecycleNode):
         self.go_safe(reason)
 
     def go_safe(self, reason: str) -> None:
-        """Ask the actuator node to trip: this node cannot go on."""
-        self.trip(reason)
+        """Ask the actuator node to trip: this node cannot go on. That one puts the name of this one before it."""
+        self.trip(reason.removeprefix(f"{self.identity}: "))
 
 
 def _refused(node: RthsNode, transition: str) -> TransitionCallbackReturn:

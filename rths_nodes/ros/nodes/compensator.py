@@ -10,7 +10,7 @@ from rths_nodes.core.flat_names import flatten
 from rths_nodes.core.samples import FLAG_TRIPPED, Measurement
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.stages.command import CommandStage
+from rths_nodes.loop.stages.command import PATIENCE, CommandStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import CommandWarmUp
 from rths_nodes.ros.names import COMPENSATOR
@@ -21,10 +21,6 @@ from rths_nodes.ros.nodes.warm_up import WarmUp
 QUIET_NS = 3_000_000_000
 """After the test: the Target of a dead integrator is not waited for longer than this."""
 
-PATIENCE = 0.6
-"""In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
-the answer, and for the way there and back."""
-
 
 class CompensatorNode(RthsNode):
     """Hosts ramp, setup and compensator."""
@@ -34,6 +30,8 @@ class CompensatorNode(RthsNode):
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
         self.stage = CommandStage.of(assembly)
+        if not self.settings.lockstep:
+            self.stage.hurry()
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._answered = -1
         self._waiting: deque[tuple[Measurement, int, int]] = deque()
@@ -58,7 +56,7 @@ class CompensatorNode(RthsNode):
         while self._waiting:
             measured, stamp, _ = self._waiting[0]
             late = not self._ready(measured)
-            if late and not self._overdue():
+            if late and (self._paused or not self._overdue()):
                 break
             self._waiting.popleft()
             self._answer(measured, stamp, began, late and not self._ready(measured))
@@ -109,6 +107,11 @@ class CompensatorNode(RthsNode):
         return self.stage.ready(measured.sample + 1) or bool(measured.flags & FLAG_TRIPPED)
 
     @property
+    def _paused(self) -> bool:
+        """True while the rig pauses for a Target; where it has stopped instead, none is waited for."""
+        return self.stage.paused and not self._waiting[-1][0].flags & FLAG_TRIPPED
+
+    @property
     def awaits_answer(self) -> bool:  # type: ignore[override]
         return bool(self._waiting)
 
@@ -131,7 +134,7 @@ class CompensatorNode(RthsNode):
         if self.settings.lockstep or self._answered < 0:
             return None
         if self._waiting:
-            return self._waiting[0][2] + self._patience
+            return None if self._paused else self._waiting[0][2] + self._patience
         return None if self.stage.ready(self.measurements.expected + 1) else self._next_look_for_measurement()
 
     def _overdue(self) -> bool:

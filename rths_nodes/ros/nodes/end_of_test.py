@@ -69,7 +69,7 @@ class EndOfTest:
             shutdown.report()  # only now the recorder closes
         unneeded = shutdown.patience_over and not self._times.began_at  # no observer has seen anything of it
         if not self._waiting or elapsed > LINGER_NS or shutdown.exit_now or unneeded:
-            rig.port.close()
+            rig.close()
             self._phase.to(Phase.GONE)
 
     def _settle(self) -> None:
@@ -77,7 +77,8 @@ class EndOfTest:
         self._gate.hear_trips()
         self._rig.settle()
         self._announcer.announce_change()
-        machine, code = self._rig.machine, of_state(self._rig.machine.state)
+        machine = self._rig.machine
+        code = ExitCode.FAILED if self._rig.failure else of_state(machine.state)
         if code is not ExitCode.FINISHED:
             self._phase.blame(self._phase.exit_code or code, machine.reason)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, ConfigError
@@ -15,7 +14,7 @@ from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.timing import of_hop
 from rths_nodes.loop.warm_up import StepWarmUp
 from rths_nodes.ros.names import INTEGRATOR
-from rths_nodes.ros.nodes.base import RthsNode
+from rths_nodes.ros.nodes.outside import OutsideNode
 from rths_nodes.ros.nodes.warm_up import WarmUp
 
 SOONER = 1.5
@@ -26,7 +25,7 @@ ASK_AGAIN_NS = 200_000
 """How soon an integrator that is answered from outside is asked again whether it is ready."""
 
 
-class IntegratorNode(RthsNode):
+class IntegratorNode(OutsideNode):
     """Hosts the numerical substructure."""
 
     role = INTEGRATOR
@@ -35,8 +34,9 @@ class IntegratorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self._close_stage()
+        self.outside.close()
         self.stage = NumericalStage.of(assembly)
+        self.outside.callback(self.stage.close)
         self.stage.open()
         self._stamp = self._began = 0
         self._hop = Durations(scenario.steps)
@@ -49,19 +49,6 @@ class IntegratorNode(RthsNode):
         self.warm_up = WarmUp(
             twin, scenario.samples_per_step, self.measurements, self.topics, self.phase, self.identity
         )
-
-    def _close_stage(self) -> None:
-        if self.stage is not None:
-            self.stage.close()
-
-    def on_cleanup(self, state: Any) -> Any:
-        """An integrator that is answered from outside is given back."""
-        self._close_stage()
-        return super().on_cleanup(state)
-
-    def destroy_node(self) -> None:
-        self._close_stage()
-        super().destroy_node()
 
     def missing(self) -> str:
         """A client that the integrator waits for; one that does not do what was agreed upon ends the test here."""
@@ -102,7 +89,8 @@ class IntegratorNode(RthsNode):
             limit -= 1
             busy = True
             if target is not None:
-                self._rests_until = now() + self._resting
+                # from the Measurement on, however long the Target took: the next step is not to begin late
+                self._rests_until = self._began + self._resting
                 stamp = self._stamp + round(stage.substeps * self.scenario.dt * 1e9)
                 self._publish(target, stamp, self._began)
             self.answered_at = began = now()

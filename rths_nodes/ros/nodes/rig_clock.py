@@ -28,6 +28,7 @@ class RigClock:
         self.pacer = pacer
         self.loop, self.work = Durations(samples), Durations(samples)
         self.measured_at = self.began_at = self.ended_at = 0
+        self._paused = 0
         self._dt = dt
         self._answer_time = round(ANSWER * dt * SECOND)
         self._started_ns = self._tick_at = 0
@@ -53,11 +54,15 @@ class RigClock:
 
     def stamp(self, sample: int) -> int:
         """Nominal time of ``sample``, ns since 1970."""
-        return self._started_ns + round((sample + self.missed) * self._dt * SECOND)
+        return self._started_ns + round((sample + self.missed + self._paused) * self._dt * SECOND)
 
     def tick(self) -> None:
         """A tick begins, or the wait for it."""
         self._tick_at = self._now()
+
+    def pause(self) -> None:
+        """The tick was that of no sample: those that follow come later by it."""
+        self._paused += 1
 
     def worked(self) -> None:
         """The Measurement of the tick is made."""

@@ -44,7 +44,7 @@ class TickGate:
 
     def take_command(self) -> None:
         """Look for the Command of the next tick; one of a past tick is late, one of a later tick trips the rig."""
-        topics, expected = self._topics, self._rig.sample + 1
+        topics, expected = self._topics, self._rig.sample + 1 + self._rig.pause.supplied
         while (found := topics.receive("command", topics.codec.unpack_command)) is not None:
             command: Command = found[0]
             if command.sample == expected:
@@ -83,7 +83,7 @@ class TickGate:
         self._look()
         if interrupted:
             rig.hold("interrupted")
-        if rig.stopping or rig.stop_due or self._overdue():
+        if rig.stopping or rig.stop_due or rig.pause.goes_on or self._overdue():
             return True
         if self.command is None:
             waited = self._times.waited

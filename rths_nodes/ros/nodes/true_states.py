@@ -5,18 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.ros.transport.deferred import DeferredSends
 from rths_nodes.ros.transport.topics import NodeTopics
 
 
 class TrueStates:
-    """Sends the true states of the rig behind ``port``, deferred until the loop does not wait.
+    """Sends the true states of ``rig``, deferred until the loop does not wait.
 
     ``gathered``: the axes have a node each, and their true states come later than their Measurements.
     """
 
-    def __init__(self, port: Any, gathered: bool, topics: NodeTopics, deferred: DeferredSends) -> None:
-        self._port, self._gathered = port, gathered
+    def __init__(self, rig: RigStage, gathered: bool, topics: NodeTopics, deferred: DeferredSends) -> None:
+        self._rig, self._gathered = rig, gathered
+        self._port: Any = rig.port
         self._topics, self._deferred = topics, deferred
 
     def measured(self, stamp: int) -> None:
@@ -24,7 +26,7 @@ class TrueStates:
         if self._gathered:
             self.pass_on()
         else:
-            pack, truth = self._topics.codec.pack_measurement, self._port.truth
+            pack, truth = self._topics.codec.pack_measurement, self._rig.truth
             self._deferred.put("true_state", pack, lambda: (true, stamp) if (true := truth()) else None)
 
     def pass_on(self) -> bool:

@@ -268,7 +268,7 @@ def started(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.nodes
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: int) -> None:
     """It repeats nothing, and ends with the same table."""
     factors = SMALL["factors"] | {GAIN: {"grid": [0.0, 0.4, 5]}, ESTIMATE: {"list": [27, 29, 31]}}

@@ -24,6 +24,10 @@ NOISE = [
 ]
 
 
+ALWAYS = ("chen_ricles_2010", "marths_2023", "phillips_spencer_2012", "rths_benchmark_2020", "tadc_el_centro")
+"""The others under soak."""
+
+
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A test with noise, behind three samples of transport, with a compensator that learns."""
@@ -32,7 +36,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in shipped()]
+)
 def test_the_recorded_commands_come_out_again_to_the_bit(name: str, tmp_path: Path) -> None:
     rths_nodes.run(name, ["duration=0.5"], record=tmp_path / "run")
     found = reproduced(rths_nodes.read(tmp_path / "run"))

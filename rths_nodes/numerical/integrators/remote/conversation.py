@@ -45,9 +45,11 @@ class Part:
 class Plan:
     """What the client is expected to do: ``static_steps``, then time steps from ``start_time`` on.
 
-    A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target.
+    A time step of the client has the length ``iterations * dt`` s, and each of its iterations is a Target; the
+    test has ``steps`` of these time steps.
     """
 
+    steps: int
     static_steps: int
     start_time: float
     iterations: int
@@ -91,7 +93,7 @@ class Conversation:
         """Where the client is, in words."""
         if self._static:
             return f"in static step {self._plan.static_steps - self._static + 1} of {self._plan.static_steps}"
-        return f"after {self.steps} steps, at its time {self._trial.time:g} s"
+        return f"after {self.steps} of {self._plan.steps} steps, at its time {self._trial.time:g} s"
 
     def hear(self, request: Request) -> Array | None:
         """The numbers of the answer; None where there is none, or where a displacement is ``due`` first.
@@ -170,9 +172,11 @@ class Conversation:
         late = self._index > 0 and abs(time - self._time - step) > ROUNDING * step + 1e-12 * abs(time)
         if index != self._index + 1 or late:
             before = plan.start_time if self._index == 0 else self._time
+            gravity = not (self._index or plan.static_steps)
+            hint = " (static_steps = 0: a gravity analysis before it must be counted there)" if gravity else ""
             raise IntegratorError(
                 f"the client goes from time {before:g} s to {time:g} s: its step must be {step:g} s, "
-                "iterations * substeps / servo_rate, from start_time on"
+                f"iterations * substeps / servo_rate, from start_time on{hint}"
             )
         if self._index and self._iteration != plan.iterations:
             raise IntegratorError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,10 @@ from rths_nodes.numerical.integrators.remote.conversation import Conversation, P
 FAREWELL_S = 1.0
 """s that a client has at the end of the test to commit its last step and to leave."""
 
-SILENT = "the client has said nothing for"
+CLIENT = "the client"
+"""What the user knows as such where the test does not start it."""
+
+SILENT = f"{CLIENT} has said nothing for"
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +35,8 @@ class Served(Integrator):
     The client solves the equation of motion. Its velocities and accelerations are not used, because some of its
     integrators send none: those of a Target are of the parabola through the last three displacements, and what is
     exact at the step before is the parabola's curvature. External and restoring forces stay zero: nothing is known
-    of them here.
+    of them here. The degrees of freedom of the element are those of the axes; behind them stands what is only
+    observed, which gets no force.
 
     From ``open`` on the client is answered, up to the first displacement that the rig is to take; until then it is
     ``missing``.
@@ -42,6 +46,8 @@ class Served(Integrator):
 
     @params
     class Params:
+        observes: ClassVar[bool] = True
+        who: ClassVar[str] = CLIENT
         experimental_stiffness: tuple[tuple[float, ...], ...] = matrix(
             "stiffness of the part under test: for getInitialStiff, getTangentStiff and the static stage", "N/m"
         )
@@ -79,33 +85,47 @@ class Served(Integrator):
         )
 
         def fits(self, test: TestContext) -> None:
-            """Refuses a structure: the client has it."""
-            if test.has_structure:
-                kind = type(self).type_name  # type: ignore[attr-defined]
-                raise ConfigError(f"type = {kind!r}: structure must be left out, the client has it")
+            """Refuses structure and ground motion, which the client has, and matrices that do not fit the axes."""
+            for name, there in (("structure", test.has_structure), ("ground_motion", test.has_ground_motion)):
+                if there:
+                    kind = type(self).type_name  # type: ignore[attr-defined]
+                    raise ConfigError(f"type = {kind!r}: {name} must be left out, {self.who} has it")
+            n = len(test.axes)
+            for name in ("stiffness", "damping", "mass"):
+                rows = getattr(self, f"experimental_{name}")
+                if rows is not None and (np.shape(rows) != (n, n) or not np.allclose(rows, np.transpose(rows))):
+                    raise ConfigError(
+                        f"experimental_{name}: must be symmetric, {n} rows of {n} numbers, one for each degree of "
+                        "freedom of the interface"
+                    )
 
-    def __init__(self, params: Any, external_force: Array, dt: float, connection: Connection) -> None:
+    def __init__(
+        self,
+        params: Any,
+        external_force: Array,
+        dt: float,
+        connection: Connection,
+        places: Sequence[int] | None = None,
+    ) -> None:
+        """``places`` are those of the degrees of freedom on the wire; in their own order if left out."""
         self._n = n = external_force.shape[1]
+        self._places = np.arange(n) if places is None else np.array(places)
         self._dt, self._params, self._connection = dt, params, connection
-        part = [self._matrix(name, n) for name in ("stiffness", "damping", "mass")]
-        plan = Plan(params.static_steps, params.start_time, params.iterations, dt)
+        part = [self._matrix(name) for name in ("stiffness", "damping", "mass")]
+        steps = (len(external_force) - 1) // params.iterations
+        plan = Plan(steps, params.static_steps, params.start_time, params.iterations, dt)
         self.talk = Conversation(n, Part(*part), plan)
         self._length, self._due = 0, 0.0
         self._patience = params.connect_within
         self._begun = self._welcomed = False
         self.reset()
 
-    def _matrix(self, name: str, n: int) -> Array:
-        rows = getattr(self._params, f"experimental_{name}")
-        if rows is None:
-            return np.zeros((n, n))
-        found = np.array(rows)
-        if found.shape != (n, n) or not np.allclose(found, found.T):
-            raise ConfigError(
-                f"integrator.experimental_{name}: must be symmetric, {n} rows of {n} numbers, one for each degree "
-                "of freedom of the interface"
-            )
-        return found
+    def _matrix(self, name: str) -> Array:
+        """``(n, n)``; nothing is under test where it is only observed."""
+        rows, whole = getattr(self._params, f"experimental_{name}"), np.zeros((self._n, self._n))
+        if rows is not None:
+            whole[: len(rows), : len(rows)] = rows
+        return whole
 
     def reset(self) -> None:
         """At rest at step 0; the client cannot be set back."""
@@ -171,9 +191,9 @@ class Served(Integrator):
                     return False
                 if not self._begun:  # before the test each request has its time; in it, all of a step together
                     self._expect(self._patience)
-                reply = self.talk.hear(protocol.request(vector, self._n))
+                reply = self.talk.hear(protocol.request(vector, self._places))
                 if reply is not None:
-                    self._connection.send(protocol.answer(reply, self._length))
+                    self._send(reply)
         except ConnectionEnded as error:
             kind = ClientLeft if self.talk.idle and not error.missing else IntegratorError
             raise kind(f"{error} {self.talk.where}") from error
@@ -215,7 +235,10 @@ class Served(Integrator):
             log.info("the client has asked: %s", self.talk.summary())
 
     def _answer(self, experimental_force: Array) -> None:
-        self._connection.send(protocol.answer(self.talk.force(experimental_force), self._length))
+        self._send(self.talk.force(experimental_force))
+
+    def _send(self, values: Array) -> None:
+        self._connection.send(protocol.answer(values, self._length, self._places))
 
     def _expect(self, patience: float) -> None:
         self._patience, self._due = patience, time.monotonic() + patience

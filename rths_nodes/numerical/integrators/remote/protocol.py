@@ -11,9 +11,12 @@ import struct
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.errors import IntegratorError
 from rths_nodes.core.samples import EMPTY, Array
+
+Indices = NDArray[np.intp]
 
 GREETING = struct.Struct("<11i")
 
@@ -69,8 +72,12 @@ def vector_length(greeting: bytes, n: int) -> int:
     return int(length)
 
 
-def request(vector: bytes, n: int) -> Request:
-    """What ``vector`` says. Raises IntegratorError where that is nothing a client may say, or not a number."""
+def request(vector: bytes, places: Indices) -> Request:
+    """What ``vector`` says; the client has our degree of freedom i at ``places[i]``.
+
+    Raises IntegratorError where that is nothing a client may say, or not a number.
+    """
+    n = len(places)
     values = np.frombuffer(vector, "<f8")
     action = float(values[0])
     if action not in ACTIONS:
@@ -85,11 +92,12 @@ def request(vector: bytes, n: int) -> Request:
             f"the client sends the trial response {worst:g}: must be a number between -{FARTHEST:g} and "
             f"{FARTHEST:g} (m, s)"
         )
-    return Request(TRIAL, told[:n], told[n : 2 * n], float(told[3 * n]))
+    return Request(TRIAL, told[places], told[n + places], float(told[3 * n]))
 
 
-def answer(values: Array, length: int) -> bytes:
-    """A vector of ``length`` doubles that begins with ``values``, a matrix column by column."""
-    vector = np.zeros(length, "<f8")
-    vector[: values.size] = values.ravel("F")
+def answer(values: Array, length: int, places: Indices) -> bytes:
+    """A vector of ``length`` doubles with ``values`` at their ``places`` in front, a matrix column by column."""
+    vector, theirs = np.zeros(length, "<f8"), np.zeros_like(values)
+    theirs[np.ix_(*[places] * values.ndim)] = values
+    vector[: values.size] = theirs.ravel("F")
     return vector.tobytes()

@@ -1,0 +1,150 @@
+"""A ten-story steel frame that yields, in OpenSees: fibre sections, gravity, El Centro, a damper in story 1.
+
+    python ten_story_frame.py            all of it is computed here
+    rths run ten_story_frame.yaml --host processes --pace realtime
+                                         the damper stands in the laboratory; the test starts this file
+
+Units: m, N, kg, s.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import openseespy.opensees as ops
+
+RECORD = Path(__file__).parents[2] / "config" / "ground_motions" / "benchmark_el_centro_1940.txt"
+SCALE = 1.5
+STORIES, HEIGHT, BAY = 10, 3.5, 6.0
+MASS = 20.0e3
+"""Of each node; its rotation has a thousandth of it, so that explicit integrators have something to divide by."""
+MODULUS, YIELD_STRESS, HARDENING = 200.0e9, 345.0e6, 0.01
+SHAPES = {
+    1: (0.42, 0.41, 0.048, 0.030),
+    2: (0.38, 0.39, 0.030, 0.019),
+    3: (0.61, 0.23, 0.0222, 0.014),
+    4: (0.53, 0.21, 0.0174, 0.0109),
+}
+"""Depth, width, thickness of flange and of web: columns below and above, beams below and above."""
+LOWER = 5
+"""Stories with the larger members."""
+DAMPER = 4.0e5
+"""N s/m."""
+DAMPING_RATIO = 0.02
+GRAVITY_STEPS = 10
+
+
+def node(floor, side):
+    """Tag of the node at a floor (0: ground) and a side (1, 2)."""
+    return 10 * floor + side
+
+
+ROOF = node(STORIES, 1)
+
+
+def model(rig):
+    """The frame under gravity, with its ground motion. ``rig()`` puts in the damper of node 11."""
+    ops.wipe()
+    ops.model("basic", "-ndm", 2, "-ndf", 3)
+    for floor in range(STORIES + 1):
+        for side in (1, 2):
+            ops.node(node(floor, side), (side - 1) * BAY, floor * HEIGHT)
+            if floor:
+                ops.mass(node(floor, side), MASS, 1e-3 * MASS, 1e-3 * MASS)
+            else:
+                ops.fix(node(floor, side), 1, 1, 1)
+    members()
+    rig()
+    gravity()
+    first, _, third = (math.sqrt(value) for value in ops.eigen(3))
+    share = 2.0 * DAMPING_RATIO / (first + third)
+    ops.rayleigh(share * first * third, 0.0, share, 0.0)
+    times, ground = np.loadtxt(RECORD, unpack=True)
+    ops.timeSeries("Path", 2, "-dt", times[1].item(), "-values", *ground.tolist(), "-factor", SCALE)
+    ops.pattern("UniformExcitation", 2, 1, "-accel", 2)
+
+
+def members():
+    """Columns and beams, plasticity along their length."""
+    ops.uniaxialMaterial("Steel01", 1, YIELD_STRESS, MODULUS, HARDENING)
+    for tag, shape in SHAPES.items():
+        section(tag, *shape)
+        ops.beamIntegration("Lobatto", tag, tag, 5)
+    ops.geomTransf("PDelta", 1)
+    ops.geomTransf("Linear", 2)
+    for floor in range(1, STORIES + 1):
+        column, beam = (1, 3) if floor <= LOWER else (2, 4)
+        for side in (1, 2):
+            ops.element("forceBeamColumn", 10 * floor + side, node(floor - 1, side), node(floor, side), 1, column)
+        ops.element("forceBeamColumn", 10 * floor + 3, node(floor, 1), node(floor, 2), 2, beam)
+
+
+def section(tag, depth, width, flange, web):
+    """An I of fibres."""
+    ops.section("Fiber", tag)
+    inside = 0.5 * depth - flange
+    for low, high, half, count in (
+        (-0.5 * depth, -inside, 0.5 * width, 4),
+        (-inside, inside, 0.5 * web, 8),
+        (inside, 0.5 * depth, 0.5 * width, 4),
+    ):
+        ops.patch("rect", 1, count, 1, low, -half, high, half)
+
+
+def gravity():
+    """The weight of the floors."""
+    ops.timeSeries("Linear", 1)
+    ops.pattern("Plain", 1, 1)
+    for floor in range(1, STORIES + 1):
+        for side in (1, 2):
+            ops.load(node(floor, side), 0.0, -9.81 * MASS, 0.0)
+    ops.constraints("Plain")
+    ops.numberer("RCM")
+    ops.system("BandGeneral")
+    ops.test("NormUnbalance", 1e-3, 20)
+    ops.algorithm("Newton")
+    ops.integrator("LoadControl", 1.0 / GRAVITY_STEPS)
+    ops.analysis("Static")
+    if ops.analyze(GRAVITY_STEPS):
+        raise RuntimeError("the static analysis has failed")
+    ops.loadConst("-time", 0.0)
+
+
+def damper():
+    """The damper as OpenSees computes it."""
+    ops.node(200, 0.0, HEIGHT)
+    ops.fix(200, 1, 1, 1)
+    ops.uniaxialMaterial("Viscous", 2, DAMPER, 1.0)
+    ops.element("zeroLength", 1, 200, node(1, 1), "-mat", 2, "-dir", 1)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--step", type=float, default=0.02)
+    parser.add_argument("--duration", type=float, default=20.0)
+    parser.add_argument("--out", default="ten_story_frame.npy")
+    options = parser.parse_args()
+    model(damper)
+    ops.wipeAnalysis()
+    ops.constraints("Plain")
+    ops.numberer("RCM")
+    ops.system("BandGeneral")
+    ops.algorithm("Linear")
+    ops.integrator("AlphaOS", 0.9)
+    ops.analysis("Transient")
+    found, took = [], []
+    for _ in range(round(options.duration / options.step)):
+        began = time.perf_counter()
+        if ops.analyze(1, options.step):
+            raise SystemExit("the dynamic analysis has failed")
+        took.append(time.perf_counter() - began)
+        found.append([ops.nodeDisp(node(floor, 1), 1) for floor in range(1, STORIES + 1)])
+    np.save(options.out, found)
+    print(f"largest displacement of the roof: {np.abs(found)[:, -1].max():.4f} m")
+    print(f"a step took {1e3 * np.median(took):.2f} ms in the median, {1e3 * max(took):.1f} ms at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Models of OpenSees, each in a process of its own that the test starts, watches and ends."""

@@ -1,0 +1,124 @@
+"""The process of an OpenSees model: ``python model_process.py TASK``, with the task as JSON.
+
+It builds the model of the user, and does with it what the file ``work`` of the task says, which has a function
+``work(ops, task, model)``. Neither imports anything of the package. What is wrong it says in one line; the exit
+code is 1 then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PRINTED = 2
+"""File descriptor of what is printed: a file, from which it can be read again."""
+
+LONGEST_REFUSAL = 500
+"""Bytes of what OpenSees says to a command."""
+
+
+def main(task: Mapping[str, Any]) -> None:
+    """Build and work. Raises SystemExit with words for what the user can mend."""
+    end_with(task["parent"])
+    try:
+        import openseespy.opensees as ops
+    except ImportError as error:
+        raise SystemExit(
+            f"OpenSees cannot be imported ({error}): pip install 'rths_nodes[opensees]', and of the system "
+            "libblas3 liblapack3 libgfortran5 libgomp1"
+        ) from error
+    module_of(Path(task["work"])).work(ops, task, Model(ops, Path(task["model"])))
+    ops.wipe()
+
+
+def end_with(parent: int) -> None:
+    """Let the system end this process with its parent: OpenSees, which waits for an answer, heeds nothing else."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(1)
+
+
+def module_of(path: Path) -> ModuleType:
+    """The file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path.name}: must be a Python file (.py)")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Model:
+    """The model in the user's file ``path``: what ``work`` builds, and the commands that it gives to OpenSees."""
+
+    def __init__(self, ops: Any, path: Path) -> None:
+        self._ops, self._path = ops, path
+        self._module: ModuleType | None = None
+        sys.path.insert(0, str(path.parent))
+
+    def build(self, words: str, argument: Callable[[], None]) -> None:
+        """Call a function of the file: ``build("model(rig)", rig)``.
+
+        What the file raises, in whatever call, is told with its line. It sees no arguments but its name.
+        """
+        path = self._path
+        sys.argv = [str(path)]
+        try:
+            if self._module is None:
+                self._module = module_of(path)
+            function = getattr(self._module, words.partition("(")[0], None)
+            if not callable(function):
+                raise SystemExit(f"{path.name} has no function {words}")
+            function(argument)
+        except Exception as error:
+            raise SystemExit(told(error, path)) from error
+        except SystemExit as error:  # without words the test would go on waiting for the model
+            if error.code:
+                raise
+            raise SystemExit(f"{path.name} ends itself (sys.exit)") from error
+
+    def check_node(self, node: int, number: int, who: str, where: str) -> None:
+        """Raises ValueError for a row of ``where``, which ``who`` needs, that the model does not have."""
+        if node not in self._ops.getNodeTags():
+            raise ValueError(f"{who} needs node {node} of {where}: build it before")
+        if number > (size := len(self._ops.nodeDisp(node))):
+            raise ValueError(f"{where} [{node}, {number}]: the degrees of freedom of node {node} are 1 to {size}")
+
+    def check_free(self, node: int, number: int) -> None:
+        """Raises ValueError where the model holds what the rig is to move."""
+        if number in self._ops.getFixedDOFs(node):
+            raise ValueError(f"node {node}, degree of freedom {number} is fixed in the model: the rig moves it")
+
+    def command(self, name: str, words: Sequence[Any]) -> None:
+        """One command of the analysis. What OpenSees says to it is a refusal: it would take a default instead."""
+        before = os.fstat(PRINTED).st_size
+        try:
+            getattr(self._ops, name)(*words)
+            error = ""
+        except Exception as raised:
+            error = str(raised)
+        said = os.pread(PRINTED, LONGEST_REFUSAL, before).decode(errors="replace")
+        if reason := " / ".join(filter(None, map(str.strip, said.splitlines()))) or error:
+            raise SystemExit(f"analysis.{name} = {' '.join(map(str, words))!r}: OpenSees says: {reason}")
+
+
+def told(error: Exception, path: Path) -> str:
+    """What is wrong with the file, and in which line."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
+    place = f"line {line}: " if line else ""
+    return f"{place}{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,48 @@
+"""Degrees of freedom of a model as a scenario names them: rows of node and number, as OpenSees counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, show
+
+Rows = Sequence[Sequence[float]]
+
+
+def check_rows(lists: Mapping[str, Rows]) -> None:
+    """Refuses (ConfigError) rows that are no nodes and their degrees of freedom, and one that stands twice.
+
+    ``lists`` by the place of each in the scenario.
+    """
+    seen: dict[tuple[float, ...], str] = {}
+    for place, rows in lists.items():
+        for row in rows:
+            if len(row) != 2 or any(one % 1.0 for one in row) or row[1] < 1:
+                raise ConfigError(
+                    f"{place} = {shown(rows)}: must be rows [node, degree of freedom] of whole numbers"
+                )
+            if (other := seen.get(tuple(row))) is not None:
+                where = "twice" if other == place else f"in {other}, too"
+                raise ConfigError(f"{place} = {shown(rows)}: {shown(row)} stands there {where}")
+            seen[tuple(row)] = place
+
+
+def check_count(place: str, rows: Rows, n: int, words: str) -> None:
+    """Refuses (ConfigError) other than ``n`` rows, one for each of ``words``."""
+    if len(rows) != n:
+        raise ConfigError(f"{place}: must be {n} {'row' if n == 1 else 'rows'}, one for each {words}")
+
+
+def shown(numbers: Sequence[Any]) -> str:
+    """As they are written in a scenario."""
+    return show([list(map(_plain, row)) if isinstance(row, Sequence) else _plain(row) for row in numbers])
+
+
+def _plain(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def whole_rows(*lists: Rows) -> list[tuple[int, int]]:
+    """Node and degree of freedom of each row of the lists, one after another."""
+    return [(int(node), int(number)) for rows in lists for node, number in rows]

@@ -1,0 +1,253 @@
+"""Rehearsal with a specimen in OpenSees: a model in a process of its own gives the forces of all axes.
+
+The actuators are those of this package, one for each axis. Once in ``every`` samples the model follows them to
+where they are, with their velocity, and the acceleration that makes of the velocity before; in the samples between
+its force goes on by its initial stiffness, which is read from the model before the test:
+
+    F = F_m + K_0 (x - x_m)
+
+An actuator that gives way to its specimen feels the same within a sample, by its own part of K_0. So a linear
+static specimen is exact whatever the step; one that yields has the stiffness K_0 for the rest of a step.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.decay import Decay
+from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.opensees.commands import commands_of
+from rths_nodes.core.opensees.nodes import check_count, check_rows, whole_rows
+from rths_nodes.core.opensees.process import LEAVING_S, ModelProcess
+from rths_nodes.core.parameters import components, flag, integer, matrix, number, params, path, section, text
+from rths_nodes.core.samples import EMPTY, Array
+
+WORK = Path(__file__).with_name("opensees_specimen.py")
+
+IGNORED = "PlainHandler::handle()"
+"""What OpenSees says where it leaves out a tie of nodes."""
+
+log = logging.getLogger(__name__)
+
+
+@params
+class Analysis:
+    """The commands of OpenSees for a step of the specimen, each as the words that it takes."""
+
+    integrator: str = text("words of ops.integrator: Newmark, gamma, beta", "Newmark 0.5 0.25")
+    algorithm: str = text("words of ops.algorithm", "Newton")
+    test: str = text("words of ops.test", "NormDispIncr 1e-12 50")
+    system: str = text("words of ops.system", "BandGeneral")
+    numberer: str = text("words of ops.numberer", "RCM")
+
+    def validate(self, where: str) -> None:
+        """Refuses integrators that would not see at once where the actuators are."""
+        if self.integrator.split()[:1] != ["Newmark"]:
+            raise ConfigError(f"{where}.integrator = {show(self.integrator)}: must be Newmark, gamma, beta")
+
+
+class OpenSees:
+    """Actuators that move a model of OpenSees, which the test starts, and which ends with it."""
+
+    external = True
+
+    @params
+    class Params:
+        model: str = path("Python file with the function specimen(hold), which builds the specimen")
+        interface: tuple[tuple[float, ...], ...] = matrix(
+            "node and degree of freedom that each axis moves, as OpenSees counts them", "1"
+        )
+        actuators: dict[str, Any] = components("actuator", "of each axis, by its name, in the order of the axes")
+        gravity: bool = flag(
+            "true where the model has gravity loads, so that their P-Delta is in its forces", default=False
+        )
+        every: int = integer("samples of a step of the model", default=1, at_least=1, at_most=1000)
+        analysis: Analysis = section(Analysis, "how OpenSees takes a step")
+        start_within: float = number(
+            "how long the model may take to be built, twice", "s", 60.0, more_than=0.0, at_most=3_600.0
+        )
+        answer_within: float = number(
+            "how long the model may take for a step", "s", 10.0, more_than=0.0, at_most=3_600.0
+        )
+
+        def validate(self, where: str) -> None:
+            """Refuses rows that are no nodes and their degrees of freedom, and one that stands twice."""
+            check_rows({f"{where}.interface": self.interface})
+
+        def fits(self, test: TestContext) -> None:
+            """Refuses other axes than the test has, a file that is not there, gravity that is counted twice."""
+            if tuple(self.actuators) != test.axes:
+                raise ConfigError(
+                    f"actuators: of {', '.join(self.actuators) or 'none'}; must be of the axes of the test in "
+                    f"their order: {', '.join(test.axes)}"
+                )
+            check_count("interface", self.interface, len(test.axes), "axis")
+            if not Path(self.model).is_file():
+                raise ConfigError(f"model = {self.model!r}: there is no such file")
+            if self.gravity and test.has_gravity and test.gravity_of_rig is None:
+                raise ConfigError(
+                    "gravity = True: the structure computes P-Delta of its gravity_loads: must say in "
+                    "structure.experimental_gravity_loads which part of them the rig applies, 0 N where none"
+                )
+            if not self.gravity and any(test.gravity_of_rig or ()):
+                raise ConfigError(
+                    "gravity = False: must be True, for structure.experimental_gravity_loads says that the rig "
+                    "applies some"
+                )
+
+    auxiliary_names: tuple[str, ...] = ()
+    auxiliary_inputs: tuple[str, ...] = ()
+    auxiliary = EMPTY
+
+    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
+        self._params, self._n = params, n_axes
+        self._every, self._step = params.every, params.every * dt
+        self._felt = [_Felt() for _ in range(n_axes)]
+        self._actuators = [
+            registry.build("actuator", actuator, dt, felt)
+            for actuator, felt in zip(params.actuators.values(), self._felt, strict=True)
+        ]
+        task = {
+            "interface": whole_rows(params.interface),
+            "analysis": commands_of(params.analysis),
+            "step": self._step,
+            "gravity": params.gravity,
+        }
+        self._process = ModelProcess(params.model, WORK, task)
+        self._channel: socket.socket | None = None
+        self._stiffness = np.zeros((n_axes, n_axes))
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest at zero; a model that has moved cannot be set back, :meth:`open` starts another one."""
+        self.failure = ""
+        self.displacement, self.velocity, self.force = np.zeros((3, self._n))
+        self._before: tuple[Array, Array, Array] = (self.displacement, self.velocity, self.force)
+        self._samples = 0
+        self._feel()
+        for actuator in self._actuators:
+            actuator.reset()
+
+    def open(self) -> None:
+        """Start the model, and wait until it is built. Raises ConfigError with its words where it cannot be."""
+        self.close()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
+        with theirs:
+            try:
+                self._process.start((theirs.fileno(),), channel=theirs.fileno())
+            except ConfigError as error:
+                raise error.within("rig.type = 'opensees'") from error
+        n = self._n
+        try:
+            told = self._receive(n * n + n, self._params.start_within)
+            if ignored := self._process.line_with(IGNORED):
+                raise RuntimeError(f"ties nodes together as only equalDOF may: {ignored}")
+        except RuntimeError as error:
+            raise ConfigError(f"rig.model = {self._process.name!r}: {error}") from error
+        self._stiffness = told[: n * n].reshape((n, n), order="F")
+        log.info(
+            "%s is built; initial stiffness %s N/m, forces at rest %s N, which count as zero",
+            self._process.name,
+            self._stiffness.tolist(),
+            told[n * n :].tolist(),
+        )
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m."""
+        self._process.share_scheduling()
+        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
+            actuator.step(value)
+        self.displacement = np.array([actuator.displacement for actuator in self._actuators])
+        self.velocity = np.array([actuator.velocity for actuator in self._actuators])
+        self._samples += 1
+        if not self.failure:
+            self._follow()
+
+    def _follow(self) -> None:
+        x, v = self.displacement, self.velocity
+        before_x, before_v, before_force = self._before
+        if self._samples % self._every:
+            self.force = before_force + self._stiffness @ (x - before_x)
+        else:
+            try:
+                self.force = self._ask(x, v, (v - before_v) / self._step)
+            except RuntimeError as error:
+                self.failure = f"{self._process.name}: {error}"
+                return
+            self._before = x, v, self.force
+        self._feel()
+
+    def _feel(self) -> None:
+        """What the actuators feel in the coming sample."""
+        of_axis = zip(self._felt, self.displacement.tolist(), self.force.tolist(), strict=True)
+        for index, (felt, x, force) in enumerate(of_axis):
+            felt.stiffness, felt.displacement, felt.at = float(self._stiffness[index, index]), x, force
+
+    def _ask(self, *motion: Array) -> Array:
+        """Forces ``(n_axes,)`` N of the model. Raises RuntimeError with words where there will be none."""
+        assert self._channel is not None
+        try:
+            self._channel.sendall(np.concatenate(motion).astype("<f8").tobytes())
+        except OSError as error:
+            raise RuntimeError(self._end(str(error))) from error
+        return self._receive(self._n, self._params.answer_within)
+
+    def _receive(self, size: int, within: float) -> Array:
+        assert self._channel is not None
+        found = b""
+        while len(found) < 8 * size:
+            if not select.select([self._channel], [], [], within)[0]:
+                raise RuntimeError(f"OpenSees has not answered in {within:g} s")
+            try:
+                part = self._channel.recv(8 * size - len(found))
+            except OSError as error:
+                raise RuntimeError(self._end(str(error))) from error
+            if not part:
+                raise RuntimeError(self._end("it has closed the connection"))
+            found += part
+        return np.frombuffer(found, "<f8").copy()
+
+    def _end(self, otherwise: str) -> str:
+        return self._process.end(LEAVING_S) or f"OpenSees has ended: {otherwise}"
+
+    def close(self) -> None:
+        """End the model; may be called again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._process.close()
+
+
+class _Felt:
+    """The specimen as an actuator feels it within a sample: a spring from where the model was last."""
+
+    initial_state: tuple[float, ...] = ()
+    decay = Decay()
+
+    def __init__(self) -> None:
+        self.stiffness = self.displacement = self.at = 0.0
+
+    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
+        """N, at a displacement (m)."""
+        return self.at + self.stiffness * (displacement - self.displacement)
+
+    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
+        """There are no inner states."""
+        return ()

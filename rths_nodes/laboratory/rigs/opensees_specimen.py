@@ -1,0 +1,146 @@
+"""What the process of an OpenSees model does for the rig: it is the specimen, and follows the actuators.
+
+Run by ``core/opensees/model_process.py``, without the package. What the actuators hold is fixed in the model, and
+moved by setting displacement, velocity and acceleration of the node before each step. Only the constraint handler
+Plain leaves them as they are set, and only a transient integrator that begins its step with new element forces, as
+Newmark does, sees them at once. A model without masses is a static one all the same.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it is run without the package
+    from rths_nodes.core.opensees.model_process import Model
+
+SMALL = 1e-6
+"""m or rad: the motion at which the initial stiffness is read."""
+
+SLOW = 1e9
+"""s: a step in which neither mass nor damping resists."""
+
+LEAST_TAG = 2_000_000_000
+"""Tag of a node of our own, beyond those of a model."""
+
+
+def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+    """Tell the initial stiffness of a first model, then be the specimen with a second one, until nobody asks."""
+    first = Specimen(ops, task, model)
+    stiffness = first.stiffness()
+    second = Specimen(ops, task, model)
+    n = len(task["interface"])
+    with socket.socket(fileno=task["channel"]) as channel:
+        channel.sendall(struct.pack(f"<{n * n + n}d", *stiffness, *second.rest))
+        while request := channel.recv(24 * n, socket.MSG_WAITALL):
+            numbers = struct.unpack(f"<{3 * n}d", request)
+            forces = second.follow((numbers[:n], numbers[n : 2 * n], numbers[2 * n :]))
+            channel.sendall(struct.pack(f"<{n}d", *forces))
+
+
+class Specimen:
+    """The model of the user, held by the actuators. ``rest`` are the forces (N) that hold it at zero."""
+
+    def __init__(self, ops: Any, task: Mapping[str, Any], model: Model) -> None:
+        self._ops, self._interface, self._dt = ops, task["interface"], task["step"]
+        self._steps = 0
+        calls = []
+
+        def hold() -> None:
+            calls.append(True)
+            for node, number in self._interface:
+                self._hold(model, node, number)
+
+        ops.wipe()
+        model.build("specimen(hold)", hold)
+        name = Path(task["model"]).name
+        if len(calls) != 1:
+            raise SystemExit(f"specimen(hold) of {name} has called hold() {len(calls)} times: must be once")
+        if ops.getPatterns() and not task["gravity"]:
+            raise SystemExit("the model has loads: the scenario must say so (rig.gravity: true)")
+        if task["gravity"] and not ops.getPatterns():
+            raise SystemExit("the model has no loads: rig.gravity must be false")
+        self._prepare(task["analysis"], model)
+        ops.reactions()
+        self.rest = [0.0] * len(self._interface)
+        self.rest = self._forces()
+
+    def _hold(self, model: Model, node: int, number: int) -> None:
+        """Fix what an actuator moves. Raises ValueError where the model has no such thing, or ties it to others.
+
+        OpenSees would not move what is tied to a node that is fixed.
+        """
+        ops = self._ops
+        model.check_node(node, number, "hold()", "interface")
+        model.check_free(node, number)
+        size = len(ops.nodeDisp(node))
+        if node in ops.getConstrainedNodes() or node in ops.getRetainedNodes():
+            raise ValueError(
+                f"node {node}, degree of freedom {number} is tied to another node: "
+                "the rig moves a node of its own only"
+            )
+        ops.fix(node, *(int(index == number) for index in range(1, size + 1)))
+
+    def _prepare(self, commands: Mapping[str, Any], model: Model) -> None:
+        ops = self._ops
+        if not self._moves():
+            self._add_free_node()
+        ops.wipeAnalysis()
+        ops.loadConst("-time", 0.0)
+        ops.constraints("Plain")
+        for name in ("numberer", "system", "test", "algorithm", "integrator"):
+            model.command(name, commands[name])
+        model.command("analysis", ["Transient"])
+
+    def _moves(self) -> bool:
+        """True where something is neither fixed nor tied."""
+        ops = self._ops
+        for node in ops.getNodeTags():
+            held = {*ops.getFixedDOFs(node), *ops.getConstrainedDOFs(node)}
+            if len(held) < len(ops.nodeDisp(node)):
+                return True
+        return False
+
+    def _add_free_node(self) -> None:
+        """A mass beside a specimen that is held everywhere: OpenSees ends where there is no equation to solve."""
+        ops = self._ops
+        tag = max(LEAST_TAG, *ops.getNodeTags()) + 1
+        ops.node(tag, *ops.nodeCoord(self._interface[0][0]))
+        ops.mass(tag, *([1.0] * len(ops.nodeDisp(tag))))
+
+    def stiffness(self) -> list[float]:
+        """Forces per displacement of each axis by itself, N/m, column by column; leaves a model that has moved."""
+        columns = []
+        n = len(self._interface)
+        for axis in range(n):
+            moved = [SMALL * (index == axis) for index in range(n)]
+            forces = self._go(SLOW, (moved, [0.0] * n, [0.0] * n), "for its initial stiffness")
+            columns += [force / SMALL for force in forces]
+        return columns
+
+    def follow(self, motion: Sequence[Sequence[float]]) -> list[float]:
+        """Forces (N), from those at rest, after a step to displacements, velocities and accelerations (m, s)."""
+        self._steps += 1
+        return self._go(self._dt, motion, f"in step {self._steps}")
+
+    def _go(self, dt: float, motion: Sequence[Sequence[float]], when: str) -> list[float]:
+        ops = self._ops
+        for (node, number), x, v, a in zip(self._interface, *motion, strict=True):
+            ops.setNodeDisp(node, number, x)
+            ops.setNodeVel(node, number, v)
+            ops.setNodeAccel(node, number, a)
+        failed = ops.analyze(1, dt)
+        ops.reactions("-dynamic")
+        forces = self._forces()
+        if failed or not all(map(math.isfinite, forces)):
+            raise SystemExit(f"the analysis has failed {when}, at {', '.join(f'{x:g}' for x in motion[0])} m")
+        return forces
+
+    def _forces(self) -> list[float]:
+        """From those at rest, N."""
+        reactions = (self._ops.nodeReaction(node, number) for node, number in self._interface)
+        return [force - rest for force, rest in zip(reactions, self.rest, strict=True)]

@@ -1,0 +1,193 @@
+"""A pause of the test: the rig slows down to rest, waits for what is late, and joins the motion again.
+
+While the rig pauses, ticks go on and samples do not. With s the share of a phase that is over, of M ticks, x the
+target of an axis, l = u - x how far its command leads it, and v, w their changes in the last sample:
+
+    slows down   x + g v,  r (l + g w)     g = M (s - s^3 + s^4 / 2),  r = 1 - 3 s^2 + 2 s^3
+    waits        where that has come to rest, without a lead
+    returns      x_k + d (1 - 10 s^3 + 15 s^4 - 6 s^5)     to the target of the last sample, d away
+    starts       x(k + g),  r l(k + g)     g = M (s^3 - s^4 / 2),  r = 3 s^2 - 2 s^3; straight between samples
+
+A compensator leads by what an actuator at full speed is late: at the share r of the speed it is that share of it.
+Displacement and velocity never jump, and no phase begins or ends with an acceleration of its own; M is such that
+it adds no more of it than the deceleration of each axis. Samples on the way are taken at their targets, to half a
+sample of the motion, only slower: what a specimen without rates makes of them is right.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
+from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
+from rths_nodes.loop.supervision.limits import Limits
+
+SHARPEST = 1.5
+"""Largest slope of r: of what the velocity v changes in a phase."""
+
+BENT = 6.0
+"""Largest curvature of r. Of r l it is (BENT l + BENT w M) / M^2 at most."""
+
+MOST_CURVED = 10.0 / math.sqrt(3.0)
+"""Largest curvature of 1 - 10 s^3 + 15 s^4 - 6 s^5."""
+
+
+class Pause:
+    """Drives the rig over a Command that does not come, from :meth:`begin` on while it is ``active``.
+
+    ``allowed`` is false where the rig trips instead.
+
+    ``supplied`` is true when the Command of the next sample is here; :meth:`supply` brings it. ``sampled`` tells
+    whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the number of
+    pauses so far. Rows are ``(2, n_axes)`` m: target and lead.
+    """
+
+    known: Command
+
+    def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
+        self.allowed = params.pauses
+        self._dt, self._longest = dt, params.max_pause
+        self._braking = np.array([axis.deceleration for axis in limits.values()]) * dt**2
+        self._fastest = np.array([axis.velocity for axis in limits.values()]) * dt
+        self.active = self.sampled = False
+        self.count = 0
+        self._next: Command | None = None
+
+    def begin(self, before: Command, last: Command) -> None:
+        """The Command of the coming sample has not come; ``before`` and ``last`` are those that were sent last.
+
+        Where the rig was on its way from an earlier pause, it goes back to the last sample of that way.
+        """
+        if not self.active:
+            self.known = last
+        self.active, self._next = True, None
+        self._waited = self._tick = 0
+        self._last = _rows(last)
+        self._change = self._last - _rows(before)
+        self._ticks = math.ceil(self._needed(self._last[1], self._change))
+        self._phase = self._slow_down
+        self.count += 1
+
+    @property
+    def supplied(self) -> bool:
+        """True when the Command of the next sample is here."""
+        return self._next is not None
+
+    def supply(self, command: Command) -> None:
+        """The Command of the next sample."""
+        self._next, self._waited = command, 0
+
+    @property
+    def hungry(self) -> bool:
+        """True when the test is on its way again and the coming tick cannot do without the Command."""
+        return self._phase == self._start and self._next is None and self._ahead(self._tick + 1) > self._samples
+
+    @property
+    def goes_on(self) -> bool:
+        """True when the coming tick belongs to the pause and wants no Command."""
+        return self.active and not self.hungry
+
+    @property
+    def breach(self) -> str:
+        """Why the test must not pause any longer; empty while it may."""
+        waited = self._waited * self._dt
+        if self.supplied or waited <= self._longest:
+            return ""
+        return f"bridge.max_pause: nothing to follow for {waited:.3g} s: must be <= {self._longest:g} s"
+
+    def command(self, sample: int) -> Command:
+        """Of the coming tick; ``sample`` is the number of the next sample."""
+        self.sampled = False
+        if not self.supplied:
+            self._waited += 1
+        target, lead = self._phase()
+        of = self.known if self._next is None else self._next
+        if self.sampled:
+            self._passed = self.known
+            self.known, self._next = of, None
+        return Command(sample, target, target + lead, of.auxiliary, of.flags | FLAG_SLOWED)
+
+    # -- phases: each gives the rows of a tick
+
+    def _slow_down(self) -> Array:
+        if self._tick == self._ticks:
+            self._last = self._travelled(1.0)
+            self._phase = self._wait
+            return self._wait()
+        self._tick += 1
+        return self._travelled(self._tick / self._ticks)
+
+    def _travelled(self, s: float) -> Array:
+        rows: Array = self._last + self._ticks * (s - s**3 + 0.5 * s**4) * self._change
+        rows[1] *= 1.0 - _rate(s)
+        return rows
+
+    def _wait(self) -> Array:
+        if self._next is None:
+            return self._last
+        self._away = self._last[0] - self.known.target
+        far = np.abs(self._away)
+        quick, gentle = STEEPEST * far / self._fastest, np.sqrt(MOST_CURVED * far / self._braking)
+        self._ticks = math.ceil(np.maximum(quick, gentle).max())
+        self._tick = 0
+        self._phase = self._return
+        return self._return()
+
+    def _return(self) -> Array:
+        if self._tick < self._ticks:
+            self._tick += 1
+            s = self._tick / self._ticks
+            left = 1.0 - 10.0 * s**3 + 15.0 * s**4 - 6.0 * s**5
+            return np.array((self.known.target + left * self._away, self._last[1]))
+        assert self._next is not None
+        coming = _rows(self._next)
+        # an even number, so that it ends with a sample
+        self._ticks = 2 * math.ceil(0.5 * self._needed(coming[1], coming - _rows(self.known)))
+        self._tick = self._samples = 0
+        self._phase = self._start
+        return self._start()
+
+    def _start(self) -> Array:
+        self._tick += 1
+        ahead = self._ahead(self._tick)
+        behind, coming = self._samples, self._next
+        if ahead <= behind or coming is None:  # a little short of the last sample, which was taken before its time
+            behind, one, other = behind - 1, _rows(self._passed), _rows(self.known)
+        else:
+            one, other = _rows(self.known), _rows(coming)
+            self.sampled = ahead >= behind + 0.5
+            self._samples += self.sampled
+        self.active = self._tick < self._ticks
+        rows: Array = one + (ahead - behind) * (other - one)
+        if self.active:
+            rows[1] *= _rate(self._tick / self._ticks)
+        return rows
+
+    def _ahead(self, tick: int) -> float:
+        """Samples from the start to ``tick``."""
+        if tick >= self._ticks:
+            return max(0.5 * self._ticks, 1.0)
+        s = tick / self._ticks
+        return self._ticks * (s**3 - 0.5 * s**4)
+
+    def _needed(self, lead: Array, change: Array) -> float:
+        """Ticks in which the motion may grow from nothing, or fall to it: rows ``change`` in a sample.
+
+        The smallest M for which (SHARPEST v + BENT w) / M + BENT l / M^2 is the deceleration.
+        """
+        steady = SHARPEST * np.abs(change[0]) + BENT * np.abs(change[1])
+        gentle = (steady + np.sqrt(steady**2 + 4.0 * BENT * np.abs(lead) * self._braking)) / (2.0 * self._braking)
+        quick = SHARPEST * np.abs(lead) / (SHARE * self._fastest)
+        needed = float(np.maximum(gentle, quick).max())
+        # the limits trip on nan; here it must only not become a length
+        return needed if math.isfinite(needed) else 0.0
+
+
+def _rate(s: float) -> float:
+    return s * s * (3.0 - 2.0 * s)
+
+
+def _rows(command: Command) -> Array:
+    return np.array((command.target, command.command - command.target))

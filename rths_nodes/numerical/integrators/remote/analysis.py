@@ -1,0 +1,74 @@
+"""What the process of an OpenSees model does for the integrator: it drives the rig, step by step.
+
+Run by ``core/opensees/model_process.py``, without the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it is run without the package
+    from rths_nodes.core.opensees.model_process import Model
+
+RIG_ELEMENT = 2_000_000_000
+"""Tag of the element that is the rig, beyond those of a model."""
+
+SHORTEST_VECTOR = 256
+"""Doubles of a message, unless the element has so many degrees of freedom that it needs more."""
+
+ASKS_FIRST = {"CentralDifference"}
+"""Integrators that ask for the force at the beginning of a step: they need one step more."""
+
+
+def work(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+    """Build the model, which puts the element genericClient where the part under test belongs, and analyse it."""
+    calls = []
+
+    def rig() -> None:
+        calls.append(True)
+        for where in ("interface", "observed"):
+            for node, number in task[where]:
+                model.check_node(node, number, "rig()", where)
+        check_free()
+        ops.element("genericClient", RIG_ELEMENT, *client(task["wire"], task["port"]))
+
+    def check_free() -> None:
+        for node, number in task["interface"]:
+            model.check_free(node, number)
+
+    model.build("model(rig)", rig)
+    if len(calls) != 1:
+        name = Path(task["model"]).name
+        raise SystemExit(f"model(rig) of {name} has called rig() {len(calls)} times: must be once")
+    try:
+        check_free()  # again: it may have been fixed since
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
+    analyse(ops, task, model)
+
+
+def client(interface: Sequence[Sequence[int]], port: int) -> list[Any]:
+    """The words of the element, without its name and tag."""
+    nodes = list(dict.fromkeys(node for node, _ in interface))
+    numbers: list[Any] = []
+    for node in nodes:
+        numbers += ["-dof", *(number for other, number in interface if other == node)]
+    n = len(interface)
+    size = max(SHORTEST_VECTOR, 3 * n + 2, n * n)
+    return ["-node", *nodes, *numbers, "-server", port, "127.0.0.1", "-noRayleigh", "-dataSize", size]
+
+
+def analyse(ops: Any, task: Mapping[str, Any], model: Model) -> None:
+    """All steps of the dynamic analysis."""
+    commands = task["analysis"]
+    ops.wipeAnalysis()
+    for name in ("constraints", "numberer", "system", "test", "algorithm", "integrator"):
+        if commands.get(name):
+            model.command(name, commands[name])
+    model.command("analysis", ["Transient"])
+    more = commands["integrator"][0] in ASKS_FIRST
+    for step in range(task["steps"] + more):
+        if ops.analyze(1, task["step"]):
+            raise SystemExit(f"the analysis has failed in step {step + 1} of {task['steps']}")

@@ -1,0 +1,30 @@
+"""Of nodes that hold something outside of their process, such as a process of a model: they give it back."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from rclpy.lifecycle import TransitionCallbackReturn
+
+from rths_nodes.ros.nodes.base import RthsNode
+
+
+class OutsideNode(RthsNode):
+    """Closes what its ``build`` has put into ``outside``: at the latest when it is cleaned up or destroyed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.outside = ExitStack()
+        super().__init__(*args, **kwargs)
+
+    def on_cleanup(self, state: Any) -> Any:
+        """As of all nodes; then what is outside is given back."""
+        done = super().on_cleanup(state)
+        if done == TransitionCallbackReturn.SUCCESS:
+            self.outside.close()
+        return done
+
+    def destroy_node(self) -> None:
+        """However the test has ended."""
+        self.outside.close()
+        super().destroy_node()

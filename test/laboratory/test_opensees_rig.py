@@ -1,0 +1,494 @@
+"""A specimen in OpenSees: its force is that of the same specimen here, and its end is the end of the test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from generic_client import models_left, skip_without_opensees
+
+from rths_nodes.analysis.stability.judgement import judge
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario import files
+
+REHEARSAL = Path(__file__).parents[2] / "doc" / "opensees" / "rehearsal.yaml"
+STIFFNESS = 1.0e6
+
+SCENARIO = """
+version: 1
+name: rehearsal
+servo_rate: 1024.0
+substeps: 8
+duration: {duration}
+ground_motion: {{type: record, record: elcentro_1940_ns, scale: 1.0}}
+structure: {{type: sdof, mass: 40000.0, frequency: 1.2}}
+integrator: {{type: cr}}
+compensator: {{type: none}}
+axes:
+  story_1:
+    limits: {{stroke: 0.5, velocity: 5.0, force: 1.0e7}}
+"""
+OWN = "    actuator: {actuator}\n    specimen: {specimen}\n"
+RIG = "rig: {{type: opensees, model: {model}, interface: [[1, 1]], actuators: {{story_1: {actuator}}}}}\n"
+
+HEAD = """
+import openseespy.opensees as ops
+
+
+def specimen(hold):
+    ops.model("basic", "-ndm", 1, "-ndf", 1)
+    ops.node(0, 0.0)
+    ops.fix(0, 1)
+    ops.node(1, {length})
+"""
+SPRING = (
+    HEAD.format(length=0.0)
+    + f"""
+    ops.uniaxialMaterial("Elastic", 1, {STIFFNESS})
+    ops.element("zeroLength", 1, 0, 1, "-mat", 1, "-dir", 1)
+    hold()
+"""
+)
+AREA, LENGTH, YIELDS, RATIO = 5.0e-5, 2.0, 4.0e8, 0.05
+TRUSS = (
+    HEAD.format(length=LENGTH)
+    + f"""
+    ops.uniaxialMaterial("Steel01", 1, {YIELDS}, 2.0e11, {RATIO})
+    ops.element("Truss", 1, 0, 1, {AREA}, 1)
+    hold()
+"""
+)
+DASHPOT = (
+    HEAD.format(length=0.0)
+    + f"""
+    ops.mass(1, 300.0)
+    ops.uniaxialMaterial("Elastic", 1, {STIFFNESS}, 2.0e4)
+    ops.element("zeroLength", 1, 0, 1, "-mat", 1, "-dir", 1)
+    hold()
+"""
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _opensees() -> Iterator[None]:
+    skip_without_opensees()
+    yield
+    assert models_left() == []
+
+
+def scenario(folder: Path, more: str, *overrides: str, duration: float = 2.0) -> Any:
+    text = SCENARIO.format(duration=duration) + more
+    return files.load(files.from_text(text, "rehearsal.yaml", folder), overrides)
+
+
+def rehearsed(
+    folder: Path, model: str, *overrides: str, actuator: str = "{type: pure_delay}", **options: Any
+) -> Any:
+    (folder / "specimen.py").write_text(model)
+    return hosts.run(scenario(folder, RIG.format(model="specimen.py", actuator=actuator), *overrides), **options)
+
+
+def apart(one: Any, other: Any) -> float:
+    return float(np.abs(one - other).max() / np.abs(other).max())
+
+
+# -- the same specimen twice ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("actuator", "every"),
+    [
+        ("{type: pure_delay}", 1),
+        ("{type: servo_hydraulic}", 4),
+        pytest.param("{type: pure_delay}", 4, marks=pytest.mark.soak),
+        pytest.param("{type: servo_hydraulic}", 1, marks=pytest.mark.soak),
+    ],
+)
+def test_a_spring_in_opensees_is_kelvin_voigt_without_damping(actuator: str, every: int, tmp_path: Path) -> None:
+    """Also under an actuator that feels it, and in the samples between two steps of the model."""
+    spring = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 0.0}}"
+    own = hosts.run(scenario(tmp_path, OWN.format(actuator=actuator, specimen=spring))).read()
+    result = rehearsed(tmp_path, SPRING, f"rig.every={every}", actuator=actuator)
+    assert result.outcome == "finished", result.reason
+    found = result.read()
+    assert np.ptp(own.displacement) > 0.05, "m: it has moved"
+    assert apart(found.displacement, own.displacement) < 1e-10
+    assert apart(found.force, own.force) < 1e-10
+
+
+def test_mass_and_dashpot_resist_as_those_of_this_package(tmp_path: Path) -> None:
+    """Velocity and acceleration of the actuator arrive at the node."""
+    inner = f"{{type: kelvin_voigt, stiffness: {STIFFNESS}, damping: 2.0e4}}"
+    specimen = f"{{type: with_mass, mass: 300.0, specimen: {inner}}}"
+    own = hosts.run(scenario(tmp_path, OWN.format(actuator="{type: pure_delay}", specimen=specimen))).read()
+    found = rehearsed(tmp_path, DASHPOT).read()
+    assert apart(own.force, STIFFNESS * own.displacement) > 0.1, "more than the spring"
+    assert apart(found.force, own.force) < 1e-10
+
+
+def test_a_truss_of_steel01_is_the_bilinear_law(tmp_path: Path, make: Callable[..., Any]) -> None:
+    result = rehearsed(tmp_path, TRUSS)
+    assert result.outcome == "finished", result.reason
+    run = result.read()
+    stiffness, yields = 2.0e11 * AREA / LENGTH, YIELDS * AREA
+    law = make("restoring_force", "bilinear", 1, stiffness=stiffness, yield_force=yields, post_yield_ratio=RATIO)
+    x = run.displacement[:, 0]
+    assert np.abs(x).max() > 3.0 * yields / stiffness, "it yields"
+    expected = np.concatenate([law.force(np.array([each])) for each in x])
+    assert apart(run.force[:, 0], expected) < 1e-10
+
+
+# -- the rig alone --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    made: list[Any] = []
+
+    def make(model: str, interface: Any, dt: float = 0.001, **more: Any) -> Any:
+        (tmp_path / "specimen.py").write_text(model)
+        n = len(interface)
+        given = {
+            "model": str(tmp_path / "specimen.py"),
+            "interface": interface,
+            "actuators": {f"axis_{index}": {"type": "pure_delay"} for index in range(n)},
+        }
+        cls = registry.load("rig", "opensees")
+        made.append(cls(build(cls.Params, given | more, "rig"), dt, n))
+        made[-1].open()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def driven(rig: Any, commands: Any) -> tuple[Any, Any]:
+    """Displacement and force ``(samples, n)`` of the rig after each command."""
+    moved = []
+    for command in commands:
+        rig.step(command, np.zeros(0))
+        assert not rig.failure, rig.failure
+        moved.append((rig.displacement.copy(), rig.force.copy()))
+    return tuple(np.array(each) for each in zip(*moved, strict=True))  # type: ignore[return-value]
+
+
+M1, M2, K1, K2, C2 = 100.0, 50.0, 1.0e6, 5.0e5, 300.0
+CHAIN = (
+    HEAD.format(length=0.0)
+    + f"""
+    ops.mass(1, {M1})
+    ops.node(2, 0.0)
+    ops.mass(2, {M2})
+    ops.uniaxialMaterial("Elastic", 1, {K1})
+    ops.uniaxialMaterial("Elastic", 2, {K2}, {C2})
+    ops.element("zeroLength", 1, 0, 1, "-mat", 1, "-dir", 1)
+    ops.element("zeroLength", 2, 1, 2, "-mat", 2, "-dir", 1)
+    hold()
+"""
+)
+
+
+def test_what_the_rig_does_not_hold_swings_by_newmark(rig: Any) -> None:
+    """A mass between two springs, its end moved: against the same method written out here."""
+    dt = 0.001
+    chain = rig(CHAIN, [[2, 1]], dt)
+    command = 0.01 * np.sin(20.0 * dt * np.arange(1, 1001))[:, None]
+    displacement, force = driven(chain, command)
+    x = displacement[:, 0]
+    velocity = np.diff(x, prepend=0.0) / dt
+    acceleration = np.diff(velocity, prepend=0.0) / dt
+    u = v = a = 0.0
+    resists = M1 + 0.5 * dt * C2 + 0.25 * dt**2 * (K1 + K2)
+    expected = []
+    for end, rate, faster in zip(x, velocity, acceleration, strict=True):
+        u, v = u + dt * v + 0.25 * dt**2 * a, v + 0.5 * dt * a
+        a = -(C2 * (v - rate) + K1 * u + K2 * (u - end)) / resists
+        u, v = u + 0.25 * dt**2 * a, v + 0.5 * dt * a
+        expected.append(M2 * faster + C2 * (rate - v) + K2 * (end - u))
+    assert apart(force[:, 0], np.array(expected)) < 1e-12
+
+
+TWO = (
+    HEAD.format(length=0.0)
+    + f"""
+    ops.node(2, 0.0)
+    for node, stiffness in ((1, {K1}), (2, {K2})):
+        ops.uniaxialMaterial("Elastic", node, stiffness)
+        ops.element("zeroLength", node, node - 1, node, "-mat", node, "-dir", 1)
+    hold()
+"""
+)
+
+
+@pytest.mark.parametrize("every", [1, 5])
+def test_several_axes_move_one_model(rig: Any, every: int) -> None:
+    two = rig(TWO, [[2, 1], [1, 1]], every=every)
+    k = np.array([[K2, -K2], [-K2, K1 + K2]])
+    t = np.arange(1, 101)[:, None]
+    displacement, force = driven(two, 0.01 * np.sin(0.1 * t * [1.0, 1.7]))
+    assert apart(force, displacement @ k) < 1e-10
+
+
+def test_between_two_steps_of_the_model_the_force_goes_on_by_the_initial_stiffness(rig: Any) -> None:
+    every, stiffness = 8, 2.0e11 * AREA / LENGTH
+    command = 0.02 * np.sin(0.05 * np.arange(1, 257))[:, None]
+    x, force = driven(rig(TRUSS, [[1, 1]], every=every), command)
+    at, exact = driven(rig(TRUSS, [[1, 1]], 0.001 * every), command[every - 1 :: every])
+    np.testing.assert_array_equal(at, x[every - 1 :: every])
+    np.testing.assert_allclose(force[every - 1 :: every], exact, rtol=1e-12)
+    for last in range(every - 1, 255, every):
+        after = slice(last, min(last + every, 256))
+        np.testing.assert_allclose(
+            force[after] - force[last], stiffness * (x[after] - x[last]), rtol=1e-6, atol=1e-3
+        )
+
+
+LEANS = """
+import openseespy.opensees as ops
+
+PULL = {pull}
+
+
+def specimen(hold):
+    ops.model("basic", "-ndm", 2, "-ndf", 2)
+    ops.node(0, 0.0, 0.0)
+    ops.fix(0, 1, 1)
+    ops.node(1, 0.0, 3.0)
+    ops.uniaxialMaterial("Elastic", 1, 1.0e6)
+    ops.uniaxialMaterial("Elastic", 2, 1.0e12)
+    ops.node(2, 0.0, 3.0)
+    ops.fix(2, 1, 1)
+    ops.element("zeroLength", 1, 2, 1, "-mat", 1, "-dir", 1)
+    ops.element("corotTruss", 2, 0, 1, 1.0, 2)
+    hold()
+    ops.timeSeries("Linear", 1)
+    ops.pattern("Plain", 1, 1)
+    ops.load(1, PULL, -6.0e5)
+    ops.constraints("Plain")
+    ops.numberer("Plain")
+    ops.system("BandGeneral")
+    ops.test("NormDispIncr", 1e-12, 20)
+    ops.algorithm("Newton")
+    ops.integrator("LoadControl", 1.0)
+    ops.analysis("Static")
+    if ops.analyze(1):
+        raise RuntimeError("the static analysis has failed")
+"""
+
+
+@pytest.mark.parametrize("pull", [0.0, 5.0e3])
+def test_gravity_on_the_specimen_is_in_its_force_from_the_state_at_rest(rig: Any, pull: float) -> None:
+    """k - P / h = 1e6 - 6e5 / 3 N/m; what holds it at zero counts as zero, and the loads stay."""
+    column = rig(LEANS.format(pull=pull), [[1, 1]], gravity=True)
+    x, force = driven(column, np.linspace(0.0, 0.01, 101)[:, None])
+    assert apart(force, 0.8e6 * x) < 1e-4
+
+
+# -- refused before anything moves ----------------------------------------------------------------------------
+
+REFUSED = {
+    "no function": ("x = 1", "specimen.py has no function specimen(hold)"),
+    "a mistake": (HEAD.format(length=0.0) + "    nonsense()\n", "line 10: NameError"),
+    "no Python": ("def specimen(hold:\n", "SyntaxError"),
+    "not held": (HEAD.format(length=0.0), "has called hold() 0 times: must be once"),
+    "no node": (
+        SPRING.replace("ops.node(1, 0.0)", "pass"),
+        "line 12: OpenSeesError: ERROR could not add element to domain.",
+    ),
+    "held too soon": ("def specimen(hold):\n    hold()\n", "line 2: ValueError: hold() needs node 1 of interface"),
+    "fixed": (SPRING.replace("hold()", "ops.fix(1, 1)\n    hold()"), "is fixed in the model: the rig moves it"),
+    "tied": (
+        SPRING.replace("    hold()", "    ops.node(2, 0.0)\n    ops.equalDOF(1, 2, 1)\n    hold()"),
+        "is tied to another node: the rig moves a node of its own only",
+    ),
+    "fails at once": (
+        SPRING + "    ops.analyze = lambda *given: -3\n",
+        "the analysis has failed for its initial stiffness, at 1e-06 m",
+    ),
+    "loads": (
+        SPRING + '    ops.timeSeries("Constant", 1)\n    ops.pattern("Plain", 1, 1)\n    ops.load(1, 1.0)\n',
+        "the model has loads: the scenario must say so (rig.gravity: true)",
+    ),
+    "linked": (
+        LEANS.format(pull=0.0).replace("    hold()", "    more()\n    hold()").replace(", -6.0e5)", ", 0.0)")
+        + """
+
+def more():
+    ops.wipe()
+    ops.model("basic", "-ndm", 2, "-ndf", 3)
+    ops.uniaxialMaterial("Elastic", 1, 1.0e6)
+    for node, y in ((0, 0.0), (1, 0.0), (3, 0.0), (4, 1.0)):
+        ops.node(node, 0.0, y)
+        ops.mass(node, 1.0, 1.0, 1.0)
+    ops.fix(0, 1, 1, 1)
+    for node in (1, 3, 4):
+        ops.element("zeroLength", node, 0, node, "-mat", 1, 1, 1, "-dir", 1, 2, 6)
+    ops.rigidLink("beam", 3, 4)
+""",
+        "ties nodes together as only equalDOF may",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_specimen_that_cannot_be_is_refused_in_its_words(case: str, tmp_path: Path) -> None:
+    text, words = REFUSED[case]
+    more = ["rig.gravity=true"] if case == "linked" else []
+    with pytest.raises(ConfigError) as refused:
+        rehearsed(tmp_path, text, *more)
+    assert "rig.model = 'specimen.py': " in str(refused.value)
+    assert words in str(refused.value)
+    assert models_left() == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["rig.model=nowhere.py"], "rig.model = '"),
+        (["rig.interface=[[1, 1], [2, 1]]"], "rig.interface: must be 1 row, one for each axis"),
+        (["rig.interface=[[1, 0]]"], "must be rows [node, degree of freedom]"),
+        (
+            ["rig.actuators={other: {type: pure_delay}}"],
+            "rig.actuators: of other; must be of the axes of the test",
+        ),
+        (["rig.actuators={}"], "rig.actuators: of none; must be of the axes of the test in their order: story_1"),
+        (["rig.analysis.integrator=HHT 0.9"], "must be Newmark, gamma, beta"),
+        (["axes.story_1.actuator={type: pure_delay}"], "axes.story_1.actuator: must be left out"),
+    ],
+)
+def test_a_scenario_that_does_not_fit_is_refused_before_anything_starts(
+    overrides: list[str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        rehearsed(tmp_path, SPRING, *overrides)
+
+
+FRAME = (
+    "structure={type: shear_frame, masses: [40.0e3], stiffnesses: [3.0e6], experimental_stiffnesses: [1.0e6], "
+    "gravity_loads: [4.0e5], story_heights: [3.0]%s}"
+)
+
+
+@pytest.mark.parametrize(
+    ("gravity", "part", "words"),
+    [
+        ("true", "", "rig.gravity = True: the structure computes P-Delta of its gravity_loads: must say in"),
+        ("false", ", experimental_gravity_loads: [1.0e5]", "rig.gravity = False: must be True"),
+    ],
+)
+def test_gravity_that_is_counted_twice_or_by_nobody_is_refused(
+    gravity: str, part: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        rehearsed(tmp_path, SPRING, f"rig.gravity={gravity}", FRAME % part)
+
+
+# -- its end is the end of the test ---------------------------------------------------------------------------
+
+AT_STEP_200 = """
+
+_analyze = ops.analyze
+_done = []
+
+
+def analyze(*given):
+    _done.append(given)
+    return {what} if len(_done) == 201 else _analyze(*given)  # one is for the initial stiffness
+
+
+ops.analyze = analyze
+"""
+FAILS = "-3", "OpenSees has ended with code 1: the analysis has failed in step 200, at "
+IS_KILLED = "__import__('os').kill(__import__('os').getpid(), 9)", "OpenSees was ended by SIGKILL"
+HANGS = "__import__('time').sleep(60)", "OpenSees has not answered in 0.2 s"
+ENDS = pytest.mark.parametrize(("what", "words"), [FAILS, IS_KILLED, HANGS], ids=["fails", "is killed", "hangs"])
+
+
+def ends_early(folder: Path, what: str, **options: Any) -> Any:
+    overrides = ("rig.answer_within=0.2",) if "sleep" in what else ()
+    return rehearsed(folder, SPRING + AT_STEP_200.format(what=what), *overrides, **options)
+
+
+def check_end(result: Any, words: str) -> None:
+    assert (result.outcome, result.exit_code) == ("failed", 1)
+    assert result.reason.startswith("sample 200: rig: specimen.py: ")
+    assert words in result.reason
+    assert np.ptp(result.read().displacement[-2:]) == 0.0, "m: at rest"
+    assert models_left() == []
+
+
+@ENDS
+def test_a_specimen_that_ends_early_stops_the_rig_and_is_named(what: str, words: str, tmp_path: Path) -> None:
+    check_end(ends_early(tmp_path, what), words)
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_killed_under_the_nodes_it_stops_the_rig_too(host: str, tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    what, words = IS_KILLED
+    check_end(ends_early(tmp_path, what, host=host, record=tmp_path / "run"), words)
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["embedded", "composed", pytest.param("processes", marks=pytest.mark.soak)])
+def test_a_specimen_that_cannot_be_is_refused_by_every_host(
+    host: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    text, words = REFUSED["fixed"]
+    (tmp_path / "specimen.py").write_text(text)
+    rig = RIG.format(model="specimen.py", actuator="{type: pure_delay}")
+    (tmp_path / "mine.yaml").write_text(SCENARIO.format(duration=1.0) + rig)
+    assert main(["run", str(tmp_path / "mine.yaml"), "--host", host, "--no-record"]) == 2
+    said = capfd.readouterr().err
+    assert said.count(words) == 1
+    assert "rig.model = 'specimen.py': OpenSees has ended with code 1: line 14: ValueError" in said
+    assert "Traceback" not in said
+    assert models_left() == []
+
+
+# -- every host, and the example ------------------------------------------------------------------------------
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_every_host_gives_the_same_to_the_bit(times: int, tmp_path: Path) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    run = partial(rehearsed, tmp_path, TRUSS, "duration=0.5", actuator="{type: servo_hydraulic}")
+    expected = run().read()
+    assert np.ptp(expected.force) > 1e3
+    for host in ("embedded", *["composed", "processes"] * times):
+        result = run(host=host, record=tmp_path / f"{host}_{len(list(tmp_path.iterdir()))}")
+        assert result.outcome == "finished", result.reason
+        found = result.read()
+        for one, other in ((found.displacement, expected.displacement), (found.force, expected.force)):
+            np.testing.assert_array_equal(one, other)
+    assert models_left() == []
+
+
+def test_the_rehearsal_of_the_documents_yields() -> None:
+    result = hosts.run(REHEARSAL, ["duration=3"])
+    assert result.outcome == "finished", result.reason
+    run = result.read()
+    assert np.abs(run.force - 13.4e6 * run.displacement).max() > 0.1 * np.abs(run.force).max()
+
+
+def test_its_loop_cannot_be_judged_before_the_test() -> None:
+    with pytest.raises(ConfigError, match=r"rig\.type = 'opensees': its specimen is in another process"):
+        judge(files.load(REHEARSAL))
+
+
+def test_its_gravity_is_checked() -> None:
+    with pytest.raises(ConfigError, match=r"rig\.gravity = True: the structure computes P-Delta"):
+        hosts.run(REHEARSAL, ["structure.experimental_gravity_loads=null"])
