@@ -15,7 +15,7 @@ DISTRO ?= kilted
 DISTROS := kilted jazzy
 
 # Every file that ends up in the installed package. When one changes, it is installed again.
-PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config launch msg $(wildcard srv) rths_nodes scripts
+PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config examples launch msg $(wildcard srv) rths_nodes scripts
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -180,7 +180,7 @@ set-up:
 test:
 	$(LIBRARY)
 	set_up test
-	if [ -n '$(PYTEST_ARGS)' ]; then exec $$python -m pytest $(PYTEST_ARGS); fi
+	$(if $(strip $(PYTEST_ARGS)),exec $$python -m pytest $(PYTEST_ARGS))
 	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
 	parallel=(); waiting=()
 	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 2); fi

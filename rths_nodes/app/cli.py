@@ -28,6 +28,7 @@ COMMANDS = {
     "report": ("report", "make a report (HTML) of a recording"),
     "recover": ("recover", "complete the recording of a recorder that was killed"),
     "replay": ("replay", "publish a recording again on its topics, with /clock"),
+    "emulate": ("emulate", "be the rig at the other end of the port udp, where there is none"),
     "list": ("listing", "list scenarios and components, each with what it is"),
     "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
     "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),

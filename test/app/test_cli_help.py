@@ -65,7 +65,7 @@ def test_a_section_has_parameters(output: Callable[..., str], path: str) -> None
     [
         ("axes", "axes.NAME.limits: "),
         ("limits", "largest magnitude of the measured force"),
-        ("port", "transport_samples"),
+        ("port", "by UDP"),
         ("monitor", "energy_error_percent"),
         ("bridge", "rejoin_samples"),
         ("compensator", "adaptive_inverse"),

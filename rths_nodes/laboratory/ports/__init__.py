@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-TABLE = {"simulator": ".simulator:Simulator"}
+TABLE = {"simulator": ".simulator:Simulator", "udp": ".udp:UdpPort"}

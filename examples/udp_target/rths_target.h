@@ -1,0 +1,157 @@
+/* The receiver of RTHS datagrams on a laboratory's real-time target: see doc/udp.md of rths_nodes.
+ *
+ * C99, no memory from the heap, no operating system, no clock: the target's own code takes datagrams from its socket,
+ * samples its sensors once a tick, and drives its servo-controller with what comes back. One object serves one
+ * session; a second one takes an operator's act, which is rths_init.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef RTHS_TARGET_H
+#define RTHS_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RTHS_MAX_AXES 8
+#define RTHS_MAX_AUXILIARY 8
+#define RTHS_QUEUE 64  /* commands that may be under way; transport_samples is smaller */
+#define RTHS_MAX_BYTES 512
+
+/* The layout: offsets of the head, bytes. Little-endian; reals are IEEE 754 binary64. */
+#define RTHS_MAGIC 0x53485452u /* "RTHS" */
+#define RTHS_VERSION 1u
+#define RTHS_AT_MAGIC 0
+#define RTHS_AT_VERSION 4
+#define RTHS_AT_KIND 6
+#define RTHS_AT_AXES 7
+#define RTHS_AT_SESSION 8
+#define RTHS_AT_COUNTER 12
+#define RTHS_AT_HEARD 16
+#define RTHS_AT_PERIOD 20
+#define RTHS_AT_FLAGS 24
+#define RTHS_AT_TRANSPORT 26
+#define RTHS_AT_AUXILIARY 27
+#define RTHS_AT_STATE 28
+#define RTHS_AT_REASON 29
+#define RTHS_AT_HYDRAULICS 30
+#define RTHS_AT_INTERLOCK 31
+#define RTHS_HEAD 32
+#define RTHS_COMMAND_ROW 16 /* of an axis: command, slope */
+#define RTHS_STATE_ROW 32   /* of an axis: displacement, force, command, mode */
+#define RTHS_CHECKSUM 4
+
+enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANSWER = 17, RTHS_STATE = 18 };
+
+/* Flags of both directions. */
+#define RTHS_EMULATOR 1u  /* no real actuator is behind this receiver */
+#define RTHS_LOCKSTEP 2u  /* the tick waits for its command, where it is asked to: emulators only */
+#define RTHS_RAMP 4u      /* the controller runs along the slope within a sample; otherwise it holds the command */
+#define RTHS_BRIDGED 8u   /* the last sample was driven without the command that belongs to it */
+#define RTHS_LIMITED 16u  /* a command was beyond a limit in the last sample, or is being caught up with */
+#define RTHS_SATURATED 32u
+
+/* States. */
+enum { RTHS_IDLE = 0, RTHS_WAITING = 1, RTHS_RUNNING = 2, RTHS_BRAKING = 3, RTHS_STOPPED = 4 };
+
+/* Reasons: of a stop, and of an answer that refuses. */
+enum {
+  RTHS_NONE = 0,
+  RTHS_LOST = 1,        /* no command for longer than the watchdog */
+  RTHS_CLOSED = 2,      /* the test computer has closed the session */
+  RTHS_INTERLOCKED = 3, /* the interlock of the rig is open */
+  RTHS_BUSY = 4,        /* another session is open, or was: an operator has to begin a new one */
+  RTHS_WRONG_VERSION = 5,
+  RTHS_WRONG_AXES = 6,
+  RTHS_WRONG_PERIOD = 7,
+  RTHS_WRONG_TRANSPORT = 8,
+  RTHS_WRONG_AUXILIARY = 9,
+  RTHS_WRONG_HOLD = 10,
+  RTHS_NO_LOCKSTEP = 11,  /* the tick is the rig's own: it does not wait for commands */
+  RTHS_WRONG_EMULATOR = 12 /* the test computer takes a rig for an emulator, or an emulator for a rig */
+};
+
+/* What became of a datagram; also the places of rths_target.counts. */
+enum {
+  RTHS_TAKEN = 0,
+  RTHS_GARBAGE = 1,   /* not of this layout, or its checksum is wrong, or a number is not finite */
+  RTHS_FOREIGN = 2,   /* of another session */
+  RTHS_REPEATED = 3,  /* came before */
+  RTHS_LATE = 4,      /* its tick is over; the bridge goes on from it */
+  RTHS_EARLY = 5,     /* too far ahead to be of this test */
+  RTHS_REFUSED = 6,
+  RTHS_RESULTS = 7
+};
+
+typedef struct {
+  double stroke;       /* m: largest magnitude of a command */
+  double velocity;     /* m/s: largest step of the command, per sample */
+  double acceleration; /* m/s^2: of braking and of rejoining */
+} rths_limits;
+
+typedef struct {
+  uint8_t axes;
+  uint8_t inputs;     /* auxiliary channels of a command */
+  uint8_t channels;   /* auxiliary channels of a state */
+  uint32_t period_ns; /* of the tick */
+  uint32_t bridged;   /* samples for which the slope is continued */
+  uint32_t watchdog;  /* samples without a command after which the session is over; more than bridged */
+  uint32_t flags;     /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP */
+  rths_limits limits[RTHS_MAX_AXES];
+} rths_config;
+
+typedef struct {
+  uint32_t counter; /* 0: the place is empty */
+  double command[RTHS_MAX_AXES], slope[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
+} rths_command;
+
+typedef struct {
+  double displacement[RTHS_MAX_AXES], force[RTHS_MAX_AXES], channel[RTHS_MAX_AUXILIARY];
+  uint8_t mode[RTHS_MAX_AXES]; /* 0 not told, 1 displacement, 2 force */
+  uint8_t hydraulics;          /* 0 not told, 1 off, 2 low, 3 high */
+  uint8_t interlock;           /* 0 not told, 1 closed, 2 open: the rig has stopped, the session is over */
+  uint8_t saturated;
+} rths_sensors;
+
+typedef struct {
+  rths_config config;
+  double dt;
+  uint8_t state, reason, transport, lockstep, asked_reason, reply_due, rejoining;
+  uint32_t session, asked_session, asked_counter;
+  uint32_t ticks;    /* since rths_init */
+  uint32_t counter;  /* of the next state */
+  uint32_t driven;   /* state at whose sample the last drive ends */
+  uint32_t newest;   /* command that was heard */
+  uint32_t missing;  /* samples in a row without their command */
+  uint32_t moved_flags;
+  rths_command queue[RTHS_QUEUE];
+  rths_command base; /* the newest command whose time has come */
+  double command[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
+  uint32_t counts[RTHS_RESULTS];
+  uint32_t bridged, limited; /* samples */
+} rths_target;
+
+/* Ready for a session, holding position[axes] (m). 0, or -1 for a config that must not be used. */
+int rths_init(rths_target *target, const rths_config *config, const double *position);
+
+/* Take one datagram as it came from the socket; what became of it (RTHS_TAKEN...). */
+int rths_receive(rths_target *target, const uint8_t *data, size_t size);
+
+/* The answer to the datagram that was taken last, to where that one came from; its bytes, 0 where none is due. */
+size_t rths_reply(rths_target *target, uint8_t *out, size_t capacity);
+
+/* A tick is these two, one after the other. First the state for the test computer, into out; its bytes, 0 before the
+ * test. (An emulator in lockstep sends it, and waits for its command, before it goes on.) */
+size_t rths_state(rths_target *target, const rths_sensors *measured, uint8_t *out, size_t capacity);
+
+/* Then the command of the coming sample, into target->command, target->velocity and target->input. */
+void rths_drive(rths_target *target);
+
+/* Samples after which the rig stands still at the latest, from the last command that came. */
+uint32_t rths_rest_samples(const rths_target *target);
+
+/* 1 where the session is over and nothing moves. */
+int rths_at_rest(const rths_target *target);
+
+uint32_t rths_checksum(const uint8_t *data, size_t size);
+
+#endif

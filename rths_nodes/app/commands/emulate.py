@@ -1,0 +1,79 @@
+"""``rths emulate``: a rig at the end of a network that is not there, for scenarios whose port is ``udp``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rths_nodes.app.commands import arguments
+from rths_nodes.app.emulation import misbehaviour
+from rths_nodes.app.emulation.emulator import Emulator, Session
+from rths_nodes.loop.interrupts import orderly_stop
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario.overrides import override
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    parser.add_argument("--address", help="address of this machine to listen on; default: port.address")
+    parser.add_argument("--port", type=int, help="UDP port to listen on, 0: any; default: port.port")
+    parser.add_argument(
+        "--own-clock", action="store_true", help="refuse to wait for commands (lockstep), as a real rig does"
+    )
+    parser.add_argument("--again", action="store_true", help="when a session is over, be ready for another one")
+    kinds = "; ".join(f"{kind}: {words}" for kind, (_, words) in misbehaviour.KINDS.items())
+    parser.add_argument(
+        "--misbehave",
+        action="append",
+        default=[],
+        metavar="KIND@SAMPLE[:N]",
+        help=f"what goes wrong on purpose; may be repeated. {kinds}",
+    )
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Emulate the rig until its session is over; 0 where the test has closed it, 3 where the rig has stopped."""
+    scenario = arguments.scenario(options)
+    if options.address and hasattr(scenario.port, "address"):
+        scenario = override(scenario, [f"port.address={options.address}"])
+    plans = [misbehaviour.parse(words) for words in options.misbehave]
+    emulator = Emulator(scenario, options.port, options.own_clock, plans)
+    address, port = emulator.address
+    _say(
+        options,
+        f"{scenario.name}: emulated at {address}:{port}, {scenario.servo_rate:g} Hz; stands still at the latest "
+        f"{1e3 * emulator.rest:.0f} ms after the last command",
+        {"address": address, "port": port, "rest_s": emulator.rest},
+    )
+    code = ExitCode.FINISHED
+    try:
+        with orderly_stop() as interrupted:
+            while (session := emulator.serve(interrupted)) is not None:
+                code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
+                _say(options, f"{scenario.name}: {_words(session)}", _data(session))
+                if not options.again or interrupted():
+                    break
+    finally:
+        emulator.close()
+    return code
+
+
+def _words(session: Session) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in session.counts.items() if count)
+    return f"{session.samples} samples, then {session.reason}; {counts}"
+
+
+def _data(session: Session) -> dict[str, Any]:
+    return {
+        "samples": session.samples,
+        "reason": session.reason,
+        "in_order": session.in_order,
+        "counts": session.counts,
+    }
+
+
+def _say(options: argparse.Namespace, words: str, data: dict[str, Any]) -> None:
+    print(json.dumps(data) if options.json else words, flush=True)

@@ -1,0 +1,1 @@
+"""A rig at the end of a network, emulated: receiver, simulated rig, a clock of its own, and what goes wrong."""

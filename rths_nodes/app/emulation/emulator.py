@@ -1,0 +1,254 @@
+"""A rig that is not there, for the port ``udp``: the receiver of a real target, and behind it the scenario's rig.
+
+The receiver is the C code that a laboratory takes to its target, with its own watchdog and limits. What it
+commands goes to the actuators, specimens and sensors of the scenario, as the port ``simulator`` has them. The
+clock is the emulator's own, unless the test runs in lockstep: then each tick waits for its command, and every bit
+is that of the simulator.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.app.emulation.misbehaviour import Misbehaviour, Saboteur
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.udp import UdpPort
+from rths_nodes.laboratory.receiver import Receiver
+from rths_nodes.loop.pacing import Pacer
+from rths_nodes.loop.realtime import real_time
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override
+from rths_nodes.loop.scenario.schema import Scenario
+
+LOOK_S = 0.05
+"""Between two looks whether the operator wants to end, s."""
+QUIET_S = 0.5
+"""After so long without a word of the test computer a session that has stopped is over."""
+IN_ORDER = 2
+"""The reason of a session that the test computer has closed."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """How one session went: its last sample, why it ended, in words, and what the receiver has counted."""
+
+    samples: int
+    reason: str
+    in_order: bool
+    counts: dict[str, int]
+
+
+class Emulator:
+    """The rig of ``scenario``, whose port is ``udp``, listening for one session after the other.
+
+    ``port`` 0 takes any that is free. With ``own_clock`` it refuses to wait for commands, as a real rig does.
+    Raises ConfigError for a scenario without such a port, or whose rig cannot be simulated.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        port: int | None = None,
+        own_clock: bool = False,
+        plans: Sequence[Misbehaviour] = (),
+    ) -> None:
+        params = scenario.port
+        if not isinstance(params, UdpPort.Params):
+            kind = type(params).type_name
+            raise ConfigError(
+                f"port.type = {kind!r}: only a rig behind the port udp can be emulated; "
+                "--set 'port={type: udp, emulator: true}'"
+            )
+        for axis in scenario.axes if scenario.rig is None else ():
+            for noun in ("actuator", "specimen"):
+                scenario.model_of(axis, noun)
+        self.scenario, self._plans = scenario, plans
+        self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
+        self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
+        self._bridged = max(1, scenario.bridge.longest(scenario.dt))
+        self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
+        assembly = Assembly(override(scenario, ["port={type: simulator}"]))
+        self._rig: Any = assembly.port
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind((params.address, params.port if port is None else port))
+        except OSError as error:
+            self._socket.close()
+            raise ConfigError(
+                f"port.address = {params.address!r}, port.port = {params.port if port is None else port}: cannot "
+                f"listen there ({error.strerror or error}); --address names one of this machine"
+            ) from error
+        self._socket.setblocking(False)
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._begin()
+
+    @property
+    def rest(self) -> float:
+        """s from the last command to standstill, at most, with the transport of the scenario."""
+        samples = self._receiver.rest_samples - self._receiver.transport + self.scenario.port.transport_samples
+        return float(samples * self.scenario.dt)
+
+    def _begin(self) -> None:
+        """Ready for a session, at rest at zero."""
+        scenario, rig = self.scenario, self._rig
+        limits = [(each.stroke, each.velocity, each.deceleration) for each in scenario.limits.values()]
+        self._receiver = Receiver(
+            limits,
+            scenario.dt,
+            self._bridged,
+            self._watchdog,
+            self._flags,
+            len(rig.auxiliary_inputs),
+            len(rig.auxiliary_names),
+        )
+        self._saboteur = Saboteur(self._plans)
+        self._peer: Any = None
+        self._last = b""
+        rig.open()
+        self._tell(rig.read())
+
+    def serve(self, ended: Callable[[], bool]) -> Session | None:
+        """One session, to its end; None where it was ``ended`` before one began."""
+        self._begin()
+        while self._receiver.state_number == datagrams.IDLE:
+            if ended():
+                return None
+            self._await(LOOK_S)
+        with ExitStack() as stack:
+            pacer: Pacer | None = None
+            self._heard_at = time.monotonic()
+            while not (self._over() or ended()):
+                if pacer is None and not self._receiver.in_lockstep:
+                    stack.enter_context(real_time(True))
+                    pacer = Pacer(self.scenario.dt, 0)
+                    pacer.start()
+                if pacer is not None:
+                    pacer()
+                    self._tick(pacer, ended)
+                elif not self._step(ended):
+                    pacer = Pacer(self.scenario.dt, 0)  # it stops: nobody gives it ticks any more
+                    pacer.start()
+        receiver = self._receiver
+        never = "ended by the operator" if ended() else "the test never began"
+        reason = datagrams.REASONS[receiver.reason] if receiver.reason else never
+        return Session(max(receiver.counter - 1, 0), reason, receiver.reason == IN_ORDER, receiver.counts())
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+    def _over(self) -> bool:
+        receiver = self._receiver
+        quiet = time.monotonic() - self._heard_at > QUIET_S
+        waiting = receiver.state_number == datagrams.WAITING
+        if waiting and time.monotonic() - self._heard_at > self.scenario.port.connect_within + 60.0:
+            return True  # the test never began
+        return receiver.at_rest and (quiet or receiver.reason == IN_ORDER)
+
+    # -- a tick -------------------------------------------------------------------------------------------
+
+    def _tick(self, pacer: Pacer, ended: Callable[[], bool]) -> None:
+        """By the clock: take what came, measure, send, drive."""
+        self._take(self._received())
+        sample = self._receiver.counter
+        running = self._receiver.state_number > datagrams.WAITING
+        if running and (ticks := self._saboteur.frozen(sample)):
+            until = time.monotonic() + ticks * self.scenario.dt
+            while time.monotonic() < until and not ended():
+                time.sleep(min(LOOK_S, max(until - time.monotonic(), 0.0)))
+            pacer.start()
+        if running and self._saboteur.interlock_open(sample):
+            self._receiver.sensors.interlock = INTERLOCK_OPEN
+        state = self._receiver.state()
+        if state:
+            self._send(sample, state)
+            self._drive()
+
+    def _step(self, ended: Callable[[], bool]) -> bool:
+        """In lockstep: measure, send, and drive once the command is here; False where none comes any more."""
+        receiver = self._receiver
+        if receiver.state_number == datagrams.WAITING:
+            self._await(LOOK_S)
+            return True
+        sample = receiver.counter
+        if self._saboteur.frozen(sample):
+            return True
+        state = receiver.state()
+        self._send(sample, state)
+        patience = time.monotonic() + self.scenario.port.longest_wait
+        while receiver.newest < receiver.counter and receiver.state_number == datagrams.RUNNING and not ended():
+            if time.monotonic() > patience:
+                break
+            self._await(LOOK_S)
+        self._drive()
+        return receiver.state_number == datagrams.RUNNING and time.monotonic() <= patience
+
+    def _drive(self) -> None:
+        receiver, rig = self._receiver, self._rig
+        receiver.drive()
+        command = np.array(receiver.command)
+        rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
+        self._tell(rig.read())
+
+    def _tell(self, measured: Measurement) -> None:
+        sensors = self._receiver.sensors
+        n = len(measured.displacement)
+        sensors.displacement[:n] = measured.displacement.tolist()
+        sensors.force[:n] = measured.force.tolist()
+        sensors.channel[: len(measured.auxiliary)] = measured.auxiliary.tolist()
+        sensors.mode[:n] = list(measured.control_mode)
+        sensors.saturated = bool(measured.flags)
+
+    # -- datagrams ----------------------------------------------------------------------------------------
+
+    def _await(self, seconds: float) -> None:
+        if select.select([self._socket], [], [], seconds)[0]:
+            self._take(self._received())
+
+    def _received(self) -> list[tuple[bytes, Any]]:
+        found = []
+        while True:
+            try:
+                found.append(self._socket.recvfrom(2 * datagrams.LARGEST))
+            except BlockingIOError:
+                return found
+            except OSError:
+                continue  # what the network tells of a datagram of ours
+
+    def _take(self, came: list[tuple[bytes, Any]]) -> None:
+        receiver = self._receiver
+        if receiver.state_number > datagrams.WAITING:
+            senders = [sender for _, sender in came]
+            datas = self._saboteur.incoming(receiver.counter, [data for data, _ in came])
+            came = [(data, senders[-1] if senders else self._peer) for data in datas]
+        for data, sender in came:
+            result = receiver.receive(data)
+            if result not in ("garbage", "foreign"):
+                self._heard_at = time.monotonic()
+            if answer := receiver.reply():
+                if result == "taken":
+                    self._peer = sender
+                self._to(sender, answer)
+            elif result == "repeated" and receiver.in_lockstep and self._last:
+                self._to(self._peer, self._last)
+
+    def _send(self, sample: int, state: bytes) -> None:
+        self._last = state
+        for data in self._saboteur.outgoing(sample, state):
+            self._to(self._peer, data)
+
+    def _to(self, whom: Any, data: bytes) -> None:
+        try:
+            self._socket.sendto(data, whom)
+        except OSError:
+            return  # as if it were lost on the way

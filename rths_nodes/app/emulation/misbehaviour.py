@@ -1,0 +1,121 @@
+"""What an emulated rig, or the network to it, does wrong on purpose: KIND@SAMPLE or KIND@SAMPLE:N."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rths_nodes.core.errors import ConfigError, show, unknown
+from rths_nodes.laboratory.ports import datagrams
+
+LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK = (
+    *("lose", "mute", "duplicate", "reorder", "delay", "die", "freeze", "session", "garbage", "interlock"),
+)
+KINDS = {
+    LOSE: (1, "N commands are lost on the way to the rig"),
+    MUTE: (1, "N states are lost on the way back"),
+    DUPLICATE: (1, "N datagrams come twice, both ways"),
+    REORDER: (2, "N datagrams come in pairs, the later one first, both ways"),
+    DELAY: (1, "from then on commands come N ticks late"),
+    DIE: (0, "the process ends without a word"),
+    FREEZE: (0, "nothing happens for N ticks; 0: for ever"),
+    SESSION: (1, "N states are of another session"),
+    GARBAGE: (1, "N times a datagram of random bytes comes along, both ways"),
+    INTERLOCK: (0, "the interlock of the rig opens"),
+}
+"""Kind -> N where none is given, meaning."""
+_LONGEST = 1_000_000
+_WORDS = re.compile(r"(\w+)@(\d{1,9})(?::(\d{1,9}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Misbehaviour:
+    """One of KINDS, from ``sample`` on, ``count`` times."""
+
+    kind: str
+    sample: int
+    count: int
+
+
+def parse(words: str) -> Misbehaviour:
+    """``lose@100:3``. Raises ConfigError."""
+    found = _WORDS.fullmatch(words)
+    if not found:
+        raise ConfigError(f"--misbehave = {show(words)}: must be KIND@SAMPLE or KIND@SAMPLE:N, e.g. lose@100:3")
+    kind, sample, count = found.groups()
+    if kind not in KINDS:
+        raise unknown("--misbehave", "kind", kind, KINDS)
+    number = KINDS[kind][0] if count is None else int(count)
+    if number > _LONGEST:
+        raise ConfigError(f"--misbehave = {show(words)}: N must be <= {_LONGEST}")
+    return Misbehaviour(kind, int(sample), number)
+
+
+class Saboteur:
+    """Does all of ``plans`` to datagrams and ticks."""
+
+    def __init__(self, plans: Sequence[Misbehaviour]) -> None:
+        self._plans = plans
+        self._late: deque[tuple[int, bytes]] = deque()
+        self._kept: dict[str, bytes] = {}
+        self._done: Counter[tuple[str, Misbehaviour]] = Counter()
+        self._random = random.Random(1)
+
+    def _happens(self, kind: str, sample: int, way: str) -> bool:
+        """Whether it happens to this datagram; it then counts as one of the N on its ``way``."""
+        for plan in self._plans:
+            if plan.kind == kind and sample >= plan.sample and self._done[way, plan] < plan.count:
+                self._done[way, plan] += 1
+                return True
+        return False
+
+    def incoming(self, sample: int, received: Iterable[bytes]) -> list[bytes]:
+        """What the receiver gets before tick ``sample`` of what was ``received``."""
+        found = [each for data in received for each in self._way("in", sample, data, LOSE)]
+        delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
+        if not delays and not self._late:
+            return found
+        self._late.extend((sample + max(delays, default=0), data) for data in found)
+        due = [data for at, data in self._late if at <= sample]
+        self._late = deque((at, data) for at, data in self._late if at > sample)
+        return due
+
+    def outgoing(self, sample: int, data: bytes) -> list[bytes]:
+        """What is sent of state ``sample``."""
+        if self._happens(SESSION, sample, "out"):
+            head = datagrams.head_of(data)
+            head.session ^= 1
+            data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
+        return self._way("out", sample, data, MUTE)
+
+    def _way(self, way: str, sample: int, data: bytes, loss: str) -> list[bytes]:
+        if self._happens(loss, sample, way):
+            return []
+        kept = self._kept.pop(way, None)
+        if kept is not None:
+            return [data, kept]
+        if self._happens(REORDER, sample, way):
+            self._kept[way] = data
+            return []
+        more = [data] if self._happens(DUPLICATE, sample, way) else []
+        if self._happens(GARBAGE, sample, way):
+            more.append(self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)))
+        return [data, *more]
+
+    def frozen(self, sample: int) -> float:
+        """For how many ticks nothing happens at tick ``sample``; ends the process where it is to die."""
+        for plan in self._plans:
+            if plan.sample == sample and plan.kind == DIE:
+                os._exit(1)
+            if plan.sample == sample and plan.kind == FREEZE:
+                return plan.count or math.inf
+        return 0.0
+
+    def interlock_open(self, sample: int) -> bool:
+        """True where the interlock has opened."""
+        return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)

@@ -1,0 +1,180 @@
+"""The datagrams between the test computer and a rig: their layout, declared once and used for both directions.
+
+A datagram is a head, a row for each axis, the auxiliary channels as reals, and a checksum (CRC-32 of all before
+it). Everything is little-endian, reals are IEEE 754 binary64. ``examples/udp_target/rths_target.h`` has the same
+layout in C, and doc/udp.md as a table; tests compare the three.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from rths_nodes.core.samples import EMPTY, Array
+
+MAGIC, VERSION = 0x53485452, 1
+"""Of the layout: the letters RTHS, and a number that changes with it."""
+
+OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
+"""Kinds of datagrams: the last two come from the rig."""
+
+EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED = 1, 2, 4, 8, 16, 32
+"""Flags."""
+
+IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
+"""States of the receiver."""
+
+REASONS = {
+    0: "no reason told",
+    1: "no command came in time",
+    2: "the session was closed",
+    3: "the interlock of the rig is open",
+    4: "another session is open, or was: an operator has to begin a new one at the rig",
+    5: "it speaks another version of the datagrams",
+    6: "it has another number of axes",
+    7: "it has another servo rate",
+    8: "it cannot do this transport_samples",
+    9: "it has other auxiliary inputs",
+    10: "its controller runs the command differently within a sample (hold)",
+    11: "its tick does not wait for commands",
+    12: "one end is an emulator, where the other expects a rig",
+}
+"""Why a receiver has stopped, or refuses a session."""
+
+ANSWERED_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<dd"), struct.Struct("<dd"), struct.Struct("<dddBxxxxxxx")
+"""Of each axis. Command: command (m), slope (m/s). State: displacement (m), force (N), active command (m), mode.
+Answer: active command (m), its velocity (m/s)."""
+CHECKSUM = struct.Struct("<I")
+LARGEST_QUEUE = 31
+"""Samples of transport that a receiver has room for."""
+LARGEST_AXES = LARGEST_AUXILIARY = 8
+"""Axes, and auxiliary channels each way, that a receiver has room for."""
+LARGEST = 512
+"""Bytes."""
+
+LAYOUT = {
+    "magic": ("I", "0x53485452, the letters RTHS"),
+    "version": ("H", "of this layout: 1"),
+    "kind": ("B", "1 open, 2 begin, 3 command, 4 close; from the rig 17 answer, 18 state"),
+    "axes": ("B", "number of axes, 1 to 8"),
+    "session": ("I", "number of the session, not 0; drawn anew for each test"),
+    "counter": (
+        "I",
+        "state: its sample, from 0; command: the sample it belongs to; open: counts them; answer: ticks so far",
+    ),
+    "heard": ("I", "the newest counter that was heard from the other end; answer: that of the open it answers"),
+    "period": ("I", "of the tick, ns"),
+    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated"),
+    "transport": ("B", "samples after which a command acts"),
+    "auxiliary": ("B", "number of auxiliary channels behind the axes, 0 to 8"),
+    "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
+    "reason": ("B", "why it has stopped, or refuses; from the test computer 0"),
+    "hydraulics": ("B", "0 not told, 1 off, 2 low, 3 high; from the test computer 0"),
+    "interlock": ("B", "0 not told, 1 closed, 2 open; from the test computer 0"),
+}
+"""The head: name -> type (as in ``struct``), meaning."""
+HEAD = struct.Struct("<" + "".join(kind for kind, _ in LAYOUT.values()))
+
+
+@dataclass(slots=True)
+class Head:
+    """The head of a datagram, but for magic and version, which are the same in all."""
+
+    kind: int
+    axes: int
+    session: int
+    counter: int = 0
+    heard: int = 0
+    period: int = 0
+    flags: int = 0
+    transport: int = 0
+    auxiliary: int = 0
+    state: int = 0
+    reason: int = 0
+    hydraulics: int = 0
+    interlock: int = 0
+
+
+assert [field.name for field in fields(Head)] == list(LAYOUT)[2:]
+
+
+class Unreadable(ValueError):
+    """Bytes that are no datagram of this layout; the message says why."""
+
+
+def packed(head: Head, rows: bytes = b"") -> bytes:
+    """A whole datagram."""
+    body = (
+        HEAD.pack(
+            MAGIC,
+            VERSION,
+            head.kind,
+            head.axes,
+            head.session,
+            head.counter,
+            head.heard,
+            head.period,
+            head.flags,
+            head.transport,
+            head.auxiliary,
+            head.state,
+            head.reason,
+            head.hydraulics,
+            head.interlock,
+        )
+        + rows
+    )
+    return body + CHECKSUM.pack(zlib.crc32(body))
+
+
+def head_of(data: bytes) -> Head:
+    """The head of a datagram that is whole. Raises Unreadable."""
+    if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
+        raise Unreadable(f"{len(data)} bytes")
+    magic, version, *values = HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise Unreadable("does not begin with RTHS")
+    if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != zlib.crc32(data[: -CHECKSUM.size]):
+        raise Unreadable("wrong checksum")
+    if version != VERSION:
+        raise Unreadable(f"version {version}; known: {VERSION}")
+    return Head(*values)
+
+
+@dataclass(slots=True)
+class RigState:
+    """State k of a rig: what was measured, and the command (m) that was active, ``(n_axes,)``."""
+
+    head: Head
+    displacement: Array
+    force: Array
+    command: Array
+    modes: bytes
+    auxiliary: Array
+
+
+def state_of(data: bytes, head: Head) -> RigState:
+    """A state as the rig sent it. Raises Unreadable for a length that does not fit its head."""
+    axes, end = head.axes, HEAD.size + head.axes * STATE_ROW.size
+    if len(data) != end + 8 * head.auxiliary + CHECKSUM.size:
+        raise Unreadable(f"{len(data)} bytes for {axes} axes and {head.auxiliary} channels")
+    rows = [STATE_ROW.unpack_from(data, HEAD.size + i * STATE_ROW.size) for i in range(axes)]
+    displacement, force, command, modes = zip(*rows, strict=True)
+    channels = np.frombuffer(data, "<f8", head.auxiliary, end).astype(float) if head.auxiliary else EMPTY
+    return RigState(head, np.array(displacement), np.array(force), np.array(command), bytes(modes), channels)
+
+
+def active_of(data: bytes, head: Head) -> list[float]:
+    """The active commands (m) in an answer. Raises Unreadable."""
+    if len(data) != HEAD.size + head.axes * ANSWERED_ROW.size + CHECKSUM.size:
+        raise Unreadable(f"{len(data)} bytes for an answer of {head.axes} axes")
+    return [ANSWERED_ROW.unpack_from(data, HEAD.size + i * ANSWERED_ROW.size)[0] for i in range(head.axes)]
+
+
+def command_rows(command: list[float], slope: list[float], auxiliary: Array) -> bytes:
+    """Commands (m) and their slopes (m/s) of all axes, then the auxiliary inputs."""
+    pairs = [value for row in zip(command, slope, strict=True) for value in row]
+    return struct.pack(f"<{len(pairs) + len(auxiliary)}d", *pairs, *auxiliary)

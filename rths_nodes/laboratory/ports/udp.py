@@ -1,0 +1,368 @@
+"""A rig at the other end of a network: one datagram per tick and direction, by UDP.
+
+The rig owns tick and counter: its state k is Measurement k, and Command k answers state k - 1. A Command acts
+``transport_samples`` samples later, always, however early it came: the receiver at the rig keeps it until then
+(``examples/udp_target``). What is lost on the way there is bridged by the receiver; what is lost on the way back
+is filled in here and flagged. Layout and behaviour: doc/udp.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import flag, integer, number, params, text, texts
+from rths_nodes.core.protocols import Rig
+from rths_nodes.core.samples import (
+    EMPTY,
+    FLAG_BRIDGED,
+    FLAG_SATURATED,
+    INTERLOCK_OPEN,
+    Array,
+    Command,
+    Measurement,
+)
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
+from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
+
+GOODBYES = 3
+"""The end of a session is told so often: nobody answers it."""
+FURTHEST = 100_000
+"""Samples: a state that is further ahead is none of this test."""
+
+
+class UdpPort:
+    """The port of a rig that is reached by UDP, and whose receiver bridges, brakes and holds by itself."""
+
+    @params
+    class Params:
+        one_node: ClassVar[bool] = True
+        address: str = text("address or name of the rig's target computer", "127.0.0.1")
+        port: int = integer("UDP port on which the target listens", "", 25010, at_least=1, at_most=65535)
+        local_port: int = integer(
+            "UDP port of ours, for a target that is set up to send to one; 0: any",
+            "",
+            0,
+            at_least=0,
+            at_most=65535,
+        )
+        session: int = integer(
+            "number of the session; 0: drawn anew for each test", "", 0, at_least=0, at_most=2**32 - 1
+        )
+        emulator: bool = flag(
+            "the other end is an emulator (rths emulate), which moves nothing; a real rig is refused then", False
+        )
+        transport_samples: int = integer(
+            "samples after which a command acts; 1 where it is there before the next tick, 0 only with an "
+            "emulator in lockstep. Commands that come earlier are kept until then",
+            "",
+            1,
+            at_least=0,
+            at_most=datagrams.LARGEST_QUEUE,
+        )
+        hold: str = text(
+            "how the controller runs the command within a sample: step, it holds it; ramp, along the slope",
+            "step",
+            ("step", "ramp"),
+        )
+        start_tolerance: float = number(
+            "largest magnitude of the controller's active command at the start, from where the first one follows",
+            "m",
+            1e-4,
+            more_than=0.0,
+            at_most=0.1,
+        )
+        silence: float = number(
+            "time without a datagram after which the other end counts as dead; on this side in real time only",
+            "s",
+            0.1,
+            at_least=0.005,
+            at_most=10.0,
+        )
+        connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
+        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        auxiliary_names: tuple[str, ...] = texts(
+            "measured channels beside the axes, in the order of the datagram, with units: pressure [Pa]; where "
+            "the scenario has a rig they are the rig's"
+        )
+        auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
+
+        def fits(self, test: TestContext) -> None:
+            """Raises ConfigError for more axes than a datagram has, and a silence that is shorter than ticks."""
+            if len(test.axes) > datagrams.LARGEST_AXES:
+                raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
+            if self.silence < 3.0 * test.dt:
+                raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Tells that a transport of 0 is an idealisation."""
+            if self.transport_samples:
+                return []
+            return ["transport_samples = 0: only an emulator in lockstep can do that"]
+
+    external = True
+    follows_rig = True
+    """The tick is the rig's: who drives this port in real time goes by it (``loop/pacing.py``)."""
+    partial_stop = ""
+
+    def __init__(
+        self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
+    ) -> None:
+        self._params, self._axes, self._dt = params, tuple(axes), dt
+        self.simulated = params.emulator
+        self.label = "port.type = 'udp', port.emulator = false"
+        self.transport_samples = params.transport_samples
+        self.auxiliary_names, self.auxiliary_inputs = params.auxiliary_names, params.auxiliary_inputs
+        if rig is not None:
+            self.auxiliary_names, self.auxiliary_inputs = rig.auxiliary_names, rig.auxiliary_inputs
+        for name in ("auxiliary_names", "auxiliary_inputs"):
+            if (count := len(getattr(self, name))) > datagrams.LARGEST_AUXILIARY:
+                most = datagrams.LARGEST_AUXILIARY
+                raise ConfigError(f"port.{name}: {count}: must be <= {most}, for one datagram")
+        self._link = UdpLink(params.address, params.port, params.local_port)
+        self.address = self._link.place
+        self._period = round(dt * 1e9)
+        self._head = Head(0, len(self._axes), 0, period=self._period, transport=params.transport_samples)
+        self._head.auxiliary = len(self.auxiliary_inputs)
+        self.in_lockstep = False
+        """True where the rig, an emulator, waits for every command."""
+        self.interlock = ""
+        self._closed = True
+
+    # -- before the test ----------------------------------------------------------------------------------
+
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
+        """Agree with the rig on the session; it stands still. Raises ConfigError where they do not agree.
+
+        ``pacer`` is called with each tick of the rig. Without one an emulator is asked to wait for every command.
+        """
+        self._pacer = pacer
+        self.sample, self.interlock = 0, ""
+        self._expected, self._found = 0, False
+        self._ahead: dict[int, RigState] = {}
+        self._state: RigState | None = None
+        self._needed: Counter[int] = Counter()
+        self._bridged = self._limited = 0
+        self._last = b""
+        self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
+        self._head.session = self._link.session
+        terms = Terms(
+            self._head,
+            self._axes,
+            self.auxiliary_names,
+            self._params.emulator,
+            self._params.hold == "ramp",
+            self._params.start_tolerance,
+            self._params.connect_within,
+            self._dt,
+        )
+        try:
+            opening = Opening(self._link, terms, lockstep=pacer is None)
+        except BaseException:
+            self._link.close()
+            raise
+        self.in_lockstep, self._active = opening.in_lockstep, opening.active
+        self._closed = False
+
+    def _of_kind(self, kind: int, counter: int = 0) -> Head:
+        self._head.kind, self._head.counter = kind, counter
+        self._head.heard = max(self._expected - 1, 0)
+        return self._head
+
+    def begin(self) -> None:
+        self._post(datagrams.BEGIN, 0)
+
+    def arm_watchdog(self) -> None:
+        """The receiver's is armed from the beginning of the test."""
+
+    def disarm_watchdog(self) -> None:
+        """The test is over: the receiver brakes if anything moves, and holds."""
+        self.safe()
+
+    # -- the test -----------------------------------------------------------------------------------------
+
+    def wait_tick(self) -> int:
+        """The number only: the tick itself comes with the state that answers."""
+        self.sample += 1
+        self._expected, self._found = self.sample, False
+        return self.sample
+
+    def write(self, command: Command) -> None:
+        self._command = command.command.copy()
+        sent = self._command.tolist()
+        slope = [(now - before) / self._dt for now, before in zip(sent, self._active, strict=True)]
+        self._active = sent
+        self._post(datagrams.COMMAND, command.sample, datagrams.command_rows(sent, slope, command.auxiliary))
+
+    def _post(self, kind: int, counter: int, rows: bytes = b"") -> None:
+        self._last = self._link.send(self._of_kind(kind, counter), rows)
+        self._sent_at = self._heard_at = time.monotonic()
+
+    def ready(self) -> bool:
+        """True when state k is here, or is known to be lost: a later one is here, or the rig is silent."""
+        if self._found or self._silent:
+            return True
+        for head, data in self._link.received():
+            self._take(head, data)
+        if self._expected in self._ahead:
+            state = self._ahead.pop(self._expected)
+            self._hear(state.head)
+        elif self._ahead:
+            state = self._filled()
+        else:
+            self._look_at_clock()
+            return self._silent
+        self._state, self._found = state, True
+        if self._pacer:
+            self._pacer()
+        return True
+
+    @property
+    def _silent(self) -> bool:
+        return self.interlock.startswith("port.silence")
+
+    def _take(self, head: Head, data: bytes) -> None:
+        if head.kind != datagrams.STATE:
+            return  # a late answer
+        self._heard_at = time.monotonic()
+        if not self._expected <= head.counter < self._expected + FURTHEST:
+            if head.counter < self._expected:
+                self._link.too_late(head.counter)
+            return
+        wrong = head.axes != len(self._axes) or head.auxiliary != len(self.auxiliary_names)
+        try:
+            state = datagrams.state_of(data, head)
+        except Unreadable:
+            wrong = True
+        if wrong:
+            self._link.counts[GARBAGE] += 1
+        elif head.counter in self._ahead:
+            self._link.too_late(head.counter)
+        else:
+            self._ahead[head.counter] = state
+
+    def _hear(self, head: Head) -> None:
+        if not self.in_lockstep:
+            self._needed[head.counter + 1 - head.heard] += 1
+        if head.interlock == INTERLOCK_OPEN:
+            self.interlock = self.interlock or f"port 'udp': {datagrams.REASONS[3]}"
+        elif head.state >= datagrams.BRAKING and not self._closed:
+            words = datagrams.REASONS.get(head.reason, f"reason {head.reason}")
+            self.interlock = self.interlock or f"port 'udp': the receiver has stopped the rig: {words}"
+
+    def _filled(self) -> RigState:
+        """State k, which is lost, on a straight line between those before and behind it."""
+        self._link.lose(self._expected)
+        after = min(self._ahead)
+        behind, before = self._ahead[after], self._state or self._ahead[after]
+        share = (self._expected - before.head.counter) / max(after - before.head.counter, 1)
+        head = Head(
+            datagrams.STATE, behind.head.axes, behind.head.session, self._expected, flags=datagrams.BRIDGED
+        )
+        return RigState(
+            head,
+            before.displacement + share * (behind.displacement - before.displacement),
+            before.force + share * (behind.force - before.force),
+            before.command + share * (behind.command - before.command),
+            before.modes,
+            before.auxiliary + share * (behind.auxiliary - before.auxiliary),
+        )
+
+    def _look_at_clock(self) -> None:
+        """Nothing is here: send again where the rig waits for us, and find out whether it is dead."""
+        now = time.monotonic()
+        patience = self._params.longest_wait if self.in_lockstep else self._params.silence
+        if (self.in_lockstep or not self._expected) and now - self._sent_at > AGAIN_S:
+            self._sent_at = now
+            self._link.send_again(self._last)
+        if now - self._heard_at > patience:
+            self.interlock = f"port.silence: no datagram from the rig at {self.address} for {patience:g} s"
+
+    def wait(self, seconds: float) -> None:
+        """Until a datagram is here, for ``seconds`` at most."""
+        if not self._found and not self._silent and not self._ahead:
+            self._link.wait(seconds)
+
+    def read(self) -> Measurement:
+        while not self.ready():
+            self.wait(AGAIN_S)
+        state, k = self._state, self._expected
+        if self._silent or state is None:
+            unknown = np.full(len(self._axes), np.nan)
+            channels = np.full(len(self.auxiliary_names), np.nan)
+            return Measurement(k, unknown, unknown, self._applied(None), channels, FLAG_BRIDGED)
+        head = state.head
+        flags = FLAG_SATURATED if head.flags & datagrams.SATURATED else 0
+        if head.flags & datagrams.BRIDGED:
+            flags |= FLAG_BRIDGED
+            self._bridged += 1
+        self._limited += bool(head.flags & datagrams.LIMITED)
+        channels = state.auxiliary if len(state.auxiliary) else EMPTY
+        command = self._applied(state)
+        return Measurement(
+            k,
+            state.displacement,
+            state.force,
+            command,
+            channels,
+            flags,
+            state.modes,
+            head.hydraulics,
+            head.interlock,
+        )
+
+    def _applied(self, state: RigState | None) -> Array:
+        """Command k as it was sent, or as it was read back where that is the same, or the receiver's own."""
+        changed = datagrams.BRIDGED | datagrams.LIMITED
+        if state is None:
+            return self._command if self.sample else np.zeros(len(self._axes))
+        if not self.sample:
+            self._active = state.command.tolist()
+            return state.command
+        if not self.transport_samples or state.head.flags & changed or state.head.state >= datagrams.BRAKING:
+            return state.command
+        return self._command
+
+    def truth(self) -> None:
+        """Not known of a rig."""
+
+    def numbers(self) -> dict[str, float]:
+        """What the test tells of the way: samples of transport that were needed, and datagrams that went wrong."""
+        counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
+        counts["transport_declared"] = self.transport_samples
+        if self._needed:
+            counts["transport_median"] = _median(self._needed)
+            counts["transport_largest"] = max(self._needed)
+        return counts
+
+    # -- after the test -----------------------------------------------------------------------------------
+
+    def safe(self) -> None:
+        """The receiver brakes and holds."""
+        if not self._closed:
+            self._closed = True
+            for _ in range(GOODBYES):
+                self._link.send(self._of_kind(datagrams.CLOSE, self.sample))
+
+    def close(self) -> None:
+        self.safe()
+        self._link.close()
+
+
+def _median(counts: Counter[int]) -> int:
+    """Of what was counted."""
+    left = counts.total() // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left < 0:
+            break
+    return value

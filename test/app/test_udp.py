@@ -1,0 +1,464 @@
+"""The port udp against an emulated rig, by real sockets: the same bits in lockstep, a safe end of every fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.app.emulation.emulator import Emulator, Session
+from rths_nodes.app.emulation.misbehaviour import parse
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.loop.scenario import files
+
+if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+    pytest.skip("no C compiler here", allow_module_level=True)
+
+NAME = "chen_ricles_2010"
+BRIEF = "duration=0.4"
+NOISE = ("axes.story_1.sensors.displacement_noise_rms=1e-5", "axes.story_1.sensors.force_noise_rms=100")
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def udp(port: int, transport: int = 0, **more: Any) -> str:
+    """The override that puts the port udp into a scenario."""
+    given = {"type": "udp", "emulator": "true", "port": port, "transport_samples": transport} | more
+    return f"port={{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
+
+
+class Far:
+    """An emulated rig in a thread of its own, for one session."""
+
+    def __init__(self, name: str, sets: Sequence[str], own_clock: bool, misbehave: Sequence[str]) -> None:
+        self._emulator = Emulator(files.load(name, sets), None, own_clock, [parse(words) for words in misbehave])
+        self._ended = threading.Event()
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._session = self._emulator.serve(self._ended.is_set)
+
+    def session(self) -> Session:
+        """How it went, once it is over."""
+        self._thread.join(20.0)
+        assert self._session is not None
+        return self._session
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join(20.0)
+        self._emulator.close()
+
+
+@pytest.fixture
+def rig() -> Iterator[Callable[..., tuple[Far, list[str]]]]:
+    """Starts an emulated rig of a scenario; with the overrides for the test computer."""
+    made: list[Far] = []
+
+    def rig(
+        name: str = NAME,
+        sets: Sequence[str] = (BRIEF,),
+        transport: int = 0,
+        own_clock: bool = False,
+        misbehave: Sequence[str] = (),
+        **more: Any,
+    ) -> tuple[Far, list[str]]:
+        every = [udp(free_port(), transport, **more), *sets]
+        made.append(Far(name, every, own_clock, misbehave))
+        return made[-1], every
+
+    yield rig
+    for far in made:
+        far.close()
+
+
+HARD = (BRIEF, "seed=7", "axes.story_1.actuator.type=servo_hydraulic", *NOISE)
+CASES = {
+    "noisy": (NAME, HARD),
+    "auxiliary": ("phillips_spencer_2012", ("duration=0.2", "compensator.feedback={}")),
+    "two axes": ("two_actuator_coupler", ("duration=0.2",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "transport"),
+    [
+        ("noisy", 3),
+        ("auxiliary", 0),
+        ("two axes", 3),
+        *(pytest.param(*row, marks=pytest.mark.soak) for row in [("noisy", 0), ("auxiliary", 3), ("two axes", 0)]),
+    ],
+)
+def test_in_lockstep_the_bits_are_those_of_the_simulator(
+    rig: Any, different: Any, case: str, transport: int
+) -> None:
+    name, sets = CASES[case]
+    far, changed = rig(name, sets, transport)
+    found = hosts.run(name, changed)
+    expected = hosts.run(name, [f"port={{type: simulator, transport_samples: {transport}}}", *sets])
+    assert (found.outcome, found.reason) == (expected.outcome, expected.reason)
+    a, b = found.read(), expected.read()
+    unlike = [each for each in different(a, b) if not each.startswith("true_")]
+    assert unlike == []
+    session = far.session()
+    assert session.in_order
+    assert session.counts["bridged"] == session.counts["limited"] == 0
+
+
+def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, different: Any) -> None:
+    wrong = ["lose@20:3", "mute@60:3", "duplicate@100:40", "reorder@150:10", "garbage@200:20", "session@240:5"]
+    far, changed = rig(misbehave=wrong)
+    found, expected = hosts.run(NAME, changed), hosts.run(NAME, [BRIEF])
+    assert found.outcome == "finished", found.reason
+    unlike = [each for each in different(found.read(), expected.read()) if not each.startswith("true_")]
+    assert unlike == []
+    counts, told = far.session().counts, found.timing["port"]
+    assert counts["repeated"] >= 40
+    assert counts["garbage"] == told["garbage"] > 0
+    assert told["foreign"] > 0
+    assert told["repeated"] > 0
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
+def test_nodes_in_lockstep_have_the_same_bits(rig: Any, different: Any, host: str, tmp_path: Path) -> None:
+    far, changed = rig(sets=HARD, transport=2)
+    done = hosts.run(NAME, changed, host=host, record=tmp_path / "run", keep=False)
+    assert done.exit_code == 0, done.reason
+    expected = rths_nodes.run(NAME, ["port.transport_samples=2", *HARD])
+    unlike = [each for each in different(rths_nodes.read(tmp_path / "run"), expected) if each[:5] != "true_"]
+    assert unlike == []
+    assert far.session().in_order
+
+
+# What is refused before anything moves
+
+
+@pytest.mark.parametrize(
+    ("emulated", "here", "words"),
+    [
+        ((), ["servo_rate=512"], "it has another servo rate (period 976562 ns there, 1953125 ns here)"),
+        ((), ["port.emulator=false"], "port.emulator = false: is not a simulator: only an operator may arm it"),
+        ((), ["port.hold=ramp"], "its controller runs the command differently within a sample (hold)"),
+        (("own_clock",), [], "the rig has a clock of its own: pace must be realtime"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(
+    rig: Any, emulated: Sequence[str], here: Sequence[str], words: str
+) -> None:
+    _, changed = rig(**dict.fromkeys(emulated, True))
+    with pytest.raises(ConfigError) as refused:
+        rths_nodes.run(NAME, [*changed, *here])
+    assert words in str(refused.value)
+
+
+def test_a_rig_that_stands_elsewhere_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = rths_nodes.app.emulation.emulator.Receiver
+    monkeypatch.setattr(
+        "rths_nodes.app.emulation.emulator.Receiver", lambda *given: made(*given, position=[0.005])
+    )
+    _, changed = rig()
+    with pytest.raises(
+        ConfigError, match=r"axes\.story_1: the active command of the controller = 0\.005 m: must be"
+    ):
+        rths_nodes.run(NAME, changed)
+
+
+def test_a_rig_that_is_not_there_is_refused() -> None:
+    port = free_port()
+    with pytest.raises(ConfigError, match=rf"at 127\.0\.0\.1:{port}: cannot connect: no answer within 0\.2 s"):
+        rths_nodes.run(NAME, [udp(port, connect_within=0.2), BRIEF])
+
+
+def test_a_second_test_needs_a_new_session_at_the_rig(rig: Any) -> None:
+    far, changed = rig()
+    session = far._emulator._receiver
+    other = files.load(NAME, changed)
+    from rths_nodes.loop.scenario.assembly import Assembly
+
+    first, second = Assembly(other).port, Assembly(other).port
+    first.open()
+    with pytest.raises(ConfigError, match="refused: another session is open, or was: an operator has to begin"):
+        second.open()
+    first.close()
+    assert session is not None
+
+
+def test_a_node_for_each_axis_is_refused(rig: Any) -> None:
+    sets = ["duration=0.2", udp(free_port())]
+    with pytest.raises(
+        ConfigError, match=r"port\.type = 'udp': has all axes in one datagram; actuator_nodes must be"
+    ):
+        hosts.run("three_independent_axes", sets, host="composed", actuator_nodes="per_axis")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([NAME], "port.type = 'simulator': only a rig behind the port udp can be emulated"),
+        ([NAME, "--set", udp(25010), "--misbehave", "lose"], "--misbehave = 'lose': must be KIND@SAMPLE"),
+        ([NAME, "--set", udp(25010), "--misbehave", "loose@1"], "did you mean 'lose'?"),
+        ([NAME, "--set", udp(25010, address="192.0.2.1")], "cannot listen there"),
+    ],
+)
+def test_what_cannot_be_emulated_is_refused(capsys: Any, words: list[str], told: str) -> None:
+    assert main(["emulate", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_more_channels_than_a_datagram_has_are_refused() -> None:
+    nine = ", ".join(f"c{i}" for i in range(9))
+    with pytest.raises(ConfigError, match=r"port\.auxiliary_names: 9: must be <= 8"):
+        rths_nodes.run(NAME, [udp(25010, auxiliary_names=f"[{nine}]"), BRIEF])
+
+
+# By the clock of the rig
+
+
+@contextmanager
+def process(*words: str, sets: Sequence[str], inside: Sequence[str] = ()) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """``rths emulate`` in a process of its own; with what it says first."""
+    command = [*inside, sys.executable, "-m", "rths_nodes.app.cli", "emulate", NAME, "--json", *words]
+    for each in sets:
+        command += ["--set", each]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        try:
+            assert running.stdout is not None
+            yield running, json.loads(running.stdout.readline())
+        finally:
+            running.kill()
+
+
+def told_at_the_end(running: Any) -> dict[str, Any]:
+    """What the emulator says of its session."""
+    told: dict[str, Any] = json.loads(running.stdout.readline())
+    running.wait(10.0)
+    return told
+
+
+CALM = ("ground_motion.scale=0.005", "bridge.max_bridge=1", "heartbeat.monitor=5", "heartbeat.recorder=5")
+"""For tests by the clock on a machine that is busy: so small a motion stays within the limits wherever it goes."""
+SLOW = (*CALM, "servo_rate=256", "substeps=3", "duration=1")
+
+
+def by_the_clock(
+    folder: Path,
+    *misbehave: str,
+    host: str = "composed",
+    sets: Sequence[str] = SLOW,
+    transport: int = 3,
+    **more: Any,
+) -> tuple[Any, Any, dict[str, Any]]:
+    """A test in real time against an emulator that misbehaves: what it came to, its recording, the words there."""
+    words = [part for each in misbehave for part in ("--misbehave", each)]
+    every = [*sets, udp(free_port(), transport, **({"silence": 0.5} | more))]
+    with process("--own-clock", *words, sets=every) as (running, _):
+        done = hosts.run(NAME, every, host=host, pace="realtime", record=folder / "run", keep=False)
+        told = {} if {"die@100", "freeze@100"} & set(misbehave) else told_at_the_end(running)
+    return done, rths_nodes.read(folder / "run"), told
+
+
+def whole(run: Any, done: Any) -> None:
+    """No sample is missing in the recording."""
+    assert len(run.time) == done.samples + 1
+    assert run.notes == ()
+    assert done.messages["complete"]
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+@pytest.mark.parametrize("host", ["composed", "processes"])
+def test_by_the_clock_of_the_rig_the_test_finishes(tmp_path: Path, host: str) -> None:
+    done, run, told = by_the_clock(tmp_path, host=host)
+    assert (done.outcome, told["in_order"]) == ("finished", True), done.reason
+    whole(run, done)
+    assert done.timing["port"]["transport_declared"] == 3
+    assert done.timing["port"]["transport_median"] <= 3
+
+
+@pytest.mark.nodes
+def test_what_is_lost_repeated_reordered_or_foreign_is_bridged_and_flagged(tmp_path: Path) -> None:
+    wrong = ("lose@40:2", "mute@80:2", "duplicate@100:20", "reorder@130:4", "garbage@140:5", "session@170:1")
+    done, run, told = by_the_clock(tmp_path, *wrong)
+    assert done.outcome == "finished", done.reason
+    whole(run, done)
+    counts, port = told["counts"], done.timing["port"]
+    assert counts["bridged"] >= 2
+    assert port["lost"] + port["reordered"] >= 3
+    assert port["foreign"] == 1
+    assert counts["garbage"] >= 5
+    assert (run.flags[[80, 81, 170]] & FLAG_BRIDGED).all()
+    assert np.isfinite(run.displacement).all()
+
+
+@pytest.mark.nodes
+@pytest.mark.parametrize(
+    ("misbehave", "words"),
+    [
+        ("die@100", "port.silence: no datagram from the rig at 127.0.0.1:"),
+        pytest.param("freeze@100", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
+        pytest.param("interlock@100", "port 'udp': the interlock of the rig is open", marks=pytest.mark.soak),
+        pytest.param(
+            "lose@100:400",
+            "port 'udp': the receiver has stopped the rig: no command came in time",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param("mute@100:400", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
+        pytest.param("session@100:400", "port.silence: no datagram from the rig at", marks=pytest.mark.soak),
+    ],
+)
+def test_what_cannot_be_bridged_ends_in_a_safe_stop_with_the_reason(
+    tmp_path: Path, misbehave: str, words: str
+) -> None:
+    sets = [*SLOW, "bridge.max_bridge=0.05"]
+    done, run, _ = by_the_clock(tmp_path, misbehave, sets=[*sets, "duration=3"], silence=0.2)
+    assert done.outcome == "tripped"
+    assert words in done.reason
+    whole(run, done)
+    assert run.flags[-1] & FLAG_TRIPPED
+
+
+DIES = """
+import os, signal, sys
+import rths_nodes
+
+def progress(sample, _):
+    if sample > 100:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+rths_nodes.run(sys.argv[1], sys.argv[2:], progress=progress)
+"""
+
+
+@pytest.mark.nodes
+def test_a_dead_test_computer_leaves_the_rig_at_rest_within_the_stated_time(tmp_path: Path) -> None:
+    sets = [*SLOW, "duration=20", "bridge.max_bridge=0.05", udp(free_port(), 8, silence=0.3)]
+    with process("--own-clock", sets=sets) as (running, first):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        died = subprocess.run([sys.executable, "-c", DIES, NAME, *sets], env=environment, check=False)
+        assert died.returncode == -signal.SIGKILL
+        told = told_at_the_end(running)
+    assert (told["in_order"], told["reason"]) == (False, "no command came in time")
+    assert running.returncode == 3
+    # bridged counts samples until the watchdog ends the session: it stood long before
+    assert told["counts"]["bridged"] >= round(0.3 * 256)
+    assert first["rest_s"] < 0.3
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+def test_nodes_in_lockstep_refuse_a_rig_with_a_clock_of_its_own(rig: Any) -> None:
+    _, changed = rig(transport=4, own_clock=True)
+    with pytest.raises(ConfigError, match=r"the rig has a clock of its own; pace must be realtime"):
+        hosts.run(NAME, changed, host="composed")
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+def test_a_transport_that_is_longer_than_declared_is_refused() -> None:
+    slow = [*SLOW, udp(free_port(), 1)]
+    words = r"port\.transport_samples = 1: the way to the rig .* takes \d+ samples"
+    with process("--own-clock", sets=slow) as (_, said), relay(int(said["port"]), delay=3.0 / 256.0) as near:
+        far = [*slow, f"port.port={near}"]
+        with pytest.raises(ConfigError, match=words):
+            hosts.run(NAME, far, host="composed", pace="realtime", keep=False)
+
+
+@contextmanager
+def relay(far: int, delay: float) -> Iterator[int]:
+    """A UDP port from which every datagram takes ``delay`` s longer to the port ``far``, and none back."""
+    import time
+
+    near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    near.bind(("127.0.0.1", 0))
+    near.settimeout(0.05)
+    ended, asker = threading.Event(), [("127.0.0.1", 9)]
+
+    def run() -> None:
+        while not ended.is_set():
+            try:
+                data, sender = near.recvfrom(2000)
+            except TimeoutError:
+                continue
+            if sender[1] == far:
+                near.sendto(data, asker[0])
+            else:
+                asker[0] = sender
+                time.sleep(delay)
+                near.sendto(data, ("127.0.0.1", far))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield int(near.getsockname()[1])
+    finally:
+        ended.set()
+        thread.join()
+        near.close()
+
+
+@pytest.mark.nodes
+@pytest.mark.soak
+def test_across_network_namespaces_with_delay_loss_and_reordering(tmp_path: Path) -> None:
+    here, there = (f"rths_udp_{os.getpid()}_{end}" for end in "ab")
+
+    def ip(words: str) -> None:
+        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
+
+    try:
+        try:
+            for name in (here, there):
+                ip(f"netns add {name}")
+            ip(f"-n {here} link add cable type veth peer name cable netns {there}")
+            for number, name in enumerate((here, there), 1):
+                for words in ("addr add 10.78.0.{}/24 dev cable", "link set cable up", "link set lo up"):
+                    ip(f"-n {name} {words.format(number)}")
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no network namespaces here: {error}")
+        shaped = subprocess.run(
+            [*("ip", "netns", "exec", there, "tc", "qdisc", "add", "dev", "cable", "root", "netem"),
+             *["delay", "2ms", "1ms", "loss", "0.5%", "reorder", "5%"]],
+            capture_output=True,
+            check=False,
+        )  # fmt: skip
+        sets = [*SLOW, udp(25010, 4, silence=0.5, address="10.78.0.2")]
+        with process("--own-clock", sets=sets, inside=["ip", "netns", "exec", there]) as (running, _):
+            command = ["ip", "netns", "exec", here, sys.executable, "-m", "rths_nodes.app.cli", "run", NAME]
+            command += ["--host", "composed", "--pace", "realtime", "--record", str(tmp_path / "run"), "--json"]
+            for each in sets:
+                command += ["--set", each]
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            told = told_at_the_end(running)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert told["in_order"]
+        result = json.loads(done.stdout)
+        assert len(rths_nodes.read(tmp_path / "run").time) == result["samples"] + 1
+        if shaped.returncode:
+            pytest.skip("the kernel has no netem: tried without delay, loss and reordering")
+    finally:
+        for name in (here, there):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)

@@ -1,0 +1,96 @@
+"""The datagrams of the port udp: one layout in Python, in C and on paper."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = (ROOT / "examples" / "udp_target" / "rths_target.h").read_text()
+FULL = Head(18, 2, 0xDEADBEEF, 7, 6, 976562, 41, 3, 1, 4, 3, 2, 1)
+
+
+def offsets() -> dict[str, int]:
+    """Where each field of the head begins."""
+    kinds = [kind for kind, _ in datagrams.LAYOUT.values()]
+    return {name: struct.calcsize("<" + "".join(kinds[:place])) for place, name in enumerate(datagrams.LAYOUT)}
+
+
+def constants() -> dict[str, int]:
+    """What the header in C defines."""
+    found = re.findall(r"(?:#define )?\bRTHS_(\w+)(?: = | )(0x[0-9a-f]+|\d+)u?\b", HEADER)
+    return {name: int(value, 0) for name, value in found}
+
+
+def test_the_header_in_c_has_the_same_layout() -> None:
+    defined = constants()
+    assert {f"AT_{name.upper()}": place for name, place in offsets().items()}.items() <= defined.items()
+    assert defined["HEAD"] == datagrams.HEAD.size
+    assert defined["COMMAND_ROW"] == datagrams.COMMAND_ROW.size == datagrams.ANSWERED_ROW.size
+    assert defined["STATE_ROW"] == datagrams.STATE_ROW.size
+    assert defined["CHECKSUM"] == datagrams.CHECKSUM.size
+    for name in ("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"):
+        assert defined[name] == getattr(datagrams, name), name
+    for name in ("BRIDGED", "LIMITED", "SATURATED", "IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
+        assert defined[name] == getattr(datagrams, name), name
+    assert (defined["MAX_AXES"], defined["MAX_AUXILIARY"], defined["MAX_BYTES"]) == (
+        datagrams.LARGEST_AXES,
+        datagrams.LARGEST_AUXILIARY,
+        datagrams.LARGEST,
+    )
+    assert defined["QUEUE"] // 2 - 1 == datagrams.LARGEST_QUEUE
+    assert defined["WRONG_EMULATOR"] == max(datagrams.REASONS)
+
+
+def test_the_page_has_the_same_layout() -> None:
+    page = (ROOT / "doc" / "udp.md").read_text()
+    sizes = {"B": "uint8", "H": "uint16", "I": "uint32"}
+    for name, (kind, meaning) in datagrams.LAYOUT.items():
+        assert f"| {offsets()[name]} | {name} | {sizes[kind]} | {meaning} |" in page
+
+
+def test_a_head_comes_back_whole() -> None:
+    assert datagrams.head_of(datagrams.packed(FULL, b"12345678")) == FULL
+
+
+def test_a_state_comes_back_whole() -> None:
+    head = Head(datagrams.STATE, 2, 9, counter=4, auxiliary=1)
+    rows = [(0.001, -5.0, 0.002, 1), (-0.003, 7.0, 0.5, 2)]
+    data = datagrams.packed(
+        head, b"".join(datagrams.STATE_ROW.pack(*row) for row in rows) + struct.pack("<d", 3.5)
+    )
+    state = datagrams.state_of(data, datagrams.head_of(data))
+    np.testing.assert_array_equal(state.displacement, [0.001, -0.003])
+    np.testing.assert_array_equal(state.force, [-5.0, 7.0])
+    np.testing.assert_array_equal(state.command, [0.002, 0.5])
+    assert (state.modes, state.auxiliary.tolist()) == (bytes([1, 2]), [3.5])
+
+
+def test_every_wrong_bit_is_found() -> None:
+    whole = datagrams.packed(FULL, bytes(16))
+    for bit in range(8 * len(whole)):
+        wrong = bytearray(whole)
+        wrong[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Unreadable):
+            datagrams.head_of(bytes(wrong))
+
+
+@pytest.mark.parametrize("length", [0, 1, 31, 35, 513, 2000])
+def test_bytes_of_another_length_are_none(length: int) -> None:
+    with pytest.raises(Unreadable):
+        datagrams.head_of(bytes(length))
+
+
+def test_rows_that_do_not_fit_the_head_are_refused() -> None:
+    data = datagrams.packed(Head(datagrams.STATE, 3, 9), bytes(32))
+    with pytest.raises(Unreadable, match="3 axes"):
+        datagrams.state_of(data, datagrams.head_of(data))
+    with pytest.raises(Unreadable, match="3 axes"):
+        datagrams.active_of(data, datagrams.head_of(data))
