@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from std_srvs.srv import Trigger
 
 from rths_nodes.app import hosts
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.hosting import node_processes
 from rths_nodes.ros.nodes.base import LOOK_NS
 from rths_nodes.ros.nodes.progress import PROGRESS_SAMPLES, ProgressReports
 
@@ -63,11 +65,10 @@ def press(node: Node) -> None:
     publisher.publish(Empty())
 
 
-def run_while(action: Callable[[], Any], host: str, *overrides: str) -> hosts.RunResult:
+def run_while(action: Callable[[], Any], host: str, *overrides: str, **options: Any) -> hosts.RunResult:
     found: list[hosts.RunResult] = []
-    run = threading.Thread(
-        target=lambda: found.append(hosts.run("chen_ricles_2010", overrides, host=host, pace="realtime"))
-    )
+    options = {"host": host, "pace": "realtime"} | options
+    run = threading.Thread(target=lambda: found.append(hosts.run("chen_ricles_2010", overrides, **options)))
     run.start()
     try:
         action()
@@ -102,6 +103,25 @@ def test_the_service_is_heard_where_no_slack_is_left(operator: Node, patience: l
 def test_whoever_publishes_an_emergency_stop_is_heard(operator: Node, patience: list[str]) -> None:
     report = run_while(lambda: press(operator), "processes", *patience)
     assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
+    assert "emergency stop: topic" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("host", "lost"), [("processes", "integrator"), pytest.param("composed", "recorder", marks=pytest.mark.soak)]
+)
+def test_a_test_is_stopped_at_once_before_every_node_has_found_the_others(
+    operator: Node, monkeypatch: pytest.MonkeyPatch, host: str, lost: str, tmp_path: Path
+) -> None:
+    """A node that does not know the actuator node cannot hear that it has ended the test."""
+    start, elsewhere = node_processes._started, "0"
+
+    def started(peer: str, command: Any, environment: Any) -> Any:
+        return start(peer, command, environment | ({"ROS_DOMAIN_ID": elsewhere} if peer == lost else {}))
+
+    monkeypatch.setattr(node_processes, "_started", started)
+    separate = {"separate": [lost]} if host == "composed" else {}
+    report = run_while(lambda: press(operator), host, record=tmp_path / "run", **separate)
+    assert (report.outcome, report.exit_code, report.samples) == ("tripped", 3, 0), report.reason
     assert "emergency stop: topic" in report.reason
 
 

@@ -16,7 +16,7 @@ from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
-from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.console import Console, starting_words
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.hosting.executor import LoopExecutor
@@ -161,7 +161,7 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
         console.listen()
         time.sleep(0.01)
 
-    if result.state not in ENDED:  # who has not found the actuator does not see that it has left
+    if not result.heard_by_all:
         processes.send(signal.SIGTERM)
     result.notes += processes.see_out(listen)
     console.listen()

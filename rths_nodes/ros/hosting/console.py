@@ -15,6 +15,7 @@ from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
+from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.ros.transport.joining import Joining
 
@@ -95,6 +96,7 @@ class Console(Node):
                 return
             self._follow(State(values["state"]), values["reason"])
             result.sample = max(result.sample, values["sample"])
+            result.begun = result.begun or result.state in UNDER_WAY or result.sample > 0
         elif name == "node_status":
             self.problems[values["node"]] = values["problem"]  # who waits for others does so until it is ready
             self._ready |= {values["node"]} if values["ready"] else set()

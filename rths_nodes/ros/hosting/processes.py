@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
-from rths_nodes.loop.supervision.states import ENDED, State
+from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.composed import ros_context
 from rths_nodes.ros.hosting.console import Console, starting_words
 from rths_nodes.ros.hosting.descriptions import NodeDescription
@@ -63,7 +63,7 @@ class _Watch:
         died = [process for process in processes.dead() if process.popen.returncode not in IN_ORDER]
         if died:
             self._end_after(died[0])
-        elif result.state not in ENDED:  # who has not found the actuator does not see that it has left
+        elif not result.heard_by_all:
             processes.send(signal.SIGTERM)
         result.notes += processes.see_out(self._idle)
         console.listen()

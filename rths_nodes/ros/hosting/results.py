@@ -10,7 +10,7 @@ from typing import Any
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
 
@@ -43,6 +43,13 @@ class Result:
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False
+    begun: bool = False
+    """True once the rig may have moved: all nodes had found each other."""
+
+    @property
+    def heard_by_all(self) -> bool:
+        """True when every node hears that the test has ended; before it begins, one may not know the actuator."""
+        return self.begun and self.state in ENDED
 
     @property
     def outcome(self) -> str:
@@ -71,6 +78,7 @@ class Result:
         if rig.rig is not None:
             machine = rig.rig.machine
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
+            self.begun = rig.phase.begun
 
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
