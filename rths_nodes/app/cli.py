@@ -24,6 +24,10 @@ COMMANDS = {
     "what-if": ("what_if", "run a recorded test again with other settings, on the rig as the recording tells it"),
     "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     "identify": ("identify", "identify the loading system of a rig, and write a model file"),
+    "characterise": (
+        "characterise",
+        "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
+    ),
     "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
     "report": ("report", "make a report (HTML) of a recording"),
     "recover": ("recover", "complete the recording of a recorder that was killed"),

@@ -1,14 +1,16 @@
-"""Tests that identify a rig: noise on one axis at a time (Phillips & Spencer 2012, section 3.1)."""
+"""Tests that move one axis of a rig at a time: with noise, which identifies the loading system (Phillips & Spencer
+2012, section 3.1), and in cycles, which characterise specimen and actuator."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.core import channels, registry
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import replace
@@ -36,21 +38,38 @@ class Noise:
             )
 
 
+@params
+class Cycles:
+    """A cyclic test: the other actuators stand still."""
+
+    amplitude: float = number("amplitude of the displacement", "m", more_than=0.0)
+    frequency: float = number("frequency of the cycles", "Hz", more_than=0.0)
+    cycles: int = integer("cycles that count", default=5, at_least=1, at_most=10_000)
+    voltage: float = number("voltage of a damper that has one", "V", 0.0, at_least=0.0)
+
+    @property
+    def begin(self) -> float:
+        """When the cycles that count begin, s: the motion has been steady for one."""
+        return (RAMP + SETTLING) / self.frequency
+
+    @property
+    def periods(self) -> int:
+        """All cycles: rise, the one that settles, those that count, fall."""
+        return 2 * RAMP + SETTLING + self.cycles
+
+
 TAPER = 1.0
 """Rise and fall of the noise, s; a tenth of the duration where that is shorter."""
+RAMP, SETTLING = 2, 1
+"""Cycles of a smooth rise, and of a fall; cycles between the rise and those that count."""
 
 
 def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
     """The test in which ``axis`` moves with ``noise`` and the others are commanded to stand still.
 
-    Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
     A damper with a voltage is switched at random. Raises ConfigError when the rig cannot be driven so.
     """
-    if not 2.0 * noise.upper_frequency < scenario.servo_rate:
-        raise ConfigError(
-            f"upper_frequency = {noise.upper_frequency:g} Hz: must be below half the servo_rate, "
-            f"{0.5 * scenario.servo_rate:g} Hz"
-        )
+    _resolved(scenario, "upper_frequency", noise.upper_frequency)
     motion = {
         "type": "band_limited_noise",
         "rms": noise.rms,
@@ -60,20 +79,66 @@ def driven(scenario: Scenario, axis: int, noise: Noise) -> Scenario:
         "taper": min(TAPER, 0.1 * noise.duration),
         "period": noise.period,
     }
+    return _moving(scenario, axis, motion, noise.duration, "identify", _switching(scenario))
+
+
+def cycled(scenario: Scenario, axis: int, cycles: Cycles) -> Scenario:
+    """The test in which ``axis`` moves in ``cycles``. Raises ConfigError for one beyond a limit of the axis."""
+    _resolved(scenario, "frequency", cycles.frequency)
+    name = list(scenario.axes)[axis]
+    limits, speed = scenario.axes[name].limits, 2.0 * math.pi * cycles.frequency * cycles.amplitude
+    for limit, bound, reached, unit in (
+        ("stroke", limits.stroke, cycles.amplitude, "m"),
+        ("velocity", limits.velocity, speed, "m/s"),
+    ):
+        if reached > bound:
+            raise ConfigError(
+                f"amplitude = {cycles.amplitude:g} m at {cycles.frequency:g} Hz: reaches {reached:.4g} {unit}; "
+                f"must be <= axes.{name}.limits.{limit} = {bound:g} {unit}"
+            )
+    motion = {
+        "type": "harmonic",
+        "amplitude": cycles.amplitude,
+        "frequency": cycles.frequency,
+        "periods": cycles.periods,
+        "ramp_periods": RAMP,
+    }
+    constant = None
+    if Assembly(scenario).port.auxiliary_inputs:
+        constant = {"type": "passive", "voltage": cycles.voltage}
+    elif cycles.voltage:
+        raise ConfigError(f"voltage = {cycles.voltage:g} V: no part of the rig of {scenario.name} takes a voltage")
+    return _moving(scenario, axis, motion, cycles.periods / cycles.frequency, "characterise", constant)
+
+
+def _resolved(scenario: Scenario, name: str, frequency: float) -> None:
+    if not 2.0 * frequency < scenario.servo_rate:
+        raise ConfigError(
+            f"{name} = {frequency:g} Hz: must be below half the servo_rate, {0.5 * scenario.servo_rate:g} Hz"
+        )
+
+
+def _moving(
+    scenario: Scenario, axis: int, motion: dict[str, Any], duration: float, word: str, semi_active: Any
+) -> Scenario:
+    """The test in which ``axis`` moves and the others are commanded to stand still.
+
+    Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
+    """
     name = list(scenario.axes)[axis]
     changes: dict[str, Any] = {
-        "name": f"{scenario.name}.identify_{name}",
+        "name": f"{scenario.name}.{word}_{name}",
         "substeps": 1,
         "time_ratio": 1,
         "soft_start": None,
-        "duration": noise.duration,
+        "duration": duration,
         "ground_motion": {"type": "none"},
         "structure": None,
         "integrator": {"type": "prescribed", "displacement": motion},
         "ramp": {"type": "linear"},
         "setup": {"type": "matrix", "matrix": _alone(len(scenario.axes), axis)},
         "compensator": {"type": "none"},
-        "semi_active": _switching(scenario),
+        "semi_active": semi_active,
         "monitor": {},
         "force_lead": None,
         "indices": "none",

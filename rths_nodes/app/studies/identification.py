@@ -30,6 +30,7 @@ from rths_nodes.core.models import inverse
 from rths_nodes.core.models.file import LoadingModel
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
 
 DECLARED, MEASURED = "declared", "measured"
 """Which delay of the commands is taken out of the responses: that of the port, or the one they show."""
@@ -70,14 +71,23 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress
     """
     found = []
     for name, test in zip(scenario.axes, tests(scenario, noise), strict=True):
-        with progress(test.name) as told:
-            result = hosts.run(test, record=Path(record) / name if record else None, progress=told)
-        if result.outcome != "finished":
-            hint = "; take a smaller --rms or --band" if result.outcome == "tripped" else ""
-            raise Stopped(f"{test.name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
-        recorded = result.read()
+        place = Path(record) / name if record else None
+        recorded = finished(test, test.name, place, progress, "a smaller --rms or --band")
         found.append(Experiment(recorded.command, recorded.displacement))
     return found
+
+
+def finished(test: Scenario, name: str, record: Path | None, progress: Progress, smaller: str) -> Run:
+    """The histories of ``test``, shown as ``name``, recorded into ``record`` if that is given.
+
+    Raises Stopped for a test that does not finish, where it was tripped with the advice to take ``smaller``.
+    """
+    with progress(name) as told:
+        result = hosts.run(test, record=record, progress=told)
+    if result.outcome != "finished":
+        hint = f"; take {smaller}" if result.outcome == "tripped" else ""
+        raise Stopped(f"{name}: {result.outcome}: {result.reason}{hint}", result.exit_code)
+    return result.read()
 
 
 def read(recordings: Sequence[str], scenario: Scenario) -> list[Experiment]:

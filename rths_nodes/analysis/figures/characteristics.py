@@ -1,0 +1,72 @@
+"""Figure of a characterisation: loops of the specimen, stiffness, loss factor, answer of the actuator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from rths_nodes.analysis.figures.style import FAINT, save, styled
+from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent
+from rths_nodes.analysis.units import KN, MM, MS
+
+COLUMN, ROW = 2.9, 2.2
+"""Inches."""
+CURVES = (
+    ("storage stiffness (kN/mm)", "storage_stiffness", KN / MM),
+    ("loss factor", "loss_factor", 1.0),
+    ("gain of the actuator", "gain", 1.0),
+    ("delay of the actuator (ms)", "delay", MS),
+)
+MARKERS = "osv^Dx"
+
+
+def write(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], path: Path, title: str) -> None:
+    """Draw the characterisation into the file ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""
+    save(lambda: draw(found, alike, title), path)
+
+
+def draw(found: Mapping[str, Sequence[Cyclic]], alike: Mapping[str, Equivalent], title: str) -> Figure:
+    """A row for each axis: its loops, then what they come to over the frequency, a curve for each amplitude."""
+    columns = 1 + len(CURVES)
+    figure = Figure(figsize=(COLUMN * columns, ROW * len(found) + 0.5), layout="constrained")
+    figure.suptitle(f"{title}: cyclic tests", x=0.01, ha="left", fontsize=8.5)
+    panels = figure.subplots(len(found), columns, squeeze=False)
+    for row, (axis, tests) in zip(panels, found.items(), strict=True):
+        families = _by_amplitude(tests)
+        for (label, colour, line), family in zip(styled(families), families.values(), strict=True):
+            marker = MARKERS[list(families).index(label) % len(MARKERS)]
+            for test in family:
+                closed = (np.append(values, values[0]) for values in (test.displacement, test.force))
+                path, pull = closed
+                row[0].plot(MM * path, KN * pull, color=colour, ls=line, lw=0.7)
+            for panel, (_, name, factor) in zip(row[1:], CURVES, strict=True):
+                values = [factor * getattr(test, name) for test in family]
+                look = {"color": colour, "ls": line, "marker": marker, "ms": 3.5}
+                panel.plot([test.frequency for test in family], values, label=label, **look)
+        row[1].axhline(KN / MM * alike[axis].stiffness, color=FAINT, lw=0.8, zorder=0)
+        _name(row, axis)
+    return figure
+
+
+def _name(row: Any, axis: str) -> None:
+    row[0].set_title(axis)
+    row[0].set_xlabel("displacement (mm)")
+    row[0].set_ylabel("force (kN)")
+    row[0].margins(0.05)
+    for panel, (label, _, _) in zip(row[1:], CURVES, strict=True):
+        panel.set_title(label)
+        panel.set_xlabel("frequency (Hz)")
+        panel.margins(0.08)
+    row[1].legend(title="amplitude", title_fontsize=7.0, fontsize=7.0)
+
+
+def _by_amplitude(tests: Sequence[Cyclic]) -> dict[str, list[Cyclic]]:
+    """Tests of about the same amplitude, as an actuator's gain leaves it, by a label; slow ones first."""
+    found: dict[str, list[Cyclic]] = {}
+    for test in sorted(tests, key=lambda test: (test.wanted, test.frequency)):
+        found.setdefault(f"{MM * test.wanted:.3g} mm", []).append(test)
+    return found

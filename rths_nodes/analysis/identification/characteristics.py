@@ -1,0 +1,133 @@
+"""What cyclic tests tell of a specimen and of the actuator that moves it.
+
+Each history is taken as a mean cycle, a sum of harmonics of the driven frequency fitted over whole cycles, so that
+noise and a sampling that does not divide the period do no harm. The effective stiffness K = (F+ - F-) / (d+ - d-)
+at the largest and smallest displacement and the effective damping ratio W / (2 pi K d^2), with the energy W of a
+cycle, are those of ASCE/SEI 7 and EN 15129; the equivalent dashpot W / (pi omega d^2) is that of Jacobsen (1930).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rths_nodes.core.frequency_response import Complex
+from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import Array
+
+HARMONICS = 9
+"""Of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
+POINTS = 720
+"""Of the mean cycle, where its extremes are looked for: half a degree."""
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """An axis in a cyclic test: ``wanted`` and measured ``amplitude`` (m), ``frequency`` (Hz), ``cycles``.
+
+    Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), the real and imaginary part of force over
+    displacement in the first harmonic; ``effective_stiffness`` (N/m); ``energy`` (J) dissipated in a cycle;
+    ``damping`` (N s/m) of the equivalent dashpot; ``damping_ratio``, effective. Actuator, from the command to the
+    measured displacement, transport included: ``gain`` and ``delay`` (s), known up to whole periods.
+    ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
+    """
+
+    wanted: float
+    amplitude: float
+    frequency: float
+    cycles: int
+    storage_stiffness: float
+    loss_stiffness: float
+    effective_stiffness: float
+    energy: float
+    damping: float
+    damping_ratio: float
+    gain: float
+    delay: float
+    displacement: Array
+    force: Array
+
+    @property
+    def loss_factor(self) -> float:
+        """Loss stiffness over storage stiffness, the tangent of the loss angle; inf without stiffness."""
+        return self.loss_stiffness / self.storage_stiffness if self.storage_stiffness else math.inf
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """Spring (N/m) and dashpot (N s/m) side by side that are nearest to all tests, with the range of each."""
+
+    stiffness: float
+    damping: float
+    stiffness_range: tuple[float, float]
+    damping_range: tuple[float, float]
+
+
+def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequency: float, cycles: int) -> Cyclic:
+    """The test of one axis, from histories ``(n,)`` of steady motion over whole ``cycles`` at ``frequency`` (Hz).
+
+    Raises ValueError for histories of different length or with too few samples, and where nothing moves.
+    """
+    if not len(command) == len(displacement) == len(force):
+        raise ValueError(f"{len(command)}, {len(displacement)}, {len(force)} samples: must be equal")
+    omega = 2.0 * math.pi * frequency
+    wanted, moved, felt = (_harmonics(each, dt, omega) for each in (command, displacement, force))
+    least = ROUNDING * float(np.abs(command).max(initial=0.0))
+    if not (abs(wanted[1]) > least and abs(moved[1]) > least):
+        raise ValueError("nothing moves at this frequency")
+    stiffness, answer = felt[1] / moved[1], moved[1] / wanted[1]
+    path, pull = _cycle(moved), _cycle(felt)
+    ends = int(path.argmax()), int(path.argmin())
+    amplitude = 0.5 * (path[ends[0]] - path[ends[1]])
+    effective = 0.5 * (pull[ends[0]] - pull[ends[1]]) / amplitude
+    numbers = np.arange(len(moved))
+    energy = math.pi * float((numbers * (felt * moved.conj()).imag).sum())
+    return Cyclic(
+        float(abs(wanted[1])),
+        float(amplitude),
+        frequency,
+        cycles,
+        float(stiffness.real),
+        float(stiffness.imag),
+        float(effective),
+        energy,
+        energy / (math.pi * omega * amplitude**2),
+        energy / (2.0 * math.pi * effective * amplitude**2) if effective > 0.0 else math.inf,
+        float(abs(answer)),
+        -float(np.angle(answer)) / omega,
+        path,
+        pull,
+    )
+
+
+def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
+    """Spring and dashpot by least squares over ``tests``: as an integrator takes them for the part under test."""
+    omega = 2.0 * math.pi * np.array([test.frequency for test in tests])
+    storage = np.array([test.storage_stiffness for test in tests])
+    loss, damping = (np.array([getattr(test, name) for test in tests]) for name in ("loss_stiffness", "damping"))
+    return Equivalent(
+        float(storage.mean()),
+        float(omega @ loss / (omega @ omega)),
+        (float(storage.min()), float(storage.max())),
+        (float(damping.min()), float(damping.max())),
+    )
+
+
+def _harmonics(history: Array, dt: float, omega: float) -> Complex:
+    """Amplitudes a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... , by least squares."""
+    count = min(HARMONICS, math.ceil(math.pi / (omega * dt)) - 1)  # below half the rate
+    if count < 1 or len(history) < 4 * count + 2:
+        raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
+    phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))
+    waves = np.column_stack((np.ones(len(history)), np.cos(phase), np.sin(phase)))
+    found = np.linalg.lstsq(waves, history, rcond=None)[0]
+    return np.concatenate((found[:1], found[1 : count + 1] - 1j * found[count + 1 :]))
+
+
+def _cycle(amplitudes: Complex) -> Array:
+    phase = np.linspace(0.0, 2.0 * math.pi, POINTS, endpoint=False)
+    waves = np.exp(1j * np.outer(phase, np.arange(len(amplitudes))))
+    return np.asarray((waves @ amplitudes).real)

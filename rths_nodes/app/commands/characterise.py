@@ -1,0 +1,173 @@
+"""``rths characterise``: cyclic tests of a rig -> stiffness and damping of specimens, delay of actuators.
+
+One axis moves at a time, at each amplitude and frequency; the others are commanded to stand still.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalent, equivalent
+from rths_nodes.analysis.identification.experiments import Cycles
+from rths_nodes.analysis.units import KN, MM, MS, PERCENT
+from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.app.studies import characterisation, expectation, identification
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.strict import build
+from rths_nodes.loop.scenario.schema import Scenario
+
+NUMBERS = (*(each.name for each in fields(Cyclic) if each.name not in ("displacement", "force")), "loss_factor")
+"""What is told of a test, in SI units."""
+COLUMNS = (
+    ("amplitude\nmm", "amplitude", MM),
+    ("frequency\nHz", "frequency", 1.0),
+    ("storage\nkN/mm", "storage_stiffness", KN / MM),
+    ("effective\nkN/mm", "effective_stiffness", KN / MM),
+    ("loss\nfactor", "loss_factor", 1.0),
+    ("damping\nkN s/m", "damping", KN),
+    ("damping\nratio %", "damping_ratio", PERCENT),
+    ("energy\nJ/cycle", "energy", 1.0),
+    ("gain of\nactuator", "gain", 1.0),
+    ("delay of\nactuator ms", "delay", MS),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    parser.add_argument(
+        "--axis", action="append", default=[], metavar="NAME", help="that moves; may be repeated; by default all"
+    )
+    parser.add_argument("--amplitudes", metavar="M,...", help="of the displacement, m")
+    parser.add_argument("--frequencies", metavar="HZ,...", help="of the cycles, Hz")
+    parser.add_argument("--cycles", type=int, metavar="N", help="that count in each test; default: 5")
+    parser.add_argument("--voltage", type=float, metavar="V", help="of a damper that has one; default: 0")
+    parser.add_argument(
+        "--from",
+        action="append",
+        default=[],
+        dest="recordings",
+        metavar="RECORDING",
+        help="use this recording instead of running tests; may be repeated",
+    )
+    parser.add_argument("--record", metavar="DIR", help="record the tests, each into a folder of DIR")
+    parser.add_argument("--csv", metavar="FILE", help="table to write, in SI units")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draw loops, stiffness, damping, delay (.png, .svg, .pdf)"
+    )
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run or read the tests and tell what they show; the exit code. Raises ConfigError for what cannot be done."""
+    scenario, figure = arguments.scenario(options), terminal.figure_path(options.figure)
+    table = Path(options.csv) if options.csv else None
+    if table:
+        terminal.check_writable(table)
+    try:
+        found = _found(options, scenario)
+    except identification.Stopped as stop:
+        print(stop)
+        return stop.exit_code
+    alike = {axis: equivalent(tests) for axis, tests in found.items()}
+    if options.json:
+        data = {"scenario": scenario.name, "axes": {axis: _data(found[axis], alike[axis]) for axis in found}}
+        print(json.dumps(terminal.finite(data), indent=2))
+    else:
+        for axis, tests in found.items():
+            _print(axis, tests, alike[axis])
+    if table:
+        with terminal.writing(table, "" if options.json else "table"):
+            _write(found, table)
+    if figure:
+        from rths_nodes.analysis.figures.characteristics import write
+
+        with terminal.writing(figure, "" if options.json else "figure"):
+            write(found, alike, figure, scenario.name)
+    return 0
+
+
+def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
+    if options.recordings:
+        given = {
+            "--amplitudes": options.amplitudes,
+            "--frequencies": options.frequencies,
+            "--cycles": options.cycles,
+            "--voltage": options.voltage,
+            "--axis": options.axis,
+            "--record": options.record,
+        }
+        if idle := [name for name, value in given.items() if value]:
+            raise ConfigError(f"{', '.join(idle)}: no tests are run with --from")
+        return characterisation.read(options.recordings)
+    axes = list(dict.fromkeys(options.axis)) or list(scenario.axes)
+    for axis in axes:
+        if axis not in scenario.axes:
+            raise unknown("--axis", "axis", axis, scenario.axes)
+    more = {"cycles": options.cycles, "voltage": options.voltage}
+    given = {key: value for key, value in more.items() if value is not None}
+    each = [
+        build(Cycles, {"amplitude": amplitude, "frequency": frequency} | given)
+        for amplitude in _numbers("--amplitudes", options.amplitudes)
+        for frequency in _numbers("--frequencies", options.frequencies)
+    ]
+    tests = characterisation.plan(scenario, axes, each)
+    words = f"{len(tests)} tests: take"
+    terminal.announce(words, lambda: expectation.seconds([test.scenario for test in tests]))
+    return characterisation.run(tests, options.record, terminal.progress)
+
+
+def _numbers(name: str, words: str | None) -> list[float]:
+    if not words:
+        raise ConfigError(f"{name}: must be given, or recordings of such tests (--from)")
+    try:
+        return [float(word) for word in words.split(",")]
+    except ValueError:
+        raise ConfigError(f"{name} {words}: must be numbers with commas between them") from None
+
+
+def _plain(test: Cyclic) -> dict[str, float]:
+    return {name: getattr(test, name) for name in NUMBERS}
+
+
+def _data(tests: Sequence[Cyclic], alike: Equivalent) -> dict[str, Any]:
+    nearest = {each.name: getattr(alike, each.name) for each in fields(alike)}
+    return {"tests": [_plain(test) for test in tests], "equivalent": nearest}
+
+
+def _write(found: dict[str, list[Cyclic]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("axis", *NUMBERS))
+        for axis, tests in found.items():
+            rows.writerows((axis, *_plain(test).values()) for test in tests)
+
+
+def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
+    from rich import box
+    from rich.table import Table
+
+    console = terminal.console()
+    console.print(f"{axis}: {len(tests)} cyclic tests", markup=False)
+    grid = Table(box=box.SIMPLE)
+    for title, _, _ in COLUMNS:
+        grid.add_column(title, justify="right")
+    for test in tests:
+        grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
+    console.print(grid)
+    console.print(
+        f"nearest spring and dashpot: {alike.stiffness:.4g} N/m ({_range(alike.stiffness_range)}), "
+        f"{alike.damping:.4g} N s/m ({_range(alike.damping_range)})",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _range(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.4g} to {ends[1]:.4g}"

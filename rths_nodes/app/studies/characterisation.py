@@ -1,0 +1,94 @@
+"""The characterisation of a rig: cyclic tests of one axis after the other, over amplitudes and frequencies.
+
+Tests that were recorded before are taken as well: ``rths characterise --from``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rths_nodes.analysis.identification.characteristics import Cyclic, cyclic
+from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled
+from rths_nodes.app.studies import identification
+from rths_nodes.app.studies.identification import Progress
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import as_data, build
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One test of the characterisation: an axis in cycles."""
+
+    axis: str
+    cycles: Cycles
+    scenario: Scenario
+
+    @property
+    def name(self) -> str:
+        """As the test is called, and its folder."""
+        return f"{self.axis}_{1e3 * self.cycles.amplitude:g}mm_{self.cycles.frequency:g}Hz"
+
+
+def plan(scenario: Scenario, axes: Sequence[str], each: Sequence[Cycles]) -> list[Planned]:
+    """The tests ``each`` of the ``axes``, small and slow ones first. Raises ConfigError where one cannot run."""
+    known = list(scenario.axes)
+    cautious = sorted(each, key=lambda cycles: (cycles.amplitude, cycles.frequency))
+    return [
+        Planned(axis, cycles, cycled(scenario, known.index(axis), cycles)) for axis in axes for cycles in cautious
+    ]
+
+
+def run(tests: Sequence[Planned], record: str | None, progress: Progress) -> dict[str, list[Cyclic]]:
+    """The tests by axis, as they went; recorded into ``record``/<name> if that is given.
+
+    Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
+    """
+    found: dict[str, list[Cyclic]] = {}
+    for test in tests:
+        place = Path(record) / test.name if record else None
+        history = identification.finished(test.scenario, test.name, place, progress, "a smaller amplitude")
+        found.setdefault(test.axis, []).append(_evaluated(history, test.axis, test.cycles))
+    return found
+
+
+def read(recordings: Sequence[str]) -> dict[str, list[Cyclic]]:
+    """The tests of ``recordings`` by axis. Raises ConfigError for one that is no cyclic test."""
+    found: dict[str, list[Cyclic]] = {}
+    for recording in recordings:
+        history = read_run(recording)
+        if history.notes:  # nothing is concluded from half a recording
+            raise ConfigError(*history.notes)
+        motion = as_data(history.scenario.integrator).get("displacement") or {}
+        if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
+            raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
+        cycles = build(
+            Cycles,
+            {
+                "amplitude": motion["amplitude"],
+                "frequency": motion["frequency"],
+                "cycles": motion["periods"] - 2 * RAMP - SETTLING,
+            },
+        )
+        axis = history.axes[int(np.argmax(np.nanvar(history.command, axis=0)))]
+        found.setdefault(axis, []).append(_evaluated(history, axis, cycles))
+    return found
+
+
+def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
+    column, dt = run.axes.index(axis), run.scenario.dt
+    end = cycles.begin + cycles.cycles / cycles.frequency
+    inside = (run.time >= cycles.begin) & (run.time < end)
+    command, displacement, force = (
+        values[inside, column] for values in (run.command, run.displacement, run.force)
+    )
+    try:
+        return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
+    except ValueError as error:
+        raise ConfigError(f"{axis}: {cycles.frequency:g} Hz, {cycles.amplitude:g} m: {error}") from None

@@ -1,0 +1,77 @@
+"""Stiffness, damping and delay from cycles: closed forms, whatever the noise, the offset and the rate."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis.identification.characteristics import Cyclic, cyclic, equivalent
+
+DT, FREQUENCY, CYCLES, AMPLITUDE = 1.0 / 1024.0, 1.7, 5, 0.01
+OMEGA = 2.0 * math.pi * FREQUENCY
+TIME = np.arange(0.0, CYCLES / FREQUENCY, DT)
+"""No whole number of samples in a cycle."""
+MOTION = AMPLITUDE * np.sin(OMEGA * TIME)
+
+
+def found(force: np.ndarray, command: np.ndarray = MOTION) -> Cyclic:
+    return cyclic(command, MOTION, force, DT, FREQUENCY, CYCLES)
+
+
+def bilinear(x: np.ndarray, stiffness: float, yields: float, share: float) -> np.ndarray:
+    """Force of a spring that yields at ``yields`` (m), its stiffness then ``share`` of the first."""
+    plastic, force = 0.0, np.empty_like(x)
+    for k, value in enumerate(x):
+        plastic += max(0.0, value - plastic - yields) - max(0.0, plastic - value - yields)
+        force[k] = stiffness * (share * value + (1.0 - share) * (value - plastic))
+    return force
+
+
+def test_spring_and_dashpot_are_found_under_noise_and_an_offset() -> None:
+    k, c = 7.6e6, 0.64e6
+    noise = np.random.default_rng(1).normal(0.0, 500.0, len(TIME))
+    test = found(2000.0 + k * MOTION + c * OMEGA * AMPLITUDE * np.cos(OMEGA * TIME) + noise)
+    assert test.storage_stiffness == pytest.approx(k, rel=2e-3)
+    assert test.effective_stiffness == pytest.approx(k, rel=1e-2)
+    assert test.damping == pytest.approx(c, rel=2e-3)
+    assert test.loss_factor == pytest.approx(c * OMEGA / k, rel=5e-3)
+    assert test.energy == pytest.approx(math.pi * c * OMEGA * AMPLITUDE**2, rel=2e-3)
+    assert test.damping_ratio == pytest.approx(c * OMEGA / (2.0 * k), rel=1e-2)
+    nearest = equivalent([test, test])
+    assert (nearest.stiffness, nearest.damping) == (test.storage_stiffness, pytest.approx(test.damping))
+
+
+def test_a_bilinear_spring_has_the_energy_of_its_parallelogram() -> None:
+    """W = 4 F_d (X - x_y) with F_d = (1 - share) k x_y; K = F(X) / X: EN 15129, Annex."""
+    k, yields, share = 1e6, 0.004, 0.1
+    whole = np.arange(0.0, (CYCLES + 1) / FREQUENCY, DT)
+    force = bilinear(AMPLITUDE * np.sin(OMEGA * whole), k, yields, share)
+    steady = whole >= 1.0 / FREQUENCY
+    moved = (AMPLITUDE * np.sin(OMEGA * whole))[steady]
+    test = cyclic(moved, moved, force[steady], DT, FREQUENCY, CYCLES)
+    most = share * k * AMPLITUDE + (1.0 - share) * k * yields
+    assert test.energy == pytest.approx(4.0 * (1.0 - share) * k * yields * (AMPLITUDE - yields), rel=2e-3)
+    assert test.effective_stiffness == pytest.approx(most / AMPLITUDE, rel=2e-2)
+
+
+def test_the_actuator_is_that_between_command_and_measurement() -> None:
+    late = 0.013
+    command = 1.25 * AMPLITUDE * np.sin(OMEGA * (TIME + late))
+    test = found(MOTION, command)
+    assert (test.gain, test.delay) == (pytest.approx(0.8, rel=1e-9), pytest.approx(late, rel=1e-9))
+    assert (test.wanted, test.amplitude) == (pytest.approx(1.25 * AMPLITUDE), pytest.approx(AMPLITUDE, rel=1e-4))
+
+
+@pytest.mark.parametrize(
+    ("command", "force", "message"),
+    [
+        (MOTION, MOTION[1:], "must be equal"),
+        (MOTION[:20], MOTION[:20], "too few"),
+        (0.0 * MOTION, MOTION, "nothing moves"),
+    ],
+)
+def test_what_tells_nothing_is_refused(command: np.ndarray, force: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cyclic(command, MOTION[: len(command)], force, DT, FREQUENCY, CYCLES)
