@@ -21,6 +21,7 @@ COMMANDS = {
     "study": ("study", "run many variants of a scenario, as a study file describes them"),
     "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
     "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
+    "corridor": ("corridor", "predict the bands in which a test is expected to stay, from plants that differ"),
     "what-if": ("what_if", "run a recorded test again with other settings, on the rig as the recording tells it"),
     "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
     "identify": ("identify", "identify the loading system of a rig, and write a model file"),

@@ -7,7 +7,7 @@ from functools import partial
 
 import matplotlib
 
-from rths_nodes.analysis.figures import energy, histories, timing
+from rths_nodes.analysis.figures import corridor, energy, histories, timing
 from rths_nodes.analysis.figures.sheet import Drawing, View, svg
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.histories import Evaluation
@@ -21,6 +21,7 @@ FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
     energy.energy,
     energy.synchronisation,
     histories.response,
+    corridor.bands,
 )
 """Each may return None: the run has not enough numbers for it."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.corridor import load
 from rths_nodes.loop.supervision.monitor import Monitor
 
 
@@ -19,7 +20,9 @@ class MonitorStage:
     def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float) -> None:
         """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error."""
         self.substeps = scenario.samples_per_step
-        self.monitor = Monitor(scenario.monitor, tuple(scenario.axes), n_dof, scenario.dt, reference_energy)
+        axes, file = tuple(scenario.axes), scenario.monitor.corridor
+        bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
+        self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, bands)
         self._steps = scenario.steps
         self._targets: deque[Target] = deque()
         self._commands: deque[Command] = deque()

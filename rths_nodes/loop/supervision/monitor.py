@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import number, params, path, text
 from rths_nodes.core.samples import FLAG_SOFT_START, Array, Command, Measurement, Target
+from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
 from rths_nodes.loop.supervision.indices import BLOCK, EnergyMonitor, Tracking
+
+INDICATE, TRIP = "indicate", "trip"
 
 
 @params
@@ -36,6 +40,18 @@ class MonitorParams:
         None,
         more_than=0.0,
     )
+    corridor: str | None = path("file of rths corridor: the bands in which the test is expected to stay", None)
+    corridor_action: str = text(
+        "what is done when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP)
+    )
+    corridor_persistence: float = number(
+        "how long a quantity must be outside before the test has left the corridor", "s", 0.05, at_least=0.0
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses a trip by a corridor that is not there."""
+        if self.corridor is None and self.corridor_action == TRIP:
+            raise ConfigError(f"{path}.corridor_action = '{TRIP}': {path}.corridor must be given")
 
 
 class Monitor:
@@ -47,7 +63,13 @@ class Monitor:
     """
 
     def __init__(
-        self, params: MonitorParams, axes: Sequence[str], n_dof: int, dt: float, elastic_energy: float
+        self,
+        params: MonitorParams,
+        axes: Sequence[str],
+        n_dof: int,
+        dt: float,
+        elastic_energy: float,
+        corridor: Corridor | None = None,
     ) -> None:
         self._p = params
         self._names = tuple(axes)
@@ -56,6 +78,9 @@ class Monitor:
         self.longest = max(1, math.ceil(params.longest_delay / dt))
         self.tracking = Tracking(n_axes, self.longest)
         self.energy = EnergyMonitor(n_axes, elastic_energy)
+        self.corridor: CorridorWatch | None = None
+        if corridor is not None:
+            self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
         self.sample = -1
         self._target, self._measured, self._force = (np.zeros((BLOCK, n_axes)) for _ in range(3))
@@ -107,6 +132,8 @@ class Monitor:
             self.tracking = Tracking(len(self._names), self.longest)
             self.tracking.indicator.start(self._target[row], self._measured[row])
             self.energy.start(self._target[row], self._measured[row], self._force[row])
+            if self.corridor:
+                self.corridor.start(self._measured[row], self._force[row])
         self._preparing = preparing
 
     def skip(self, sample: int) -> None:
@@ -124,6 +151,8 @@ class Monitor:
         before = self.tracking.indicator.value
         self.tracking.update(target, measured)
         energy = self.energy.update(target, measured, force)
+        if self.corridor:
+            self.corridor.update(self.sample - n + 1, measured, force)
         if self.breach is None:
             self._check(self.sample - n + 1, before, energy)
 
@@ -143,6 +172,9 @@ class Monitor:
                 self._breach(self.sample, "tracking_indicator_rate", float(rate[worst]), limit, "m^2/s")
         if not np.all(np.isfinite(self.tracking.indicator.value)):
             self._breach(self.sample, "tracking_indicator", math.nan, math.inf, "m^2")
+        if self.breach is None and self._p.corridor_action == TRIP and self.corridor and self.corridor.left:
+            sample, why = self.corridor.left
+            self.breach = sample, f"monitor.corridor: {why}"
 
     def _breach(self, sample: int, name: str, value: float, limit: float, unit: str) -> None:
         if self.breach is None:
@@ -163,7 +195,9 @@ class Monitor:
         """The indices by name, nested; nan where an index is not defined."""
         self.work_off()
         largest = int(np.argmax(np.maximum(np.abs(self._highest), np.abs(self._lowest))))
+        told = {"corridor": self.corridor.metrics()} if self.corridor else {}
         return {
+            **told,
             "axes": self.tracking.indices(self._names, self._dt),
             "hsem_percent": self.energy.percent,
             "max_displacement_m": float(self._highest[largest]),

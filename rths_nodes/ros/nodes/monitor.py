@@ -35,7 +35,7 @@ class MonitorNode(RthsNode):
         self.stage = MonitorStage.of(assembly)
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
-        self._tripped = False
+        self._tripped = self._warned = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(
@@ -59,6 +59,7 @@ class MonitorNode(RthsNode):
             self.stage.command(command[0])
         self.stage.work()
         self._trip_if_broken()
+        self._warn_outside()
         self._tell_status()
         self._progress.tell_if_due(self._allowed())
         if busy:
@@ -81,6 +82,15 @@ class MonitorNode(RthsNode):
         self.topics.tell(
             "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
         )
+
+    def _warn_outside(self) -> None:
+        """Once, where the test has left its corridor and goes on."""
+        corridor = self.stage.monitor.corridor
+        if corridor is None or corridor.left is None or self._warned:
+            return
+        self._warned = True
+        sample, words = corridor.left
+        self.get_logger().warning(f"the test has left its corridor at sample {sample}: {words}")
 
     def _tell_status(self) -> None:
         sample = self.stage.sample

@@ -1,0 +1,147 @@
+"""The corridor of a test: what was predicted stays inside; what differs leaves it, on every host alike."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.figures.corridor import bands
+from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+
+NAME, AXIS = "chen_ricles_2010", "story_1"
+STIFFNESS = f"axes.{AXIS}.specimen.stiffness"
+SHORT = ["duration=2.5", f"scatter={{{STIFFNESS}: {{uniform: [7.2e6, 8.0e6]}}}}"]
+SETS = [word for each in SHORT for word in ("--set", each)]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corridor of a short test."""
+    path = tmp_path_factory.mktemp("corridor") / "corridor.npz"
+    words = ["--plants", "3", "--margin", "0.01", "--out", str(path), "--jobs", "1"]
+    assert main(["corridor", NAME, *SETS, *words]) == 0
+    return path
+
+
+def wide(n: int, n_axes: int = 1) -> Corridor:
+    """Displacement and force within +- 1, any energy."""
+    upper = np.ones((3, n, n_axes))
+    upper[2] = np.inf
+    return Corridor(tuple("ab"[:n_axes]), 100.0, "by hand", -upper, upper, np.zeros_like(upper))
+
+
+def test_the_absorbed_energy_is_that_of_the_loop() -> None:
+    """A dashpot: pi c omega X^2 in a cycle."""
+    time = np.linspace(0.0, 1.0, 4001)[:, None]
+    omega = 2.0 * math.pi
+    values, last = quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
+    assert last == pytest.approx(math.pi * 3.0 * omega * 0.1**2, rel=1e-5)
+    assert values.shape == (3, 4000, 1)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 500])
+def test_blocks_of_any_size_count_the_same(size: int) -> None:
+    rng = np.random.default_rng(3)
+    x = np.cumsum(rng.normal(0.0, 0.2, (500, 2)), axis=0)
+    f = rng.normal(0.0, 0.4, (500, 2))
+    watch = CorridorWatch(wide(500, 2), 5)
+    for first in range(0, 500, size):
+        watch.update(first, x[first : first + size], f[first : first + size])
+    outside = np.abs(x) > 1.0
+    ends = [k for k in range(4, 500) if outside[k - 4 : k + 1].all(axis=0).any()]
+    assert watch.left is not None
+    assert watch.left[0] == ends[0]
+    assert watch.metrics()["displacement_outside_percent"] == pytest.approx(100.0 * outside.mean(axis=0).max())
+    assert watch.metrics()["force_outside_percent"] == pytest.approx(100.0 * (np.abs(f) > 1.0).mean(axis=0).max())
+
+
+def test_a_plant_within_the_scatter_stays_inside(file: Path) -> None:
+    told = rths_nodes.run(NAME, [*SHORT, f"monitor.corridor={file}"]).metrics["corridor"]
+    assert told.pop("left_at_sample") != told
+    assert all(value == 0.0 for value in told.values() if not math.isnan(value))
+
+
+@pytest.mark.nodes
+def test_another_specimen_leaves_it_at_the_same_sample_on_every_host(file: Path, tmp_path: Path) -> None:
+    sets = [*SHORT, f"monitor.corridor={file}", "monitor.corridor_action=trip", f"{STIFFNESS}=6.0e6"]
+    one, two = (hosts.run(NAME, sets, host=host, record=tmp_path / host) for host in ("embedded", "composed"))
+    assert (one.outcome, two.outcome) == ("tripped", "tripped")
+    assert one.reason == two.reason.replace("monitor: ", "", 1)  # a node says who has tripped the test
+    assert f"monitor.corridor: axes.{AXIS}: " in one.reason
+    assert one.metrics["corridor"]["left_at_sample"] == two.metrics["corridor"]["left_at_sample"] > 0
+
+
+def test_by_default_it_is_told_and_the_test_goes_on(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    sets = [*SETS, "--set", f"monitor.corridor={file}", "--set", f"{STIFFNESS}=6.0e6"]
+    assert main(["run", NAME, *sets, "--record", str(run)]) == 0
+    assert "note: the test has left its corridor at" in capsys.readouterr().out
+    drawing = bands(View(Evaluation(rths_nodes.read(run))))
+    assert drawing is not None
+    assert drawing[0].startswith("Corridor: left at")
+    file.rename(tmp_path / "elsewhere.npz")  # a report does without it, and says so
+    try:
+        assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
+    finally:
+        (tmp_path / "elsewhere.npz").rename(file)
+    assert "cannot be read" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("axes", "rate", "samples", "message"),
+    [
+        (("b",), 100.0, 10, "is of the axes a; the test has b"),
+        (("a",), 200.0, 10, "is for 100 Hz; the test runs at 200 Hz"),
+        (("a",), 100.0, 50, "is of 49 samples; the test has 50"),
+    ],
+)
+def test_the_corridor_of_another_test_is_refused(
+    axes: tuple[str, ...], rate: float, samples: int, message: str, tmp_path: Path
+) -> None:
+    wide(50).save(tmp_path / "c.npz")
+    with pytest.raises(ConfigError, match=message):
+        load(str(tmp_path / "c.npz"), axes, rate, samples)
+
+
+def test_what_is_no_corridor_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, content in (("text.npz", b"no archive"), ("cut.npz", b"PK\x03\x04 cut")):
+        (tmp_path / name).write_bytes(content)
+        assert main(["run", NAME, "--set", f"monitor.corridor={tmp_path / name}"]) == 2
+        assert "no corridor as rths corridor writes it" in capsys.readouterr().err
+    assert main(["check", NAME, "--set", "monitor.corridor_action=trip"]) == 2
+    assert "monitor.corridor must be given" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--plants", "0"], 2, "--plants = 0: must be >= 1"),
+        (["--set", "scatter={}"], 2, "has no scatter to draw"),
+        (["--set", f"axes.{AXIS}.limits.force=1e3", "--jobs", "1"], 3, "the test must finish on every plant"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(
+    words: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["corridor", NAME, *SETS, "--out", str(tmp_path / "c.npz"), *words]) == code
+    told = capsys.readouterr()
+    assert message in told.out + told.err
+    assert not (tmp_path / "c.npz").exists()
+
+
+def test_the_widths_are_told_as_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "c.npz"), "--json", "--jobs", "1", "--plants", "1", "--set", "duration=0.2"]
+    assert main(["corridor", NAME, *SETS, *out]) == 0
+    assert set(json.loads(capsys.readouterr().out)["widest"][AXIS]) == {"displacement", "force", "energy"}
