@@ -132,12 +132,14 @@ from rclpy.qos import QoSProfile
 from rths_nodes.msg import Measurement
 rclpy.init()
 node = rclpy.create_node("listener")
+print("up", flush=True)
+sys.stdin.readline()
 found = []
 hear = lambda message: found.append(message.sample)
 node.create_subscription(Measurement, "/rths/measurement", hear, QoSProfile(depth={depth}))
 while node.count_publishers("/rths/measurement") < int(sys.argv[1]):
     time.sleep(0.01)
-print("up", flush=True)
+print("joined", flush=True)
 before = 0
 while before < len(found) or not found or node.count_publishers("/rths/measurement"):
     before = len(found)  # the publisher may be gone while its last messages are still in the queue
@@ -151,14 +153,24 @@ DEPTH = 12_000
 
 
 class Listener:
-    """An ordinary typed subscriber, in a process of its own."""
+    """An ordinary typed subscriber, in a process of its own, which is started before the test: that takes longer."""
 
     def __init__(self, publishers: int) -> None:
-        """Is there when it has found as many ``publishers``."""
+        """Once it has joined, it is there when it has found as many ``publishers``."""
         command = [sys.executable, "-c", LISTEN.format(depth=DEPTH), str(publishers)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._expect("up\n")
+
+    def join(self) -> None:
+        """Subscribe, and wait until it is there."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("join\n")
+        self._process.stdin.flush()
+        self._expect("joined\n")
+
+    def _expect(self, words: str) -> None:
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "up\n"
+        assert self._process.stdout.readline() == words
 
     def heard(self) -> list[int]:
         """The samples that it has heard until the publisher was gone."""
@@ -181,17 +193,21 @@ def test_an_ordinary_subscriber_hears_all_that_is_sent_once_it_is_there(
     pace: str, joins: int, host: str, tmp_path: Path, patience: list[str]
 ) -> None:
     """And the run has the bits that it has alone."""
-    listeners = [] if joins else [Listener(0)]
+    listener, joined = Listener(1 if joins else 0), not joins
+    if joined:
+        listener.join()
 
     def join(sample: int, _: int) -> None:
-        if sample >= joins and not listeners:
-            listeners.append(Listener(1))
+        nonlocal joined
+        if sample >= joins and not joined:
+            joined = True
+            listener.join()
 
     sets = [f"duration={10 if joins else 3}", *patience]
     run = tmp_path / "run"
     report = hosts.run("chen_ricles_2010", sets, host=host, pace=pace, record=run, progress=join)
     assert (report.exit_code, report.reason) == (0, "")
-    heard = listeners[0].heard()
+    heard = listener.heard()
     assert heard == list(range(heard[0], report.samples + 1)), "each once, in order, to the last"
     assert heard[0] >= joins
     alone = rths_nodes.run("chen_ricles_2010", sets).arrays()
