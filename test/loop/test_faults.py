@@ -126,19 +126,20 @@ def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience
         assert np.count_nonzero(run.flags & 8) > 0, "the safe stop is in the recording"
 
 
-def test_a_killed_recorder_loses_at_most_a_fifth_of_a_second(tmp_path, patient):
+def test_a_killed_recorder_leaves_all_that_it_has_handed_over(tmp_path, patient):
+    """That it holds back no more than a tenth of a second is tested with its file, where no rig can be late."""
     rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
     rig.wait_until_running()
+    journal = rig.record / "run_0.mcap"
+    handed_over = journal.stat().st_size
     os.kill(rig.nodes()["recorder"], signal.SIGKILL)
-    killed_ns = time.time_ns()
     rig.end()
+    assert journal.stat().st_size >= handed_over
     assert "was not finished by its recorder" in rths_nodes.read(tmp_path / "run").notes[0]
     bag.recover(tmp_path / "run")
     recording = bag.read(tmp_path / "run")
-    stamps = [stamp for topic, _, stamp in recording.messages() if topic == "/rths/measurement"]
-    # The rig's clock slips when a tick is missed; a stamp is never ahead of the clock, so this is an upper bound
-    # of what was lost, together with what was under way in the middleware.
-    assert (killed_ns - stamps[-1]) * 1e-9 < 0.2 + 0.3
+    messages = sum(len(data) for _, data, _ in recording.messages())
+    assert messages > 0.5 * handed_over, "the rest are heads: of the file, and of each record"
     samples = [number_of(data) for topic, data, _ in recording.messages() if topic == "/rths/measurement"]
     assert samples == list(range(len(samples)))
 
