@@ -157,22 +157,23 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
 
 @pytest.mark.nodes
 @pytest.mark.parametrize(
-    ("pace", "words", "outcome"),
+    ("pace", "words", "outcomes"),
     [
-        ("realtime", "SIGKILL@0.2:integrator", "failed"),
-        pytest.param("lockstep", "SIGKILL@-0.1:compensator", "failed before it began", marks=pytest.mark.soak),
-        pytest.param("lockstep", "SIGCONT@0.1:compensator,0.3", "finished", marks=pytest.mark.soak),
-        pytest.param("realtime", "SIGSTOP@0.2:monitor", "failed", marks=pytest.mark.soak),
+        ("realtime", "SIGKILL@0.2:integrator", {"failed", "tripped"}),
+        pytest.param("lockstep", "SIGKILL@-0.1:compensator", {"failed before it began"}, marks=pytest.mark.soak),
+        pytest.param("lockstep", "SIGCONT@0.1:compensator,0.3", {"finished"}, marks=pytest.mark.soak),
+        pytest.param("realtime", "SIGSTOP@0.2:monitor", {"failed", "tripped"}, marks=pytest.mark.soak),
     ],
 )
 def test_a_node_that_is_struck_from_outside_leaves_nothing_behind(
-    pace: str, words: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+    pace: str, words: str, outcomes: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few of `make fault-soak`, over sockets."""
+    """A few of `make fault-soak`, over sockets; a busy machine may trip one in real time before it is struck."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import soak
 
     found = soak.run_one(soak.Trial("processes", pace, "sockets", words.partition("@")[0], words, 1))
-    assert (found.outcome, found.violations) == (outcome, [])
+    assert found.outcome in outcomes
+    assert found.violations == []
     for name in ("soak", "faults"):
         sys.modules.pop(name, None)
