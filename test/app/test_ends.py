@@ -50,7 +50,7 @@ OVERRIDES = {
     "finished": ["duration=0.5"],
     "limit": ["duration=6", "axes.story_1.limits.stroke=5e-6"],
     "monitor": ["duration=6", "monitor.tracking_indicator_rate=1e-12"],
-    "node killed": [LONG, "port.longest_wait=0.2"],
+    "node killed": [LONG, "port.longest_wait=1"],
 }
 FAULTS = {"node killed": ["kill@0.2:compensator"], "actuator killed": ["kill@0.2:actuator"]}
 FILE_SIZES = {"refused": 8_000, "disk full": 200_000}
@@ -189,7 +189,8 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
         pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
         from rths_nodes.ros.hosting import node_processes
 
-        monkeypatch.setattr(node_processes, "HANGS_S", 2.0)
+        if way == "actuator hangs":  # elsewhere a node may be kept waiting for longer
+            monkeypatch.setattr(node_processes, "HANGS_S", 2.0)
     if (column, way) == ("embedded", "disk full"):
         with pytest.raises(RuntimeError, match="the recording broke off"):  # of which rths run makes exit code 1
             ended(column, way, tmp_path / "run", patience)

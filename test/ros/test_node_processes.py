@@ -139,7 +139,7 @@ def test_one_that_computes_and_one_that_waits_for_a_disk_are_not_still(monkeypat
 
 
 def test_after_the_test_a_stopped_process_is_given_up_and_one_that_goes_on_is_waited_for(monkeypatch):
-    monkeypatch.setattr(node_processes, "STOPPED_S", 0.3)
+    monkeypatch.setattr(node_processes, "STOPPED_S", 1.0)
     with node_processes.Processes(()) as processes:
         leaves = "import time; time.sleep(3)"
         processes.running += [started("monitor", SLEEPS), started("recorder", leaves)]
