@@ -73,7 +73,7 @@ LAYERS = {
     "analysis": (
         (
             *("units", "reference", "stability", "histories", "energy"),
-            *("response_errors", "published_indices", "identification", "step_times"),
+            *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
         ("study_table", "what_if"),
         ("figures",),

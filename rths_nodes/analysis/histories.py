@@ -209,3 +209,50 @@ class Evaluation:
                 if len(values):
                     found.setdefault(quantity, {})[axis] = (float(values.min()), float(values.max()))
         return found
+
+
+STILL = 0.1
+"""Share of the strongest window's motion below which a window says nothing about delay and amplitude."""
+CYCLES, LEAST = 3.0, 4
+"""Periods of the equivalent frequency in a window; windows that a history must have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windowed:
+    """Delay (s; positive: late) and amplitude ratio over windows of ``length`` s, ``(m, n_axes)``; nan: still.
+
+    ``time`` ``(m,)`` s is the middle of each.
+    """
+
+    time: Array
+    delay: Array
+    amplitude: Array
+    length: float
+
+
+def windowed_evaluation(of: Evaluation) -> Windowed | None:
+    """The frequency evaluation index of windows that overlap by half; None where the test is too short for it.
+
+    The measured displacement is meant. A window has ``CYCLES`` periods of the slowest axis.
+    """
+    samples, dt = of.counted, of.scenario.dt
+    target, measured = of.run.target[samples], of.run.displacement[samples]
+    if len(samples) < 2:
+        return None
+    slowest = frequency_evaluation(target, measured, dt).frequency
+    slowest = slowest[np.isfinite(slowest) & (slowest > 0.0)]
+    width = math.ceil(CYCLES / (float(slowest.min()) * dt)) if len(slowest) else len(samples) + 1
+    starts = range(0, len(samples) - width + 1, max(1, width // 2))
+    if len(starts) < LEAST:
+        return None
+    taper = np.hanning(width)[:, None]
+    rows = []
+    for start in starts:
+        cut = slice(start, start + width)
+        wanted, moved = (values[cut] - values[cut].mean(axis=0) for values in (target, measured))
+        found = frequency_evaluation(taper * wanted, taper * moved, dt)
+        rows.append((found.delay, found.amplitude, np.abs(wanted).max(axis=0)))
+    delay, amplitude, motion = (np.array(column) for column in zip(*rows, strict=True))
+    moving = motion >= STILL * motion.max(axis=0)
+    time = of.run.time[samples[np.array(starts) + width // 2]]
+    return Windowed(time, np.where(moving, delay, math.nan), np.where(moving, amplitude, math.nan), width * dt)

@@ -51,6 +51,7 @@ TITLES = (
     "Energy: the tracking error fed in",
     "Synchronisation: measured over target",
     "Response: ",
+    "Excitation: ",
 )
 VOID = {"meta", "link", "br", "img", "hr", "input", "wbr"}
 

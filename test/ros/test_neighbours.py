@@ -153,7 +153,7 @@ DEPTH = 12_000
 
 
 class Listener:
-    """An ordinary typed subscriber, in a process of its own, which is started before the test: that takes longer."""
+    """An ordinary typed subscriber, in a process of its own, started before the test, as that takes longer."""
 
     def __init__(self, publishers: int) -> None:
         """Once it has joined, it is there when it has found as many ``publishers``."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import matplotlib
 
-from rths_nodes.analysis.figures import corridor, energy, histories, timing
+from rths_nodes.analysis.figures import corridor, energy, excitation, histories, timing
 from rths_nodes.analysis.figures.sheet import Drawing, View, svg
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.histories import Evaluation
@@ -16,11 +16,13 @@ FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
     histories.displacements,
     histories.control_error,
     histories.tracking_indicator,
+    histories.delay,
     histories.compensator,
     energy.hysteresis,
     energy.energy,
     energy.synchronisation,
     histories.response,
+    excitation.spectrum,
     corridor.bands,
 )
 """Each may return None: the run has not enough numbers for it."""

@@ -23,7 +23,8 @@ from rths_nodes.analysis.figures.sheet import (
 )
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
-from rths_nodes.analysis.units import MM, MM2, MS, quantity, rounded
+from rths_nodes.analysis.histories import STILL, windowed_evaluation
+from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, quantity, rounded
 from rths_nodes.core.samples import Array
 
 ZOOM = 2.0
@@ -84,6 +85,29 @@ def tracking_indicator(view: View) -> Drawing:
     title = f"Tracking indicator: magnitude up to {most}, {ends}\u00a0mm² at the end"
     caption = "Rises while the actuator lags its target, falls while it leads, level while they agree."
     return title, caption, _running(view, indicator * MM2, "tracking indicator (mm²)", 1.1)
+
+
+def delay(view: View) -> Drawing | None:
+    """Delay and amplitude ratio over time, by the frequency evaluation index of short windows."""
+    found = windowed_evaluation(view.of)
+    if found is None:
+        return None
+    figure, panels = time_sheet(view, [1.15, 1.15], view.legend)
+    for panel, values, label, level in (
+        (panels[0], found.delay * MS, "delay (ms)", 0.0),
+        (panels[1], found.amplitude, "amplitude ratio", 1.0),
+    ):
+        for column, (_, colour, line) in zip(values.T, view.axes, strict=True):
+            panel.plot(found.time, column, color=colour, ls=line, lw=1.1, marker=".", ms=3.0)
+        panel.axhline(level, color=FAINT, lw=0.6, zorder=1.5)
+        panel.set_ylabel(label)
+    low, high = (quantity(float(pick(found.delay)), MS, "ms", 2) for pick in (np.nanmin, np.nanmax))
+    caption = (
+        f"Frequency evaluation index (Guo et al. 2014) of windows of {found.length:.2g}\u00a0s, at their "
+        f"middle, where the target moves at least {PERCENT * STILL:g}\u00a0% as much as in the strongest of them. "
+        "Above zero: late."
+    )
+    return f"Delay over time: {low} to {high}", caption, figure
 
 
 def _running(view: View, values: Array, label: str, lw: float) -> Figure:

@@ -1,0 +1,75 @@
+"""Figure of the excitation: its response spectrum, with the periods of the structure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis import energy
+from rths_nodes.analysis.figures.sheet import Drawing, View, sheet
+from rths_nodes.analysis.figures.style import DASHES, FAINT, INK
+from rths_nodes.analysis.response_spectrum import DAMPING, response_spectrum
+from rths_nodes.analysis.units import MM, PERCENT, quantity
+from rths_nodes.core.partition import whole
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.damping import modes
+
+SHORTEST, LONGEST, PERIODS = 0.05, 5.0, 120
+"""Of the spectrum, s, and how many between them, in even steps of the logarithm."""
+TICKS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+MARKED, LARGEST = 3, 300
+"""Periods of the structure that are marked; one with more degrees of freedom has none, for they take too long."""
+
+
+def spectrum(view: View) -> Drawing | None:
+    """Pseudo-acceleration and displacement over the period; None without a ground acceleration."""
+    ground = energy.ground_acceleration(view.of)[view.of.first_step :]
+    if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
+        return None
+    step, own = view.run.scenario.step, _periods(view)
+    first = own[:1]
+    found = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
+    figure, panels = sheet([1.9], [], widths=(1.0, 1.0), between=0.24)
+    for panel, values, label in (
+        (panels[0, 0], found.pseudo_acceleration, "pseudo-acceleration (m/s²)"),
+        (panels[0, 1], MM * found.displacement, "displacement (mm)"),
+    ):
+        panel.plot(found.period, values, color=INK, lw=1.1)
+        panel.set_xscale("log")
+        panel.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+        panel.minorticks_off()
+        panel.set_ylabel(label)
+        panel.set_xlabel("period (s)")
+        panel.set_ylim(bottom=0.0)
+        _mark(panel, own)
+    title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
+    if len(first):
+        at = response_spectrum(ground, step, first)
+        strength = quantity(float(at.pseudo_acceleration[0]), 1.0, "m/s²", 3)
+        title = f"Excitation: {strength} at the first period, {first[0]:.3g}\u00a0s"
+    caption = (
+        f"Largest response of oscillators with {PERCENT * DAMPING:g}\u00a0% damping to the ground motion of the "
+        "test, in the time of the structure."
+    )
+    if len(own):
+        several = f"the first {len(own)} periods" if len(own) > 1 else "the first period"
+        caption += f" Dashed: {several} of the whole structure, undamped, before it yields."
+    return title, caption, figure
+
+
+def _periods(view: View) -> Array:
+    """The longest periods (s) of the whole structure, as far as they are on the figure; none where unknown."""
+    structure = view.of.assembly.structure
+    if structure is None or len(structure.mass) > LARGEST:
+        return np.zeros(0)
+    mass, _, stiffness = whole(structure)
+    omega = modes(mass, stiffness)[0][:MARKED]
+    periods = 2.0 * math.pi / omega[omega > 0.0]
+    return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
+
+
+def _mark(panel: Any, periods: Array) -> None:
+    for period in periods.tolist():
+        panel.axvline(period, color=FAINT, lw=0.8, ls=DASHES, zorder=1.5)
