@@ -74,7 +74,7 @@ OFTEN = {
     "composed": {"limit", "monitor", "node killed", "actuator killed", "SIGTERM"},
     "composed in real time": {"stop service", "deactivated", "disk full", "refused", "SIGHUP", "SIGXCPU"},
     "processes": {"actuator hangs"},
-    "processes in real time": {"refused", "actuator told to stop", "SIGHUP"},
+    "processes in real time": {"refused", "actuator told to stop"},
 }
 """What is tried with every change; the rest, which starts many nodes, with the soak tests."""
 

@@ -113,9 +113,9 @@ def test_a_killed_node_ends_the_run_with_a_reason(role, pace, tmp_path, patience
         bag.recover(tmp_path / "run")
     run = rths_nodes.read(tmp_path / "run")
     assert len(run.time) > 100
-    reference = rths_nodes.run("chen_ricles_2010", patience)
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=5", *patience])
     odd = np.flatnonzero(run.flags & (FLAG_BRIDGED | FLAG_TRIPPED))
-    driven = int(odd[0]) if len(odd) else len(run.flags)
+    driven = min(int(odd[0]) if len(odd) else len(run.flags), len(reference.time))
     assert driven > 0
     assert np.array_equal(run.displacement[:driven], reference.displacement[:driven])
     if role not in ("recorder", "actuator"):
@@ -171,5 +171,5 @@ def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, 
     found = bag.recover(tmp_path / "run")
     assert found.messages > 1000
     run = rths_nodes.read(tmp_path / "run")
-    reference = rths_nodes.run("chen_ricles_2010", ["duration=10", *patience])
+    reference = rths_nodes.run("chen_ricles_2010", ["duration=1", *patience])
     assert np.array_equal(run.displacement[:500], reference.displacement[:500])

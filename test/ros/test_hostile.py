@@ -498,13 +498,6 @@ def start(record: Path, *words: str) -> subprocess.Popen:
     )
 
 
-def outcome(run: subprocess.Popen) -> dict:
-    out, errors = run.communicate(timeout=100)
-    assert run.returncode == 0, out + errors
-    assert "Traceback" not in errors
-    return json.loads(out)
-
-
 FLOOD = """
 import sys, time
 sys.path.insert(0, {folder!r})
@@ -551,14 +544,6 @@ def test_a_process_that_floods_every_topic_moves_nothing_and_ends_no_node(flood,
     driven = int(np.count_nonzero((found.flags & FLAG_TRIPPED) == 0))
     assert found.displacement[:driven].tobytes() == reference.displacement[:driven].tobytes()
     assert any("/lab/stranger on " in note for note in report["notes"])
-
-
-def test_two_rigs_in_two_namespaces_do_not_hear_each_other(undisturbed, tmp_path):
-    spaces = ("rths", "lab/rig_2")
-    runs = [start(tmp_path / str(n), "--namespace", space) for n, space in enumerate(spaces)]
-    for n, run in enumerate(runs):
-        assert outcome(run)["notes"] == []
-        assert histories(tmp_path / str(n)) == undisturbed
 
 
 @pytest.mark.parametrize("host", ["embedded", "composed"])
