@@ -28,23 +28,24 @@ if TYPE_CHECKING:
 def run(scenario: Any, overrides: Any = (), **options: Any) -> Run:
     """Run ``scenario`` (name, path or Scenario) and give its histories, indices and timing.
 
-    ``overrides`` are ``section.key=value`` texts; ``options`` those of ``loop/options.py`` that Python has (case,
-    host, pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run, and for an
-    option that is unknown.
+    ``overrides`` are ``section.key=value`` texts; ``options`` those of ``loop/options.py`` that Python has (rig,
+    case, host, pace, record, ...). Raises rths_nodes.core.errors.ConfigError for anything that must not run, and
+    for an option that is unknown.
     """
     from rths_nodes.app import hosts
 
     return hosts.run_and_read(scenario, overrides, **options)
 
 
-def load(scenario: Any, overrides: Any = (), case: str = "") -> Scenario:
+def load(scenario: Any, overrides: Any = (), case: str = "", rig: Any = "") -> Scenario:
     """The Scenario of a file, or of the name of a shipped one; with a ``case`` its variant of that name.
 
-    ``overrides`` are ``section.key=value`` texts. Raises ConfigError with path, value, unit and bound.
+    With a ``rig`` (name or path of a rig file) it is the scenario on that rig. ``overrides`` are
+    ``section.key=value`` texts. Raises ConfigError with path, value, unit and bound.
     """
     from rths_nodes.loop.scenario import files
 
-    return files.load(scenario, overrides, case)
+    return files.load(scenario, overrides, case, rig)
 
 
 def read(recording: Any) -> Run:

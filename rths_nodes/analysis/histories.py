@@ -102,7 +102,7 @@ class Evaluation:
         elastic = self.or_left_out("running HSEM", lambda: self.assembly.reference_energy, math.nan)
         target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
         n, n_axes = target.shape
-        indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic)
+        indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic, self.scenario.energy_scale)
         before = self.first_sample - 1
         if n and before >= 0:  # as in the test: it begins where the soft start has ended
             indicator.start(run.target[before], run.displacement[before])

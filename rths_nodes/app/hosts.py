@@ -122,7 +122,7 @@ def run(
             return run(scenario, overrides, keep=keep, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
-    loaded = files.load(scenario, chosen.overrides, chosen.case)
+    loaded = files.load(scenario, chosen.overrides, chosen.case, chosen.rig)
     chosen = chosen.changed(
         namespace=checked_namespace(chosen.namespace),
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
@@ -199,7 +199,7 @@ def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
     with _resolved(scenario) as file:
-        given = options.changed(scenario=str(file), case="", overrides=())
+        given = options.changed(scenario=str(file), rig="", case="", overrides=())
         console = options.host == PROCESSES or bool(options.separate)
         result = _run_nodes(descriptions.describe(given, axes, console), options, watch)
     return RunResult(

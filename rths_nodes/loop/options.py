@@ -68,6 +68,12 @@ class RunOptions:
     scenario: str = text(
         "name of a shipped scenario (rths list scenario) or path of a YAML file", places=offered("scenario")
     )
+    rig: str = text(
+        "on what the test runs: name of a shipped rig file (rths list rig_file) or path of one; left out: what "
+        "the scenario says",
+        "",
+        places=offered("rig", command="--rig", metavar="RIG"),
+    )
     case: str = text(
         "a variant that the scenario names (rths check SCENARIO lists them)",
         "",

@@ -20,7 +20,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
 PAPER = "chen_ricles_2010"
-FAMILIES = ("scenario", *registry.FAMILIES)
+FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
 
 
 # list
@@ -28,7 +28,8 @@ FAMILIES = ("scenario", *registry.FAMILIES)
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_listed_with_a_line_about_each_member(output: Callable[..., str], family: str) -> None:
-    names = list(files.shipped()) if family == "scenario" else registry.names(family)
+    shipped = {"scenario": files.SCENARIO, "rig_file": files.RIG}
+    names = list(files.shipped(shipped[family])) if family in shipped else registry.names(family)
     rows = [line.split(maxsplit=1) for line in output("list", family).splitlines()]
     assert [name for name, _ in rows] == names
     assert all(len(words) > 15 for _, words in rows)
@@ -119,6 +120,7 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert set(COMMANDS) <= set(completed("rths "))
     assert completed("rths run chen") == [PAPER]
     assert set(completed(f"rths run {PAPER} --case ")) == set(scenario.cases)
+    assert set(completed(f"rths run {PAPER} --rig ")) >= set(files.shipped(files.RIG))
     assert set(completed(f"rths run {PAPER} --fault ")) == {f"{kind}@" for kind in KINDS}
     assert set(completed("rths list ")) >= set(FAMILIES)
     assert "axes.NAME.limits" in completed("rths params axes")
@@ -127,7 +129,8 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
 
 def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
     assert completed(f"rths run {PAPER} --set axes") == [
-        f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")
+        *(f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")),
+        "axes.story_1.rig_axis=",
     ]
     assert completed(f"rths run {PAPER} --set axes.story_1.limits.str") == ["axes.story_1.limits.stroke="]
     values = completed(f"rths run {PAPER} --set compensator.type=")

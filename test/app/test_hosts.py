@@ -74,6 +74,18 @@ def test_lockstep_is_the_same_to_the_bit_on_all_hosts_and_twice(case, tmp_path, 
             assert report.metrics["axes"] == reference.metrics["axes"]
 
 
+def test_with_a_rig_file_the_bits_are_the_same_on_all_hosts(tmp_path, different):
+    reference = rths_nodes.run("chen_ricles_2010", [BRIEF], rig="bench_simulated")
+    for host in HOSTS:
+        record = tmp_path / host
+        report = hosts.run(
+            "chen_ricles_2010", [BRIEF], host=host, record=record, keep=False, rig="bench_simulated"
+        )
+        found = rths_nodes.read(record)
+        assert different(reference, found) == [], host
+        assert found.scenario.rig_file.name == report.scenario.rig_file.name == "bench_simulated"
+
+
 DELAY = {"delay": 0.0137}
 SECTIONS = {  # what a compensator needs beside its defaults
     "adaptive": {"compensator": {"type": "inverse", "alpha": 15.0}, "indicator": "energy", "k_p_per_joule": 0.01},

@@ -50,8 +50,12 @@ def udp(port: int, transport: int = 0, **more: Any) -> str:
 class Far:
     """An emulated rig in a thread of its own, for one session."""
 
-    def __init__(self, name: str, sets: Sequence[str], own_clock: bool, misbehave: Sequence[str]) -> None:
-        self._emulator = Emulator(files.load(name, sets), None, own_clock, [parse(words) for words in misbehave])
+    def __init__(
+        self, name: str, sets: Sequence[str], own_clock: bool, misbehave: Sequence[str], rig: str = ""
+    ) -> None:
+        self._emulator = Emulator(
+            files.load(name, sets, rig=rig), None, own_clock, [parse(words) for words in misbehave]
+        )
         self._ended = threading.Event()
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -125,6 +129,26 @@ def test_in_lockstep_the_bits_are_those_of_the_simulator(
     session = far.session()
     assert session.in_order
     assert session.counts["bridged"] == session.counts["limited"] == 0
+
+
+def test_volts_that_count_the_other_way_are_those_of_the_rig_file(tmp_path: Path) -> None:
+    """The emulator has the same rig file, so its datagrams have volts; what comes out is the simulator's test."""
+    port = free_port()
+    sets = ["duration=0.6", f"port.port={port}"]
+    far = Far(NAME, sets, False, (), "bench_udp")
+    try:
+        found = hosts.run(NAME, sets, rig="bench_udp", record=tmp_path / "run")
+    finally:
+        far.close()
+    expected = hosts.run(NAME, ["duration=0.6", "port={type: simulator, transport_samples: 1}"], rig="bench_udp")
+    assert (found.outcome, expected.outcome) == ("finished", "finished")
+    a, b = found.read(), expected.read()
+    np.testing.assert_allclose(a.displacement, b.displacement, atol=2e-5)  # a few steps of the converters
+    assert np.abs(a.displacement).max() > 1e-3
+    np.testing.assert_allclose(a.force, b.force, atol=2e-3 * np.abs(b.force).max())
+    again = rths_nodes.read(tmp_path / "run").scenario.axes["story_1"].rig_axis
+    assert again is not None
+    assert (again.name, again.command.sign, again.displacement.certificate) == ("bench", -1, "D-2026-017")
 
 
 def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, different: Any) -> None:

@@ -17,7 +17,7 @@ from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITO
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = {
-    *("scenario", "case", "overrides", "pace", "run_id", "peers"),
+    *("scenario", "rig", "case", "overrides", "pace", "run_id", "peers"),
     *("reliability", "transport", "faults", "autostart"),
 }
 OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout", "clock"}}
@@ -55,6 +55,7 @@ def test_all_nodes_get_the_same_parameters_and_know_each_other(record):
         ("pace", "realtime"),
         ("run_id", "monday_1"),
         ("reliability", "best_effort"),
+        ("rig", "bench_simulated"),
         ("case", "alpha_29_k_p_0"),
         ("overrides", ["compensator.alpha_es=20", "duration=3"]),
     ],

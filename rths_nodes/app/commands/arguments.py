@@ -12,10 +12,11 @@ from rths_nodes.loop.options import COMMAND, PYTHON, Option, options
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
 
-SCENARIO = ("scenario", "--set", "--case")
+SCENARIO = ("scenario", "--rig", "--set", "--case")
 """What says which scenario is meant, on the command line."""
 COMPLETERS = {
     "scenario": completion.scenarios,
+    "--rig": completion.rigs,
     "--set": completion.assignments,
     "--case": completion.cases,
     "--fault": completion.faults,
@@ -24,7 +25,7 @@ COMPLETERS = {
 
 
 def add_scenario(parser: argparse.ArgumentParser) -> None:
-    """The scenario, what is changed in it, and which case of it."""
+    """The scenario, its rig, what is changed in it, and which case of it."""
     for name in SCENARIO:
         add_option(parser, options(COMMAND)[name])
 
@@ -57,8 +58,8 @@ def chosen(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def scenario(given: argparse.Namespace) -> Scenario:
-    """The scenario of the command line: the case first, then what ``--set`` changes. Raises ConfigError."""
-    return files.load(given.scenario, given.set, given.case)
+    """The scenario of the command line: its case, on its rig, with what ``--set`` changes. Raises ConfigError."""
+    return files.load(given.scenario, given.set, given.case, given.rig)
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

@@ -40,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
         print(
             f"  interface: {', '.join(loaded.interface)}; observed beside: {', '.join(loaded.observed) or 'none'}"
         )
+    for words in _rig(loaded):
+        print(f"  {words}")
     for words in _reduction(assembly):
         print(f"  {words}")
     peak = _largest_force(assembly)
@@ -55,6 +57,27 @@ def run(options: argparse.Namespace) -> int:
     for words in loaded.cautions():
         print(f"  caution: {words}")
     return 0
+
+
+def _rig(loaded: Scenario) -> Iterator[str]:
+    """On which rig the test runs, and what the numbers of its port are."""
+    if loaded.rig_file is None:
+        return
+    yield f"rig: {loaded.rig_file.name}, behind the port {type(loaded.port).type_name}"
+    for name, axis in loaded.axes.items():
+        mine: Any = axis.rig_axis
+        told = [_channel(noun, getattr(mine, noun)) for noun in ("displacement", "force", "command")]
+        scale = mine.similitude
+        if (scale.length, scale.force) != (1.0, 1.0):
+            told.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
+        yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
+    for name, channel in loaded.rig_file.auxiliary.items():
+        yield _channel(name, channel)
+
+
+def _channel(noun: str, channel: Any) -> str:
+    words = f"{noun} +- {channel.range:g} {channel.unit}, {channel.sign * channel.scale:g} {channel.unit} for 1"
+    return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words
 
 
 def _largest_force(assembly: Assembly) -> float:

@@ -67,6 +67,11 @@ def scenarios(prefix: str, given: argparse.Namespace) -> list[str]:
     return [*files.shipped(), *yaml_files(prefix, given)]
 
 
+def rigs(prefix: str, given: argparse.Namespace) -> list[str]:
+    """The shipped rig files, and the files and folders that begin with ``prefix``."""
+    return [*files.shipped(files.RIG), *yaml_files(prefix, given)]
+
+
 def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
     """The files and folders that begin with ``prefix``."""
     import argcomplete
@@ -104,8 +109,8 @@ def keys(prefix: str, given: argparse.Namespace) -> list[str]:
 def _changed(given: argparse.Namespace) -> Scenario:
     """The scenario with the changes so far, which may have brought other types with other keys."""
     with suppress(ConfigError):  # the last of them is still being written
-        return files.load(given.scenario, getattr(given, "set", None) or ())
-    return files.load(given.scenario)
+        return files.load(given.scenario, getattr(given, "set", None) or (), rig=getattr(given, "rig", ""))
+    return files.load(given.scenario, rig=getattr(given, "rig", ""))
 
 
 def _keys(scenario: Scenario, prefix: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``rths list``: scenarios and components, each with what it is."""
+"""``rths list``: scenarios, rig files and components, each with what it is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
 
-SCENARIO = "scenario"
-FAMILIES = (SCENARIO, *registry.FAMILIES)
+FILES = {"scenario": files.SCENARIO, "rig_file": files.RIG}
+"""What is listed of shipped files: the word for it here, and for ``files``."""
+FAMILIES = (*FILES, *registry.FAMILIES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +50,13 @@ def _wrapped(head: str, words: str) -> list[str]:
 
 
 def described(family: str) -> list[tuple[str, str]]:
-    """Names of a family, or of the shipped scenarios, each with a line about it."""
-    if family == SCENARIO:
-        return [(name, _of_scenario(path)) for name, path in files.shipped().items()]
+    """Names of a family, or of the shipped scenarios or rig files, each with a line about it."""
+    if family in FILES:
+        return [(name, _of_file(path)) for name, path in files.shipped(FILES[family]).items()]
     return [(name, _description(family, name)) for name in registry.names(family)]
 
 
-def _of_scenario(path: Path) -> str:
+def _of_file(path: Path) -> str:
     return str(yaml_text.parse(path.read_text(), str(path)).get("description", ""))
 
 

@@ -12,6 +12,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import unknown
 from rths_nodes.core.parameter_table import ANY, Row, sections, table
 from rths_nodes.core.parameters import declared
+from rths_nodes.loop.scenario.rig_file import RigFile, RigFileAxis
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO = "scenario"
@@ -157,6 +158,10 @@ def page() -> str:
     ]
     chapters: list[tuple[str, str, type]] = [("A scenario", "The top level of a scenario file.", Scenario)]
     chapters += [(place, registry.first_line(cls), cls) for place, cls in sections(Scenario)]
+    chapters += [
+        ("A rig file", "The top level of a rig file (--rig).", RigFile),
+        ("An axis of a rig file", "axes.NAME; its sections are those of axes.NAME of a scenario.", RigFileAxis),
+    ]
     for family in registry.FAMILIES:
         for name in registry.names(family):
             component = registry.load(family, name)

@@ -75,6 +75,7 @@ def _expected(loaded: Scenario, pace: str) -> float | None:
 def _json(done: hosts.RunResult) -> dict[str, Any]:
     return {
         "scenario": done.scenario.name,
+        "rig": done.scenario.rig_file.name if done.scenario.rig_file else None,
         "host": done.host,
         "pace": done.pace,
         "actuator_nodes": done.actuator_nodes,
@@ -109,8 +110,9 @@ def _print(done: hosts.RunResult) -> None:
     console = terminal.console()
     colour = "green" if done.outcome == "finished" else "red"
     seconds = done.samples * done.scenario.dt
+    rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
     console.print(
-        f"{done.scenario.name}: [bold {colour}]{done.outcome}[/] after {done.samples} samples "
+        f"{done.scenario.name}{rig}: [bold {colour}]{done.outcome}[/] after {done.samples} samples "
         f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {done.host}, {done.pace}"
     )
     if done.reason:

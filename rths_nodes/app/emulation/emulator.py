@@ -21,6 +21,7 @@ import numpy as np
 from rths_nodes.app.emulation.misbehaviour import Misbehaviour, Saboteur
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.laboratory.calibration import Calibration, channels_of
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.laboratory.receiver import Receiver
@@ -79,6 +80,14 @@ class Emulator:
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator}"]))
         self._rig: Any = assembly.port
+        self._edge: Calibration | None = None
+        limits = [(each.stroke, each.velocity, each.deceleration) for each in scenario.limits.values()]
+        if scenario.rig_file is not None:  # its datagrams have the numbers of the real one
+            channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
+            edge = self._edge = Calibration.of(scenario.axes, channels)
+            units = np.abs(edge.command)[:, None]
+            limits = [(row[0], row[1], row[2]) for row in (np.array(limits) / units)[edge.home].tolist()]
+        self._limits = limits
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.bind((params.address, params.port if port is None else port))
@@ -101,9 +110,8 @@ class Emulator:
     def _begin(self) -> None:
         """Ready for a session, at rest at zero."""
         scenario, rig = self.scenario, self._rig
-        limits = [(each.stroke, each.velocity, each.deceleration) for each in scenario.limits.values()]
         self._receiver = Receiver(
-            limits,
+            self._limits,
             scenario.dt,
             self._bridged,
             self._watchdog,
@@ -197,11 +205,15 @@ class Emulator:
         receiver, rig = self._receiver, self._rig
         receiver.drive()
         command = np.array(receiver.command)
+        if self._edge is not None:
+            command = self._edge.driven(command)
         rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
         self._tell(rig.read())
 
     def _tell(self, measured: Measurement) -> None:
         sensors = self._receiver.sensors
+        if self._edge is not None:
+            measured = self._edge.shown(measured)
         n = len(measured.displacement)
         sensors.displacement[:n] = measured.displacement.tolist()
         sensors.force[:n] = measured.force.tolist()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import numpy as np
 
+from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
@@ -16,6 +17,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
+from rths_nodes.laboratory.calibration import in_order_of_rig
+from rths_nodes.laboratory.ports.calibrated import calibrated
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
@@ -175,7 +178,11 @@ class Assembly:
         scenario = self.scenario
         n_dof = self.observation.n_interface
         built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.axes))
-        return built
+        if not scenario.scaled:
+            return built
+        scales = scenario.similitude
+        scaled = ScaledSetup(built, [each.length for each in scales], [each.force for each in scales])
+        return cast(Setup, scaled)
 
     @cached_property
     def compensator(self) -> Compensator:
@@ -217,15 +224,19 @@ class Assembly:
             scenario.check_fit("axes")
         name = type(params).type_name
         own = name in registry.built_in("port")
+        # a simulator stands for the rig as its file describes it: its numbers are SI units in axis coordinates
+        real = scenario.rig_file is not None and not getattr(params, "builds_axes", False)
+        axes = in_order_of_rig(scenario.axes) if real else scenario.axes
         try:
-            built: Port = self._build("port", params, scenario.axes, scenario.dt, scenario.seed, rig)
+            built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
         except ConfigError:
             raise
         except Exception as error:
             if own:
                 raise
             raise ConfigError(f"port.type = {name!r}: cannot be built: {type(error).__name__}: {error}") from error
-        return built if own else NamedPort(built, name)
+        port = built if own else NamedPort(built, name)
+        return calibrated(port, scenario.axes, scenario.rig_file.auxiliary) if real and scenario.rig_file else port
 
     # -- what the parts hand to each other ----------------------------------------------------------------
 

@@ -18,60 +18,102 @@ from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import override, with_case
+from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 
-
-def shipped() -> dict[str, Path]:
-    """The scenarios that come with the package, by name."""
-    return {path.stem: path for path in sorted(resource("config", "scenarios").glob("*.yaml"))}
+SCENARIO, RIG = "scenario", "rig"
+"""Kinds of files; the shipped ones stand in a folder named after each."""
 
 
-def locate(scenario: str | os.PathLike[str]) -> Path:
-    """The file of a scenario given by path or by the name of a shipped one."""
-    path = Path(scenario)
+def shipped(kind: str = SCENARIO) -> dict[str, Path]:
+    """The scenarios, or rig files, that come with the package, by name."""
+    return {path.stem: path for path in sorted(resource("config", f"{kind}s").glob("*.yaml"))}
+
+
+def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
+    """The file of a scenario, or a rig file, given by path or by the name of a shipped one."""
+    path = Path(given)
     try:
         is_file = path.is_file()
     except OSError as error:  # e.g. a name that is too long
-        raise ConfigError(f"scenario {show(str(path))}: no such file ({error.strerror})") from error
+        raise ConfigError(f"{kind} {show(str(path))}: no such file ({error.strerror})") from error
     if path.suffix in (".yaml", ".yml") or is_file:
         if not is_file:
-            raise ConfigError(f"scenario {str(path)!r}: no such file")
+            raise ConfigError(f"{kind} {str(path)!r}: no such file")
         return path
-    known = shipped()
-    if str(scenario) not in known:
-        raise unknown("scenario", "scenario", str(scenario), known)
-    return known[str(scenario)]
+    known = shipped(kind)
+    if str(given) not in known:
+        raise unknown(kind, kind, str(given), known)
+    return known[str(given)]
 
 
-def load(scenario: str | os.PathLike[str] | Scenario, overrides: Iterable[str] = (), case: str = "") -> Scenario:
+def load(
+    scenario: str | os.PathLike[str] | Scenario,
+    overrides: Iterable[str] = (),
+    case: str = "",
+    rig: str | os.PathLike[str] = "",
+) -> Scenario:
     """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
 
-    A Scenario that has been loaded before may take the place of its file. Raises ConfigError with the file, the
-    path of the key, value, unit, bound and known names.
+    With a ``rig`` file it is the scenario on that rig; overrides come last. A Scenario that has been loaded before
+    may take the place of its file. Raises ConfigError with the file, the path of the key, value, unit, bound and
+    known names.
     """
-    loaded = scenario if isinstance(scenario, Scenario) else _read(locate(scenario))
-    return override(with_case(loaded, case) if case else loaded, overrides)
+    on = load_rig(rig) if rig else None
+    if not isinstance(scenario, Scenario):
+        scenario = _read(locate(scenario), on)
+    elif on is not None:
+        scenario = _on(scenario, on)
+    if case:
+        scenario = with_case(scenario, case)
+        scenario = scenario if on is None else _on(scenario, on)
+    return override(scenario, overrides)
 
 
-def _read(path: Path) -> Scenario:
+def load_rig(rig: str | os.PathLike[str]) -> RigFile:
+    """Read, check and build a rig file. Raises ConfigError as :func:`load`."""
+    path = locate(rig, RIG)
+    data = _data(_text(path, RIG), str(path), path.parent, RigFile)
     try:
-        source = read_text(path)
+        return build(RigFile, data)
+    except ConfigError as error:
+        raise error.within(str(path)) from None
+
+
+def _on(scenario: Scenario, rig: RigFile) -> Scenario:
+    return build(Scenario, on_rig(scenario.data(), rig))
+
+
+def _text(path: Path, kind: str) -> str:
+    try:
+        return read_text(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"scenario {str(path)!r}: cannot be read ({error})") from None
-    return from_text(source, str(path), path.parent)
+        raise ConfigError(f"{kind} {str(path)!r}: cannot be read ({error})") from None
 
 
-def from_text(source: str, origin: str, folder: Path | None = None) -> Scenario:
-    """A scenario from YAML text; files in it are relative to ``folder``. Raises ConfigError with ``origin``."""
+def _read(path: Path, rig: RigFile | None = None) -> Scenario:
+    return from_text(_text(path, SCENARIO), str(path), path.parent, rig)
+
+
+def from_text(source: str, origin: str, folder: Path | None = None, rig: RigFile | None = None) -> Scenario:
+    """A scenario from YAML text, on a ``rig`` or not; files in it are relative to ``folder``.
+
+    Raises ConfigError with ``origin``.
+    """
+    data = _data(source, origin, folder, Scenario)
+    try:
+        return build(Scenario, data if rig is None else on_rig(data, rig))
+    except ConfigError as error:
+        raise error.within(origin) from None
+
+
+def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, Any]:
     data = parse(source, origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     if folder is not None:
-        _resolve_files(Scenario, data, folder)
-    try:
-        return build(Scenario, data)
-    except ConfigError as error:
-        raise error.within(origin) from None
+        _resolve_files(cls, data, folder)
+    return dict(data)
 
 
 def _resolve_files(cls: type, data: Any, folder: Path) -> None:

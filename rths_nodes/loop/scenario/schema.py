@@ -12,14 +12,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk, walk_declared
+from rths_nodes.laboratory.calibration import RigAxis, Similitude
 from rths_nodes.laboratory.sensors import Output, Sensors
+from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
 from rths_nodes.loop.supervision.limits import Limits
@@ -71,7 +76,13 @@ class Axis:
     )
     sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
     output: Output = section(Output, "resolution and range of the command")
-    limits: Limits = section(Limits, "limits of this axis")
+    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
+    rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
+
+    def validate(self, path: str) -> None:
+        """Refuses limits that a channel of the rig cannot show."""
+        if self.rig_axis is not None:
+            self.rig_axis.check_limits(self.limits, path)
 
 
 @params
@@ -132,6 +143,7 @@ class Scenario:
     )
     setup: Any = component("setup", "degrees of freedom <-> axes", {"type": "identity"})
     compensator: Any = component("compensator", "makes up for the actuators' delay")
+    rig_file: RigHead | None = section(RigHead, "the rig file that the test runs with (--rig)", None)
     port: Any = component("port", "the rig's port", {"type": "simulator"})
     axes: dict[str, Axis] = sections(Axis, "actuator axes by name")
     rig: Any = component(
@@ -167,6 +179,7 @@ class Scenario:
         if self.samples > LAST_SAMPLE:
             raise ConfigError(f"duration * servo_rate = {self.samples} samples: must be <= {LAST_SAMPLE}")
         self._validate_rig()
+        self._validate_similitude()
         self._validate_pause()
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
@@ -196,6 +209,34 @@ class Scenario:
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+
+    @property
+    def scaled(self) -> bool:
+        """True where the specimen of an axis is a model to scale."""
+        return any(scale.length != 1.0 or scale.force != 1.0 for scale in self.similitude)
+
+    @property
+    def similitude(self) -> list[Similitude]:
+        """Of each axis."""
+        return [axis.rig_axis.similitude if axis.rig_axis else Similitude() for axis in self.axes.values()]
+
+    @property
+    def energy_scale(self) -> Array | None:
+        """Energy of the structure over that of the specimen, of each axis; None where they are the same."""
+        return np.array([scale.length * scale.force for scale in self.similitude]) if self.scaled else None
+
+    def _validate_similitude(self) -> None:
+        """Numbers of a rig that do not pass the setup would keep the scale of the specimen."""
+        for noun in ("rig", "semi_active"):
+            if getattr(self, noun) is not None and self.scaled:
+                raise ConfigError(
+                    f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
+                    "specimen to scale (similitude) needs axes of their own, without control of further inputs"
+                )
+        with_axis = [name for name, axis in self.axes.items() if axis.rig_axis]
+        if with_axis and len(with_axis) < len(self.axes):
+            without = ", ".join(name for name in self.axes if name not in with_axis)
+            raise ConfigError(f"axes: {without}: no rig_axis, which {', '.join(with_axis)} has; all or none")
 
     def _validate_pause(self) -> None:
         """A rig that pauses must be allowed to be without a Command for as long."""
@@ -312,6 +353,8 @@ class Scenario:
         if self.interface or self.observed:
             shared |= {"interface": data["interface"], "observed": data["observed"]}
         shared["axes"] = [[name, axis["limits"]] for name, axis in data["axes"].items()]
+        if self.rig_file is not None:
+            shared |= {"rig": data["rig_file"], "rig_axes": [axis["rig_axis"] for axis in data["axes"].values()]}
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:

@@ -22,7 +22,8 @@ class MonitorStage:
         self.substeps = scenario.samples_per_step
         axes, file = tuple(scenario.axes), scenario.monitor.corridor
         bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
-        self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, bands)
+        scale = scenario.energy_scale
+        self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands)
         self._steps = scenario.steps
         self._targets: deque[Target] = deque()
         self._commands: deque[Command] = deque()

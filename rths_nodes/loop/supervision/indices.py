@@ -237,11 +237,13 @@ class EnergyMonitor:
 
     HSEM = (integral r_e d(d_m) - integral r_e d(d_c)) / integral F dx by trapezoids; positive: the actuator lags
     and feeds energy into the structure. The running form adds the strain energy at first yield to the
-    denominator, because the input energy is near zero when a test begins.
+    denominator, because the input energy is near zero when a test begins. ``scale`` ``(n_axes,)``: energy of the
+    structure over that of a specimen to scale; 1 if left out.
     """
 
-    def __init__(self, n_axes: int, elastic_energy: float) -> None:
+    def __init__(self, n_axes: int, elastic_energy: float, scale: Array | None = None) -> None:
         self._elastic = elastic_energy
+        self._scale = scale
         self.error = 0.0
         self.input = 0.0
         self._force = np.zeros(n_axes)
@@ -276,7 +278,8 @@ class EnergyMonitor:
         """A block, each ``(n, n_axes)`` m and N; the energy error (J) after each of its samples."""
         difference = np.vstack((self._difference, measured - target))
         force = np.vstack((self._force, force))
-        work = (0.5 * (force[1:] + force[:-1]) * np.diff(difference, axis=0)).sum(axis=1)
+        works = 0.5 * (force[1:] + force[:-1]) * np.diff(difference, axis=0)
+        work = (works if self._scale is None else works * self._scale).sum(axis=1)
         history = self.error + np.cumsum(work)
         self.error = float(history[-1])
         self._difference, self._force = difference[-1].copy(), force[-1].copy()

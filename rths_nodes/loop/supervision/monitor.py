@@ -69,15 +69,17 @@ class Monitor:
         n_dof: int,
         dt: float,
         elastic_energy: float,
+        energy_scale: Array | None = None,
         corridor: Corridor | None = None,
     ) -> None:
+        """``energy_scale`` as of :class:`EnergyMonitor`."""
         self._p = params
         self._names = tuple(axes)
         self._dt = dt
         n_axes = len(self._names)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
         self.tracking = Tracking(n_axes, self.longest)
-        self.energy = EnergyMonitor(n_axes, elastic_energy)
+        self.energy = EnergyMonitor(n_axes, elastic_energy, energy_scale)
         self.corridor: CorridorWatch | None = None
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))

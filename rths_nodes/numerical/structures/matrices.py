@@ -11,7 +11,8 @@ from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, is_sparse
-from rths_nodes.numerical.structures.matrix_files import FORCES, LENGTHS, read_pair
+from rths_nodes.core.units import FORCES, LENGTHS
+from rths_nodes.numerical.structures.matrix_files import read_pair
 from rths_nodes.numerical.structures.partitioned import DAMPING, Partition
 
 EXPERIMENTAL = ("experimental_mass", "experimental_damping", "experimental_stiffness")

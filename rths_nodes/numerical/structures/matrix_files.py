@@ -14,11 +14,8 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, dense, is_sparse, largest
 from rths_nodes.core.strict import LARGEST
 from rths_nodes.core.text_files import read_bytes, read_rows
+from rths_nodes.core.units import FORCES, LENGTHS
 
-FORCES = {"N": 1.0, "kN": 1e3, "MN": 1e6, "lbf": 4.4482216152605, "kip": 4448.2216152605}
-"""Units of forces, N."""
-LENGTHS = {"m": 1.0, "mm": 1e-3, "cm": 1e-2, "in": 0.0254, "ft": 0.3048}
-"""Units of lengths, m."""
 LARGEST_FILE = 64 << 20
 """Bytes: some million entries."""
 MOST = 20_000

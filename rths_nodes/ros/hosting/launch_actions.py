@@ -139,7 +139,7 @@ class LaunchedTest:
         directory = given["directory"]
         # without one, it is named by the run id, which is not known before the scenario
         chosen = run_options(given | {"directory": directory or "runs"}, LAUNCH, host=host)
-        scenario = files.load(chosen.scenario, chosen.overrides, chosen.case)
+        scenario = files.load(chosen.scenario, chosen.overrides, chosen.case, chosen.rig)
         self.run_id = chosen.run_id or scenario.run_id()
         self.directory = Path(directory or Path("runs", self.run_id)).absolute()
         self.options = chosen.changed(run_id=self.run_id, record=str(self.directory))

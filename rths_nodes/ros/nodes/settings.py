@@ -48,7 +48,7 @@ READ = {
 }
 """Sections of another node that the stage needs, too: they must be the same there."""
 
-_OF_SCENARIO = ("scenario", "case", "overrides")
+_OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class NodeSettings:
 
     def _loaded(self, given: Mapping[str, Any]) -> Scenario:
         """The scenario that ``given`` parameters lead to. Raises ConfigError."""
-        scenario, case, overrides = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
+        scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
-        loaded = files.load(scenario, [entry for entry in overrides if entry], case)
+        loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
         return parameters.effective(loaded, given, self.owned)
 
     # -- parameters that are set --------------------------------------------------------------------------

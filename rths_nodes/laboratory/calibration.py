@@ -1,0 +1,255 @@
+"""The channels of a real rig: what the numbers of its port are in SI units and axis coordinates, and back.
+
+A rig file (``loop/scenario/rig_file.py``) declares them. What a port gives is a number; ``scale`` says what the
+sensor shows where that number is 1, ``sign`` in which direction it counts, ``unit`` in what the file says so:
+
+    value in SI = sign * scale * (unit in SI) * number
+
+and a command goes the other way. Nothing is tared here: limits judge what this gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.parameters import integer, number, params, section, text
+from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
+from rths_nodes.core.units import FORCES, LENGTHS, SI
+
+_ITS_UNIT = "its unit"
+_NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
+
+
+@params
+class Channel:
+    """One channel of the port; range, scale, resolution and noise in ``unit``."""
+
+    unit: str = text("unit of the numbers below", choices=tuple(SI))
+    range: float = number("the channel ends at +- this", _ITS_UNIT, more_than=0.0)
+    scale: float = number("what one is that the port gives or gets", _ITS_UNIT, 1.0, more_than=0.0)
+    sign: int = integer("1; -1 where the channel counts against the axis", "", 1, at_least=-1, at_most=1)
+    resolution: float = number("quantisation step; 0 is none", _ITS_UNIT, 0.0, at_least=0.0)
+    noise_rms: float = number("rms of the noise, for a simulator", _ITS_UNIT, 0.0, at_least=0.0)
+    sensor: str = text("what it is: maker, type, serial number", "")
+    calibrated: str = text("date of the calibration: 2026-03-02", "")
+    certificate: str = text("number of the certificate of the calibration", "")
+
+    def validate(self, path: str) -> None:
+        """Refuses a sign that is none, a resolution beyond the range, and a date that is none."""
+        if not self.sign:
+            raise ConfigError(f"{path}.sign = 0: must be 1 or -1")
+        if self.resolution >= self.range:
+            raise ConfigError(
+                f"{path}.resolution = {self.resolution:g} {self.unit}: must be < range = "
+                f"{self.range:g} {self.unit}"
+            )
+        try:
+            known = not self.calibrated or bool(date.fromisoformat(self.calibrated))
+        except ValueError:
+            known = False
+        if not known:
+            raise ConfigError(f"{path}.calibrated = {show(self.calibrated)}: must be a date: 2026-03-02")
+
+    @property
+    def unit_si(self) -> float:
+        """What its unit is in SI."""
+        return SI[self.unit][0]
+
+    @property
+    def range_si(self) -> float:
+        """The end of the channel, in SI."""
+        return self.range * self.unit_si
+
+    @property
+    def gain(self) -> float:
+        """What a number of the port is in SI, with its sign."""
+        return self.sign * self.scale * self.unit_si
+
+
+@params
+class DisplacementChannel(Channel):
+    """The displacement sensor of an axis, or its command; positive is extension of the axis."""
+
+    unit: str = text("unit of the numbers below", choices=tuple(LENGTHS))
+
+
+@params
+class ForceChannel(Channel):
+    """The load cell of an axis; positive is the specimen's restoring force against a positive displacement."""
+
+    unit: str = text("unit of the numbers below", choices=tuple(FORCES))
+
+
+@params
+class Similitude:
+    """What of the structure stands for one of the specimen, where that is a model to scale."""
+
+    length: float = number("displacement of the structure over that of the specimen", "", 1.0, more_than=0.0)
+    force: float = number("force in the structure over that in the specimen", "", 1.0, more_than=0.0)
+    time: float = number("time of the structure over that of the specimen; only 1", "", 1.0, more_than=0.0)
+
+    def validate(self, path: str) -> None:
+        """Refuses another scale of time."""
+        if self.time != 1.0:
+            raise ConfigError(
+                f"{path}.time = {self.time:g}: must be 1: targets, lead and limits of velocity would have to be "
+                "of two times; a rig that goes slower by a whole number is time_ratio of the scenario"
+            )
+
+
+@params
+class RigAxis:
+    """The axis of the rig that an axis of the test is, from a rig file: its channels and scales."""
+
+    name: str = text("its name in the rig file")
+    number: int = integer("its place among the axes of the port", at_least=0)
+    displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
+    force: ForceChannel = section(ForceChannel, "measured force")
+    command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
+    similitude: Similitude = section(Similitude, "scale of the specimen")
+
+    def check_limits(self, limits: Any, path: str) -> None:
+        """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach."""
+        for key, channel, unit in (
+            ("stroke", "displacement", "m"),
+            ("stroke", "command", "m"),
+            ("force", "force", "N"),
+        ):
+            limit, end = getattr(limits, key), getattr(self, channel).range_si
+            if limit > end * _ROUNDING:
+                raise ConfigError(
+                    f"{join(path, 'limits')}.{key} = {limit:g} {unit}: must be <= {end:g} {unit}, the range of "
+                    f"{channel} on axis {self.name} of the rig"
+                )
+
+
+_ROUNDING = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Turns samples of a port, whose axes stand in the rig's order, into those of the test, and back.
+
+    Gains are what a number of the port is in SI, in the order of the test; ``place`` is where the port has the
+    axes of the test, ``home`` where the test has those of the port.
+    """
+
+    place: list[int]
+    home: list[int]
+    displacement: Array
+    force: Array
+    command: Array
+    ends: tuple[Array, Array, Array]
+    """Ranges of displacement, force and auxiliary channels, SI."""
+    channels: Array
+    """Gains of the auxiliary channels."""
+
+    @classmethod
+    def of(cls, axes: Mapping[str, Any], auxiliary: Sequence[Channel | None] = ()) -> Calibration:
+        """That of the ``axes`` of a test, which all have a ``rig_axis``, and of its channels; None: already SI."""
+        rows = [axis.rig_axis for axis in axes.values()]
+        home = sorted(range(len(rows)), key=lambda index: rows[index].number)
+        place = [home.index(index) for index in range(len(rows))]
+        return cls(
+            place,
+            home,
+            np.array([row.displacement.gain for row in rows]),
+            np.array([row.force.gain for row in rows]),
+            np.array([row.command.gain for row in rows]),
+            (
+                np.array([row.displacement.range_si for row in rows]),
+                np.array([row.force.range_si for row in rows]),
+                np.array([np.inf if each is None else each.range_si for each in auxiliary]),
+            ),
+            np.array([1.0 if each is None else each.gain for each in auxiliary]),
+        )
+
+    def measured(self, given: Measurement, applied: Array | None = None) -> Measurement:
+        """The Measurement of the test of what the port has ``given``; flagged where a channel is at its end.
+
+        ``applied`` ``(n_axes,)`` m is the command that acted, where that is known to the bit.
+        """
+        place, modes = self.place, given.control_mode
+        displacement, force = given.displacement[place] * self.displacement, given.force[place] * self.force
+        channels = given.auxiliary * self.channels if len(self.channels) else given.auxiliary
+        flags = given.flags
+        for values, end in zip((displacement, force, channels), self.ends, strict=True):
+            if len(end) and (np.abs(values) >= end).any():
+                flags |= FLAG_SATURATED
+        return Measurement(
+            given.sample,
+            displacement,
+            force,
+            given.command[place] * self.command if applied is None else applied,
+            channels,
+            flags,
+            bytes([modes[index] for index in place]) if modes else modes,
+            given.hydraulics,
+            given.interlock,
+        )
+
+    def sent(self, command: Command) -> Command:
+        """What the port gets for the ``command`` of the test."""
+        home = self.home
+        target, sent = (command.target / self.command)[home], (command.command / self.command)[home]
+        return replace(command, target=target, command=sent)
+
+    # -- the other end: a rig that is simulated -----------------------------------------------------------
+
+    def shown(self, true: Measurement) -> Measurement:
+        """What the port of a rig gives for what is ``true`` there: the inverse of :meth:`measured`."""
+        home, modes = self.home, true.control_mode
+        return replace(
+            true,
+            displacement=(true.displacement / self.displacement)[home],
+            force=(true.force / self.force)[home],
+            command=(true.command / self.command)[home],
+            auxiliary=true.auxiliary / self.channels if len(self.channels) else EMPTY,
+            control_mode=bytes([modes[index] for index in home]) if modes else modes,
+        )
+
+    def driven(self, sent: Array) -> Array:
+        """Where a rig goes, m, for the numbers that its port got: the inverse of :meth:`sent`."""
+        return np.asarray(sent[self.place] * self.command)
+
+
+def in_order_of_rig(axes: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``axes`` of a test, as the port of the rig has them; as they are where they have no ``rig_axis``."""
+    return dict(sorted(axes.items(), key=lambda pair: pair[1].rig_axis.number if pair[1].rig_axis else 0))
+
+
+def channels_of(names: Sequence[str], known: Mapping[str, Channel]) -> tuple[Channel | None, ...]:
+    """The ``known`` channel of each of the ``names`` that a port has, with units: ``pressure [bar]``.
+
+    Raises ConfigError for a known one that the port has not, and for one whose unit differs.
+    """
+    given = [_split(name) for name in names]
+    for name, channel in known.items():
+        units = [unit for each, unit in given if each == name]
+        if not units:
+            raise unknown(f"rig_file.auxiliary.{name}", "channel", name, [each for each, _ in given])
+        if units[0] and units[0] not in (channel.unit, SI[channel.unit][1]):
+            raise ConfigError(
+                f"rig_file.auxiliary.{name}.unit = {show(channel.unit)}: the port has it in {units[0]}"
+            )
+    return tuple(known.get(name) for name, _ in given)
+
+
+def si_names(names: Sequence[str], channels: Sequence[Channel | None]) -> tuple[str, ...]:
+    """The ``names`` of a port's channels with the units that they have here."""
+    return tuple(
+        name if channel is None else f"{_split(name)[0]} [{SI[channel.unit][1]}]"
+        for name, channel in zip(names, channels, strict=True)
+    )
+
+
+def _split(name: str) -> tuple[str, str]:
+    found = _NAMED.fullmatch(name)
+    return (found[1], found[2] or "") if found else (name, "")

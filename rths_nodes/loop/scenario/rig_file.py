@@ -1,0 +1,182 @@
+"""The rig file: on what a test runs. A scenario says what is tested.
+
+A rig file has the port, and of each axis its channels, its limits and the scale of its specimen. It takes the
+place of what the scenario says of these (:func:`on_rig`). What comes out is a scenario as any other: it stands in
+the recording, and needs the file no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.parameters import component, integer, number, params, section, sections, text, texts
+from rths_nodes.core.strict import as_data
+from rths_nodes.laboratory.calibration import Channel, DisplacementChannel, ForceChannel, RigAxis, Similitude
+from rths_nodes.loop.supervision.bridges import BridgeParams
+from rths_nodes.loop.supervision.limits import Limits
+from rths_nodes.loop.supervision.monitor import MonitorParams
+
+
+@params
+class RigFileAxis:
+    """One axis of the rig."""
+
+    serves: tuple[str, ...] = texts("names that scenarios have for this axis, beside its own")
+    displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
+    force: ForceChannel = section(ForceChannel, "measured force")
+    command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
+    similitude: Similitude = section(Similitude, "scale of the specimen")
+    actuator: Any = component(
+        "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
+    )
+    limits: Limits = section(Limits, "limits of this axis, in SI units")
+
+    def axis(self, name: str, place: int) -> RigAxis:
+        """What of it stands in a scenario."""
+        shared = {key: getattr(self, key) for key in ("displacement", "force", "command", "similitude")}
+        return RigAxis(name=name, number=place, **shared)
+
+    def validate(self, path: str) -> None:
+        """Refuses limits that a channel cannot show."""
+        self.axis(path.rpartition(".")[2], 0).check_limits(self.limits, path)
+
+
+@params
+class RigFile:
+    """A rig: its port, axes, further channels and limits."""
+
+    version: int = integer("version of this file format", at_least=1, at_most=1)
+    name: str = text("name of the rig")
+    description: str = text("where and what it is", "")
+    servo_rate: float | None = number(
+        "samples per second of its controller: a scenario with another rate is refused; left out: any",
+        "Hz",
+        None,
+        more_than=0.0,
+        at_most=100e3,
+    )
+    port: Any = component("port", "the way to the rig")
+    axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
+    auxiliary: dict[str, Channel] = sections(
+        Channel, "further channels by the names that the port has for them", optional=True
+    )
+    bridge: BridgeParams | None = section(BridgeParams, "what is bridged; left out: as the scenario says", None)
+    monitor: MonitorParams | None = section(
+        MonitorParams, "limits on the indices; left out, as a whole or in part: as the scenario says", None
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses an axis of a scenario for which two would stand."""
+        owner: dict[str, str] = {}
+        for axis, entry in self.axes.items():
+            for name in (axis, *entry.serves):
+                if owner.setdefault(name, axis) != axis:
+                    raise ConfigError(f"axes: {show(name)} is both {owner[name]} and {axis}; name it once")
+
+    def axis_of(self, names: Iterable[str]) -> dict[str, str]:
+        """The axis of the rig for each of the ``names`` of a scenario. Raises ConfigError where one has none."""
+        wanted, problems = list(names), Problems()
+        served = {name: axis for axis, entry in self.axes.items() for name in (axis, *entry.serves)}
+        known = "; ".join(
+            axis + (f" (serves {', '.join(entry.serves)})" if entry.serves else "")
+            for axis, entry in self.axes.items()
+        )
+        found: dict[str, str] = {}
+        for name in wanted:
+            if name not in served:
+                problems.append(
+                    f"axes.{name}: no axis of the rig {self.name} has that name or serves it; it has: {known}"
+                )
+            elif (axis := served[name]) in found.values():
+                other = next(each for each, taken in found.items() if taken == axis)
+                problems.append(f"axes.{name}: would be the axis {axis} of the rig {self.name}, as is {other}")
+            else:
+                found[name] = axis
+        if idle := [axis for axis in self.axes if axis not in found.values()]:
+            problems.append(
+                f"axes: the rig {self.name} has also {', '.join(idle)}, which nothing in the scenario drives; "
+                f"axes of the scenario: {', '.join(wanted)}"
+            )
+        problems.refuse()
+        return found
+
+
+@params
+class RigHead:
+    """The rig file that the test runs with; what else it had stands at its place in the scenario."""
+
+    name: str = text("name of the rig")
+    description: str = text("where and what it is", "")
+    auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
+
+
+def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
+    """The ``data`` of a scenario, as in a file or complete, on ``rig``. Raises ConfigError where it does not fit.
+
+    What is not as a scenario has it is left as it is: building it tells.
+    """
+    axes, rate = data.get("axes"), data.get("servo_rate")
+    if not isinstance(axes, Mapping):
+        return dict(data)
+    same = rig.servo_rate is None or not isinstance(rate, (int, float)) or rate == rig.servo_rate
+    if not same:
+        raise ConfigError(
+            f"servo_rate = {show(rate)} Hz: the controller of the rig {rig.name} has {rig.servo_rate:g} Hz"
+        )
+    chosen, places = rig.axis_of(axes), list(rig.axes)
+    merged = dict(data) | {
+        "port": as_data(rig.port),
+        "rig_file": {
+            "name": rig.name,
+            "description": rig.description,
+            "auxiliary": as_data(rig.auxiliary),
+        },
+        "axes": {
+            name: _on_axis(entry, rig.axes[chosen[name]], chosen[name], places.index(chosen[name]))
+            for name, entry in axes.items()
+        },
+    }
+    if rig.bridge is not None:
+        merged["bridge"] = as_data(rig.bridge)
+    if rig.monitor is not None and isinstance(before := merged.get("monitor") or {}, Mapping):
+        merged["monitor"] = dict(before) | _given(rig.monitor)
+    return merged
+
+
+def _given(built: Any) -> dict[str, Any]:
+    """What of a section differs from its defaults."""
+    usual = as_data(type(built)())
+    return {key: value for key, value in as_data(built).items() if value != usual[key]}
+
+
+def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
+    """The data of one axis of a scenario, on ``axis`` of the rig."""
+    if not isinstance(entry, Mapping) and entry is not None:
+        return entry
+    merged = dict(entry or {})
+    merged["limits"] = as_data(axis.limits)
+    merged["rig_axis"] = as_data(axis.axis(name, place))
+    if axis.actuator is not None:
+        merged["actuator"] = as_data(axis.actuator)
+    for key, values in (("sensors", _sensors(axis)), ("output", _converter(axis.command))):
+        if isinstance(before := merged.get(key) or {}, Mapping):
+            merged[key] = dict(before) | values
+    return merged
+
+
+def _sensors(axis: RigFileAxis) -> dict[str, float]:
+    """What a simulator of the channels has, as ``sensors`` of a scenario."""
+    found: dict[str, float] = {}
+    for noun, channel in (("displacement", axis.displacement), ("force", axis.force)):
+        found |= {f"{noun}_{key}": value for key, value in _converter(channel).items()}
+        if channel.noise_rms:
+            found[f"{noun}_noise_rms"] = channel.noise_rms * channel.unit_si
+    return found
+
+
+def _converter(channel: Channel) -> dict[str, float]:
+    return {"range": channel.range_si} | (
+        {"resolution": channel.resolution * channel.unit_si} if channel.resolution else {}
+    )
