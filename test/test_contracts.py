@@ -16,13 +16,13 @@ import pytest
 from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import protocols, registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import Spec, required_names, spec_of
 from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
-from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
 MINIMAL: dict[tuple[str, str], dict[str, Any]] = {

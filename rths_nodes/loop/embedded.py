@@ -22,6 +22,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.limits import level_numbers
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 
@@ -146,7 +147,7 @@ class Loop:
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)
-        times |= rig.pause_counts | port_numbers(rig.port)
+        times |= rig.pause_counts | level_numbers(rig.levels) | port_numbers(rig.port)
         told = self.substructure.numbers()
         failed = self._failed or bool(rig.failure)
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)

@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
     HELD = (
         130,
         "the test was held",
-        "the operator stopped it: a signal, the stop service or a lifecycle transition",
+        "the operator stopped it: a signal, the stop service or a lifecycle transition; or a level that holds",
     )
     """As shells count an end by SIGINT."""
 

@@ -151,6 +151,18 @@ def test_volts_that_count_the_other_way_are_those_of_the_rig_file(tmp_path: Path
     assert (again.name, again.command.sign, again.displacement.certificate) == ("bench", -1, "D-2026-017")
 
 
+def test_a_level_that_interlocks_drops_the_heartbeat_so_that_the_rig_stops_itself(rig: Any) -> None:
+    """By the clock of the rig: no more commands come to it, and it says so; here the test trips with the level."""
+    level = "axes.story_1.limits.levels={displacement: {minimum: -2e-4, maximum: 2e-4, action: interlock}}"
+    far, changed = rig(sets=["duration=4", level], transport=20, own_clock=True, silence=0.2)
+    found = hosts.run(NAME, changed, keep=False)
+    assert found.outcome == "tripped"
+    assert "axes.story_1.limits.levels.displacement: " in found.reason
+    session = far.session()
+    assert session.reason == "no command came in time"
+    assert not session.in_order
+
+
 def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, different: Any) -> None:
     wrong = ["lose@20:3", "mute@60:3", "duplicate@100:40", "reorder@150:10", "garbage@200:20", "session@240:5"]
     far, changed = rig(misbehave=wrong)

@@ -10,6 +10,7 @@ import pytest
 
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion, Target
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
@@ -27,7 +28,7 @@ from rths_nodes.loop.supervision.bridges import (
     Fading,
     MotionBridge,
 )
-from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop, excess_travel
 from rths_nodes.loop.supervision.states import State
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Command, Measurement, Motion, Target
 from rths_nodes.core.strict import build
 from rths_nodes.loop.faults import kinds
@@ -20,7 +21,6 @@ from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.bridges import BridgeParams
-from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector

@@ -38,7 +38,7 @@ def of_page() -> dict[str, Any]:
     """The example of the page, as data."""
     found = re.search(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert found
-    return dict(yaml.safe_load(found[1].replace("250e3", "250.0e+3")))
+    return dict(yaml.safe_load(found[1].replace("e3", ".0e+3")))
 
 
 @pytest.fixture

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.core.wire.layout import constants
-from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import DASH, HOPS, MM, MM2, MS, US, clocks, number, rounded
+from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, rounded
+from rths_nodes.core.limits import QUANTITIES
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -17,6 +18,7 @@ from rths_nodes.core.samples import (
     FLAG_SOFT_START,
     FLAG_TRIPPED,
 )
+from rths_nodes.loop.supervision.limits import level_notes
 from rths_nodes.loop.timing import pause_notes
 from rths_nodes.recording.run import Run
 
@@ -207,6 +209,31 @@ def timing(run: Run) -> Table:
     return Table("", list(_PERCENTILES), rows)
 
 
+_SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN/s")}
+
+
+def levels(of: Evaluation) -> Table | None:
+    """How far each axis went against its levels, in the unit of each; None where it has none."""
+    rows = []
+    for axis, limits in of.scenario.limits.items():
+        for name, level in (limits.levels.given() if limits.levels else {}).items():
+            found = of.run.timing.get("levels", {}).get(axis, {}).get(name, {})
+            ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
+            factor, unit = _SHOWN[QUANTITIES[name]]
+            shown = [rounded(end, factor) for end in ends]
+            values = [*shown, _used(ends), rounded(found.get("samples"), digits=9), level.action]
+            rows.append(Row(f"{axis}: {name.replace('_', ' ')}", values, unit))
+    heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
+    return Table("Level", heads, rows) if rows else None
+
+
+def _used(ends: tuple[Any, Any, Any, Any]) -> str:
+    """The largest share of a level that was used, %."""
+    low, lowest, highest, high = (number(each) for each in ends)
+    shares = [value / end for value, end in ((lowest, low), (highest, high)) if value is not None and end]
+    return rounded(max(shares, default=None), 100.0)
+
+
 def flagged(run: Run) -> list[str]:
     """Missed and flagged samples in sentences."""
     words = [f"{n} {what}" for flag, what in _FLAGGED if (n := int(((run.flags & flag) != 0).sum()))]
@@ -214,4 +241,5 @@ def flagged(run: Run) -> list[str]:
     said = f"Flagged samples: {', '.join(words)}." if words else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
     told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
-    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told]
+    beyond = [f"{note}." for note in level_notes(run.timing)]
+    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *beyond]

@@ -22,6 +22,7 @@ from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.indices import delay_notes
+from rths_nodes.loop.supervision.limits import level_notes
 from rths_nodes.loop.timing import pause_notes
 
 
@@ -137,7 +138,8 @@ def _print(done: hosts.RunResult) -> None:
     late = delay_notes(done.metrics["axes"], done.scenario.monitor.longest_delay) if done.metrics else []
     said = remarks_of(done.scenario.compensator, flatten(done.compensator, "compensator"))
     outside = corridor_notes(done.metrics, done.scenario.dt)
-    for note in (*done.notes, *pause_notes(done.timing), *late, *outside, *said):
+    told = (*pause_notes(done.timing), *level_notes(done.timing), *late, *outside, *said)
+    for note in (*done.notes, *told):
         console.print(f"note: {note}", markup=False)
     if done.recording:
         console.print(f"recording: {_short(done.recording)}", markup=False, soft_wrap=True)

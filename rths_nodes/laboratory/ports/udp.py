@@ -153,6 +153,7 @@ class UdpPort:
         self._needed: Counter[int] = Counter()
         self._bridged = self._limited = 0
         self._last = b""
+        self._dropped = False
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         terms = Terms(
@@ -201,7 +202,16 @@ class UdpPort:
         sent = self._command.tolist()
         slope = [(now - before) / self._dt for now, before in zip(sent, self._active, strict=True)]
         self._active = sent
+        if self._dropped:
+            self._heard_at = time.monotonic()
+            return
         self._post(datagrams.COMMAND, command.sample, datagrams.command_rows(sent, slope, command.auxiliary))
+
+    def drop_heartbeat(self) -> None:
+        """No more commands are sent, so that the receiver stops the rig by itself; in lockstep it is told to."""
+        if self.in_lockstep:
+            self.safe()
+        self._dropped = True
 
     def _post(self, kind: int, counter: int, rows: bytes = b"") -> None:
         self._last = self._link.send(self._of_kind(kind, counter), rows)
@@ -347,10 +357,10 @@ class UdpPort:
     # -- after the test -----------------------------------------------------------------------------------
 
     def safe(self) -> None:
-        """The receiver brakes and holds."""
+        """The receiver brakes and holds: it is told to, or left without commands after :meth:`drop_heartbeat`."""
         if not self._closed:
             self._closed = True
-            for _ in range(GOODBYES):
+            for _ in range(0 if self._dropped else GOODBYES):
                 self._link.send(self._of_kind(datagrams.CLOSE, self.sample))
 
     def close(self) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import component, integer, number, params, section, sections, text, texts
 from rths_nodes.core.strict import as_data
 from rths_nodes.laboratory.calibration import Channel, DisplacementChannel, ForceChannel, RigAxis, Similitude
 from rths_nodes.loop.supervision.bridges import BridgeParams
-from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
 

@@ -18,6 +18,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
+from rths_nodes.core.limits import INTERLOCK, Limits
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -27,7 +28,6 @@ from rths_nodes.laboratory.sensors import Output, Sensors
 from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
-from rths_nodes.loop.supervision.limits import Limits
 from rths_nodes.loop.supervision.monitor import MonitorParams
 from rths_nodes.numerical.observation import check_names
 from rths_nodes.numerical.soft_start import SoftStart
@@ -233,6 +233,8 @@ class Scenario:
                     f"{noun}: its numbers would have to be of the structure and of the specimen at once: a "
                     "specimen to scale (similitude) needs axes of their own, without control of further inputs"
                 )
+        if (self.rig_file is None) != all(axis.rig_axis is None for axis in self.axes.values()):
+            raise ConfigError("rig_file: and the rig_axis of each axis come together, from a rig file (--rig)")
         with_axis = [name for name, axis in self.axes.items() if axis.rig_axis]
         if with_axis and len(with_axis) < len(self.axes):
             without = ", ".join(name for name in self.axes if name not in with_axis)
@@ -263,7 +265,16 @@ class Scenario:
 
     def cautions(self) -> list[str]:
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
-        return [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
+        found = [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
+        cls = None if hasattr(self.port, "cannot_be_built") else registry.class_of("port", self.port)
+        for name, limits in self.limits.items() if not hasattr(cls, "drop_heartbeat") else ():
+            for quantity, level in (limits.levels.given() if limits.levels else {}).items():
+                if level.action == INTERLOCK:
+                    found.append(
+                        f"axes.{name}.limits.levels.{quantity}.action = 'interlock': the port "
+                        f"{type(self.port).type_name} has no heartbeat to drop: it stops as 'stop' does"
+                    )
+        return found
 
     def check_fit(self, section: str) -> None:
         """Raises ConfigError where a component of ``section``, or a part of one, refuses this test."""

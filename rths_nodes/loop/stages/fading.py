@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rths_nodes.core.limits import Limits
 from rths_nodes.loop.supervision.bridges import BridgeParams, Fading
-from rths_nodes.loop.supervision.limits import Limits
 
 
 def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:

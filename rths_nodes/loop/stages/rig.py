@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import HOLD, INTERLOCK, Limits
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
-from rths_nodes.loop.supervision.limits import LimitCheck, Limits
+from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -41,7 +42,8 @@ class RigStage:
     be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all ticks, those of no sample, too.
     ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last Command was
     beyond a limit. ``pause`` is where the test waits for what is late. ``stop_request`` is the request of an
-    operator, a monitor or a peer to stop; None while there is none.
+    operator, a monitor or a peer to stop; None while there is none. ``levels`` watches the levels of the axes;
+    None where there are none.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RigStage:
         self._samples = samples
         self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names)
+        self.levels = LevelWatch.of(limits, dt)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -205,6 +208,8 @@ class RigStage:
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
+            if self.levels is not None:
+                self.levels.judge(None, measured)
             return measured
         self.ticks = measured.sample
         sample = measured.sample = self.ticks - self._between
@@ -213,8 +218,10 @@ class RigStage:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             failed = f"rig: {failure}" if (failure := self.failure) else ""
-            if reason := opened or failed or check.measurement(measured, command.target) or port.partial_stop:
-                self._begin_stop(reason, sample)
+            reason = opened or failed or check.measurement(measured, command.target) or port.partial_stop
+            breach = self.levels.judge(command, measured) if self.levels is not None else None
+            if reason or breach is not None:
+                self._begin_stop(reason, sample, breach)
             elif not self._sampled:
                 self._between += 1
                 return None
@@ -297,7 +304,14 @@ class RigStage:
             return breach
         return beyond
 
-    def _begin_stop(self, reason: str, sample: int) -> None:
+    def _begin_stop(self, reason: str, sample: int, breach: Breach | None = None) -> None:
+        """The safe stop, for ``reason``; where that is empty, for the level that was broken."""
+        if breach is not None:
+            if breach.action == HOLD and not reason:
+                self._ask(StopRequest(breach.reason, end=State.HELD))
+            elif breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
+                self.port.drop_heartbeat()
+            reason = reason or breach.reason
         if self.stop_request is not None and self.port.interlock:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")

@@ -1,4 +1,7 @@
-"""Limits of an axis, and the check of Commands and Measurements against them.
+"""The check of Commands and Measurements against the limits of the axes.
+
+What every axis must have (stroke, velocity, force) acts at the first sample, by a stop; :class:`LevelWatch` has
+what an axis may have beside that.
 
 The software limits are not a safety function: a rig needs its own interlocks.
 """
@@ -6,33 +9,11 @@ The software limits are not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rths_nodes.core.parameters import number, params
+from rths_nodes.core.limits import INDICATE, QUANTITIES, Level, Limits
 from rths_nodes.core.samples import Array, Command, Measurement
-
-
-@params
-class Limits:
-    """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
-
-    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop comes to an end.
-    """
-
-    stroke: float = number(
-        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=100.0
-    )
-    velocity: float = number(
-        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0, at_most=1e3
-    )
-    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=1e9)
-    tracking_error: float | None = number(
-        "largest magnitude of target minus measured displacement; not limited if left out",
-        "m",
-        None,
-        more_than=0.0,
-    )
-    deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
 
 
 class LimitCheck:
@@ -90,6 +71,139 @@ class LimitCheck:
                     f"must be within +- {tracking:g} m"
                 )
         return _not_finite("measured", measured.auxiliary, self._channels) if measured.auxiliary.size else ""
+
+
+class Breach(NamedTuple):
+    """A level that was broken: why, and what is to be done (``core/limits.py``)."""
+
+    reason: str
+    action: str
+
+
+class _Rule:
+    """One level of one axis: how long a quantity is beyond it, and how far it went."""
+
+    def __init__(self, axis: str, index: int, quantity: str, level: Level) -> None:
+        self.axis, self.quantity, self.level = axis, quantity, level
+        self.index, self.value = index, _VALUES[quantity]
+        low, high = level.minimum, level.maximum
+        self.low, self.high = _or(low, -math.inf), _or(high, math.inf)
+        self.warn_low = _or(level.warn_minimum, self.low)
+        self.warn_high = _or(level.warn_maximum, self.high)
+        self.lowest, self.highest = math.inf, -math.inf
+        self.in_a_row = self.samples = 0
+        self.first = -1
+
+    def beyond(self, value: float, sample: int) -> bool:
+        """Work ``value`` in, which is beyond what is told; whether it now acts."""
+        self.first = sample if not self.samples else self.first
+        self.samples += 1
+        self.in_a_row = 0 if self.low <= value <= self.high else self.in_a_row + 1
+        return self.in_a_row >= self.level.persistence and self.level.action != INDICATE
+
+    def words(self, value: float) -> str:
+        """What is wrong with ``value``."""
+        low, high = (self.low, self.high) if self.in_a_row else (self.warn_low, self.warn_high)
+        bound, sign = (low, ">=") if value < low else (high, "<=")
+        unit = QUANTITIES[self.quantity]
+        lasted = f" for {self.in_a_row} samples" if self.in_a_row > 1 else ""
+        return (
+            f"{level_path(self.axis, self.quantity)}: {value:.6g} {unit}{lasted}: must be {sign} {bound:g} {unit}"
+        )
+
+
+_Row = list[list[float]]
+"""Displacement, force, command and target of one sample, by axis."""
+_VALUES: dict[str, Callable[[_Row, _Row, int, float], float]] = {
+    "displacement": lambda now, before, i, rate: now[0][i],
+    "force": lambda now, before, i, rate: now[1][i],
+    "force_rate": lambda now, before, i, rate: (now[1][i] - before[1][i]) * rate,
+    "command_step": lambda now, before, i, rate: now[2][i] - before[2][i],
+    "piston_velocity": lambda now, before, i, rate: (now[0][i] - before[0][i]) * rate,
+    "command_error": lambda now, before, i, rate: now[2][i] - now[3][i],
+    "tracking_error": lambda now, before, i, rate: now[3][i] - now[0][i],
+}
+
+
+class LevelWatch:
+    """Watches the levels of all axes; ``told`` has what was found beyond one for the first time."""
+
+    def __init__(self, rules: Sequence[_Rule], dt: float) -> None:
+        self._rules, self._rate = rules, 1.0 / dt
+        self._before: _Row | None = None
+        self.told: list[str] = []
+
+    @classmethod
+    def of(cls, limits: dict[str, Limits], dt: float) -> LevelWatch | None:
+        """The watch for the levels in ``limits``; None where there are none: nothing is done then."""
+        rules = [
+            _Rule(axis, index, quantity, level)
+            for index, (axis, each) in enumerate(limits.items())
+            if each.levels is not None
+            for quantity, level in each.levels.given().items()
+        ]
+        return cls(rules, dt) if rules else None
+
+    def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
+        """The first level that Measurement k with Command k breaks; without one the applied command is both."""
+        moved = measured.command if command is None else command.command
+        target = moved if command is None else command.target
+        now = [each.tolist() for each in (measured.displacement, measured.force, moved, target)]
+        before, rate = self._before or now, self._rate
+        self._before = now
+        breach = None
+        for rule in self._rules:
+            value = rule.value(now, before, rule.index, rate)
+            rule.lowest = min(rule.lowest, value)
+            rule.highest = max(rule.highest, value)
+            if rule.warn_low <= value <= rule.warn_high:  # written so that nan is beyond
+                rule.in_a_row = 0
+                continue
+            acts = rule.beyond(value, measured.sample)
+            if rule.samples == 1:
+                self.told.append(f"sample {measured.sample}: {rule.words(value)}")
+            if acts and breach is None:
+                breach = Breach(rule.words(value), rule.level.action)
+        return breach
+
+    def take_told(self) -> list[str]:
+        """What was found since this was asked last, in words."""
+        told, self.told = self.told, []
+        return told
+
+    def numbers(self) -> dict[str, Any]:
+        """Of each axis and quantity how far it went, and how long and since when it was beyond what is told."""
+        found: dict[str, Any] = {}
+        for rule in self._rules:
+            beyond = {"samples": float(rule.samples)} | ({"first": float(rule.first)} if rule.samples else {})
+            ends = {"lowest": rule.lowest, "highest": rule.highest} if rule.lowest <= rule.highest else {}
+            found.setdefault(rule.axis, {})[rule.quantity] = ends | beyond
+        return found
+
+
+def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
+    """What a test tells of its levels; nothing where there are none."""
+    return {} if watch is None else {"levels": watch.numbers()}
+
+
+def level_path(axis: str, quantity: str) -> str:
+    """Where a level stands in the scenario."""
+    return f"axes.{axis}.limits.levels.{quantity}"
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def level_notes(timing: Mapping[str, Any]) -> list[str]:
+    """What was beyond a level in a test, a sentence for each; nothing where none was."""
+    return [
+        f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
+        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {QUANTITIES[quantity]} in the test"
+        for axis, rows in timing.get("levels", {}).items()
+        for quantity, row in rows.items()
+        if row.get("samples")
+    ]
 
 
 class OutgoingCommands:

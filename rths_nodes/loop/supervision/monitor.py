@@ -40,6 +40,19 @@ class MonitorParams:
         None,
         more_than=0.0,
     )
+    tracking_indicator_rate_over_amplitude: float | None = number(
+        "the same over the square of the largest target so far: for a sine of frequency f that is late by an "
+        "angle phi it is pi f sin(phi); not limited if left out",
+        "1/s",
+        None,
+        more_than=0.0,
+    )
+    smallest_amplitude: float | None = number(
+        "where the largest target so far is smaller, this takes its place; needed for the limit above",
+        "m",
+        None,
+        more_than=0.0,
+    )
     corridor: str | None = path("file of rths corridor: the bands in which the test is expected to stay", None)
     corridor_action: str = text(
         "what is done when the test leaves the corridor", INDICATE, choices=(INDICATE, TRIP)
@@ -49,7 +62,12 @@ class MonitorParams:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses a trip by a corridor that is not there."""
+        """Refuses a limit over an amplitude that may be zero, and a trip by a corridor that is not there."""
+        if self.tracking_indicator_rate_over_amplitude is not None and self.smallest_amplitude is None:
+            raise ConfigError(
+                f"{path}.smallest_amplitude: missing: tracking_indicator_rate_over_amplitude needs it, for the "
+                "beginning of the test"
+            )
         if self.corridor is None and self.corridor_action == TRIP:
             raise ConfigError(f"{path}.corridor_action = '{TRIP}': {path}.corridor must be given")
 
@@ -89,6 +107,7 @@ class Monitor:
         self._fill = 0
         self._row = 0
         self._preparing = False
+        self._amplitude = np.full(n_axes, params.smallest_amplitude or 0.0)
         self._highest = np.full(n_dof, -math.inf)
         self._lowest = np.full(n_dof, math.inf)
         self._last = np.zeros(n_dof)
@@ -155,6 +174,8 @@ class Monitor:
         energy = self.energy.update(target, measured, force)
         if self.corridor:
             self.corridor.update(self.sample - n + 1, measured, force)
+        if self._p.smallest_amplitude is not None:
+            np.maximum(self._amplitude, np.abs(target).max(axis=0), out=self._amplitude)
         if self.breach is None:
             self._check(self.sample - n + 1, before, energy)
 
@@ -166,12 +187,18 @@ class Monitor:
             if len(over):
                 value = running[over[0]]
                 self._breach(first + int(over[0]), "energy_error_percent", value, limit, "%")
-        limit = self._p.tracking_indicator_rate
-        if limit is not None:
+        for name, unit, scale in (
+            ("tracking_indicator_rate", "m^2/s", None),
+            ("tracking_indicator_rate_over_amplitude", "1/s", self._amplitude),
+        ):
+            limit = getattr(self._p, name)
+            if limit is None:
+                continue
             rate = (self.tracking.indicator.value - before) / (len(energy) * self._dt)
+            rate = rate if scale is None else rate / scale**2
             worst = int(np.argmax(np.abs(rate)))
             if not abs(rate[worst]) <= limit:
-                self._breach(self.sample, "tracking_indicator_rate", float(rate[worst]), limit, "m^2/s")
+                self._breach(self.sample, name, float(rate[worst]), limit, unit)
         if not np.all(np.isfinite(self.tracking.indicator.value)):
             self._breach(self.sample, "tracking_indicator", math.nan, math.inf, "m^2")
         if self.breach is None and self._p.corridor_action == TRIP and self.corridor and self.corridor.left:

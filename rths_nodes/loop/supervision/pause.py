@@ -20,9 +20,9 @@ import math
 
 import numpy as np
 
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_SLOWED, Array, Command
 from rths_nodes.loop.supervision.bridges import SHARE, STEEPEST, BridgeParams
-from rths_nodes.loop.supervision.limits import Limits
 
 SHARPEST = 1.5
 """Largest slope of r: of what the velocity v changes in a phase."""

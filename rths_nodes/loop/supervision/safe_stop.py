@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.supervision.limits import Limits
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0) -> float:

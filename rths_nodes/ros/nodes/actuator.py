@@ -19,6 +19,7 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.pacing import Clock, FollowedTicks, Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.limits import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
@@ -217,6 +218,9 @@ class ActuatorNode(OutsideNode):
         """Requests to stop are heard also when nothing moves."""
         if self._stops is not None:
             self._stops.hear()
+        if self.rig is not None and self.rig.levels is not None:
+            for words in self.rig.levels.take_told():
+                self.get_logger().warning(words)
         return super().look()
 
     def work(self, limit: int = 1_000_000) -> bool:
@@ -292,6 +296,7 @@ class ActuatorNode(OutsideNode):
 
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         timing = self._times.summary(self.rig.bridged, self.rig.late_commands) | self.rig.pause_counts
+        timing |= level_numbers(self.rig.levels)
         timing["hops"] = {self.role: of_hop(self._times.work)}
         return self.rig.sample, flatten(timing | port_numbers(self.rig.port), "timing")
 

@@ -12,7 +12,7 @@ from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measu
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
+from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck, OutgoingCommands
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine
 
@@ -39,6 +39,9 @@ class DriverGuard:
         self.tripped = ""
         self._check = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
         self._outgoing = OutgoingCommands(self._check)
+        self._levels = LevelWatch.of(scenario.limits, scenario.dt)
+        self._command: Command | None = None
+        """The last one that was published."""
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
         self._patience = round(2 * scenario.port.longest_wait * SECOND) + LATER_NS
         self._sample = -1
@@ -55,12 +58,15 @@ class DriverGuard:
         if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
+        if self._levels is not None and (breach := self._levels.judge(self._command, measured)):
+            reason = reason or breach.reason
         if measured.interlock == INTERLOCK_OPEN:
             reason = reason or "the interlock of the rig is open"
         return self._passes(reason, measured.sample)
 
     def command(self, command: Command) -> bool:
         """Whether ``command`` may be published: nothing is after a breach."""
+        self._command = command
         return not self.tripped and self._passes(self._outgoing.refusal(command), command.sample)
 
     def overdue(self) -> bool:

@@ -1,0 +1,109 @@
+"""Limits of an axis as they are declared: those that every axis must have, and levels beside them.
+
+``loop/supervision/limits.py`` checks them. They judge values in SI units in the coordinates of the actuator,
+from which nothing was tared.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.parameters import integer, number, params, section, text
+
+INDICATE, HOLD, STOP, INTERLOCK = ACTIONS = ("indicate", "hold", "stop", "interlock")
+"""What is done beyond a level: told only; the safe stop, after which the test is held, or tripped; the same, and
+the heartbeat of a port that has one is dropped, so that the far end stops the rig, too."""
+
+_ITS_UNIT = "its unit"
+
+
+@params
+class Level:
+    """Levels of one quantity, in its unit; what is left out has none."""
+
+    minimum: float | None = number("below this it acts", _ITS_UNIT, None)
+    maximum: float | None = number("above this it acts", _ITS_UNIT, None)
+    warn_minimum: float | None = number("below this it is told", _ITS_UNIT, None)
+    warn_maximum: float | None = number("above this it is told", _ITS_UNIT, None)
+    persistence: int = integer("samples in a row beyond minimum or maximum before it acts", "", 1, at_least=1)
+    action: str = text("what it does; each but indicate decelerates", STOP, ACTIONS)
+
+    def validate(self, path: str) -> None:
+        """Refuses a level that has none, and those in the wrong order."""
+        names = ("minimum", "warn_minimum", "warn_maximum", "maximum")
+        given = [(name, value) for name in names if (value := getattr(self, name)) is not None]
+        if not given:
+            raise ConfigError(f"{path}: has no level; give at least one of {', '.join(names)}")
+        for (below, low), (above, high) in pairwise(given):
+            if low >= high:
+                raise ConfigError(f"{path}.{below} = {low:g}: must be < {above} = {high:g}")
+
+
+QUANTITIES = {
+    "displacement": "m",
+    "force": "N",
+    "force_rate": "N/s",
+    "command_step": "m",
+    "piston_velocity": "m/s",
+    "command_error": "m",
+    "tracking_error": "m",
+}
+"""What has levels, and its unit."""
+
+
+@params
+class Levels:
+    """Levels of the quantities of one axis. Rates are differences of two samples: noise is in them."""
+
+    displacement: Level | None = section(Level, "measured displacement, m", None)
+    force: Level | None = section(Level, "measured force, N", None)
+    force_rate: Level | None = section(Level, "rate of the measured force, N/s", None)
+    command_step: Level | None = section(Level, "command minus the one before, m", None)
+    piston_velocity: Level | None = section(Level, "rate of the measured displacement, m/s", None)
+    command_error: Level | None = section(Level, "command minus target, m", None)
+    tracking_error: Level | None = section(Level, "target minus measured displacement, m", None)
+
+    def given(self) -> dict[str, Level]:
+        """Those that are given, by quantity."""
+        return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
+
+
+@params
+class Limits:
+    """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.
+
+    Their bounds are far beyond any rig: a limit cannot be switched off, and every safe stop comes to an end.
+    """
+
+    stroke: float = number(
+        "largest magnitude of command and measured displacement", "m", more_than=0.0, at_most=100.0
+    )
+    velocity: float = number(
+        "largest step of the command from the previous one, per servo period", "m/s", more_than=0.0, at_most=1e3
+    )
+    force: float = number("largest magnitude of the measured force", "N", more_than=0.0, at_most=1e9)
+    tracking_error: float | None = number(
+        "largest magnitude of target minus measured displacement; not limited if left out",
+        "m",
+        None,
+        more_than=0.0,
+    )
+    deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
+    levels: Levels | None = section(Levels, "further levels, of which each may warn, hold or stop", None)
+
+    def validate(self, path: str) -> None:
+        """Refuses a level beyond the limit of the same quantity, which would never act."""
+        for name, limit in (
+            ("displacement", self.stroke),
+            ("force", self.force),
+            ("tracking_error", self.tracking_error),
+        ):
+            level: Level | None = getattr(self.levels, name, None)
+            for key in ("minimum", "maximum"):
+                value = getattr(level, key, None)
+                if limit is not None and value is not None and abs(value) > limit:
+                    raise ConfigError(
+                        f"{join(path, 'levels')}.{name}.{key} = {value:g}: must be within +- {limit:g}, where the "
+                        "test stops in any case"
+                    )

@@ -1,0 +1,190 @@
+"""Levels of an axis: what they judge, how long, what they do, and what is told of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.report.document import render
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import ACTIONS, QUANTITIES, Limits
+from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.indices import BLOCK
+from rths_nodes.loop.supervision.limits import LevelWatch
+from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
+
+DT = 1e-3
+BASE = {"stroke": 0.25, "velocity": 10.0, "force": 1.7e6}
+NAME = "predefined_sine"
+BRIEF = "duration=0.3"
+LEVELS = "axes.axis_1.limits.levels"
+
+
+def watch(**levels: Any) -> LevelWatch:
+    """Of two axes, of which the second has the levels."""
+    limits = {"a": build(Limits, BASE), "b": build(Limits, BASE | {"levels": levels})}
+    found = LevelWatch.of(limits, DT)
+    assert found is not None
+    return found
+
+
+def sample(k: int, x: float = 0.0, f: float = 0.0, u: float = 0.0, d: float = 0.0) -> tuple[Command, Measurement]:
+    second = (np.array([0.0, value]) for value in (d, u))
+    return Command(k, *second), Measurement(k, np.array([0.0, x]), np.array([0.0, f]), np.zeros(2))
+
+
+EXPECTED = {
+    "displacement": 0.003,
+    "force": 500.0,
+    "force_rate": 400.0 / DT,
+    "command_step": 0.004,
+    "piston_velocity": 0.002 / DT,
+    "command_error": 0.006 - 0.0045,
+    "tracking_error": 0.0045 - 0.003,
+}
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
+    """Two samples by hand; a level a hundredth below the value acts, one above does not."""
+    value = EXPECTED[quantity]
+    for factor, acts in ((0.99, True), (1.01, False)):
+        levels = watch(**{quantity: {"maximum": factor * value}})
+        assert levels.judge(*sample(1, x=0.001, f=100.0, u=0.002, d=0.001)) is None
+        breach = levels.judge(*sample(2, x=0.003, f=500.0, u=0.006, d=0.0045))
+        assert (breach is not None) == acts
+        if breach is not None:
+            words = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity]}: must be <= "
+            assert breach.reason.startswith(words)
+            assert breach.action == "stop"
+
+
+def test_one_side_may_have_a_level_alone_and_nan_is_beyond_any() -> None:
+    levels = watch(force={"minimum": -10.0})
+    assert levels.judge(*sample(1, f=1e6)) is None
+    breach = levels.judge(*sample(2, f=-11.0))
+    assert breach is not None
+    assert breach.reason == "axes.b.limits.levels.force: -11 N: must be >= -10 N"
+    assert watch(force={"minimum": -10.0}).judge(*sample(1, f=math.nan)) is not None
+
+
+def test_it_acts_when_it_has_lasted_and_not_before() -> None:
+    levels = watch(force={"maximum": 10.0, "persistence": 3})
+    acted = [levels.judge(*sample(k, f=f)) for k, f in enumerate([11, 11, 9, 11, 12, 13.0], 1)]
+    assert [each is not None for each in acted] == [False] * 5 + [True]
+    assert acted[-1] is not None
+    assert acted[-1].reason.endswith("13 N for 3 samples: must be <= 10 N")
+
+
+def test_what_is_told_is_counted_and_told_once() -> None:
+    levels = watch(force={"warn_maximum": 10.0, "maximum": 20.0})
+    for k, f in enumerate([5.0, 11.0, 12.0, 4.0, 15.0], 1):
+        assert levels.judge(*sample(k, f=f)) is None
+    assert levels.take_told() == ["sample 2: axes.b.limits.levels.force: 11 N: must be <= 10 N"]
+    assert levels.take_told() == []
+    assert levels.numbers() == {"b": {"force": {"lowest": 4.0, "highest": 15.0, "samples": 3.0, "first": 2.0}}}
+
+
+def test_without_levels_nothing_is_watched() -> None:
+    assert checked_loop(files.load(NAME)).rig.levels is None
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_what_it_does(action: str, different: Any) -> None:
+    level = f"{LEVELS}={{displacement: {{maximum: 0.015, persistence: 2, action: {action}}}}}"
+    run = rths_nodes.run(NAME, [BRIEF, level])
+    row = run.timing["levels"]["axis_1"]["displacement"]
+    first = int(np.argmax(run.displacement[:, 0] > 0.015))
+    assert row["first"] == first > 0
+    if action == "indicate":
+        assert run.outcome == "finished"
+        assert different(run, rths_nodes.run(NAME, [BRIEF])) == []
+        assert row["highest"] == run.displacement.max()
+        return
+    assert run.outcome == {"hold": "held"}.get(action, "tripped")
+    reason = run.information["reason"]
+    assert reason.startswith(f"sample {first + 1}: {LEVELS}.displacement: ")
+    velocity = np.diff(run.command[first + 1 :, 0])
+    assert velocity[0] > 0.0
+    assert velocity[-1] == 0.0
+    assert (np.diff(velocity) <= 1e-15).all()  # it decelerates, whatever the action
+
+
+REFUSED = [
+    ({"force": {}}, r"levels.force: has no level; give at least one of minimum, warn_minimum"),
+    (
+        {"force": {"maximum": 1.8e6}},
+        r"levels.force.maximum = 1.8e\+06: must be within \+- 1.7e\+06, where the test",
+    ),
+    ({"displacement": {"minimum": -0.3}}, r"levels.displacement.minimum = -0.3: must be within \+- 0.25"),
+    ({"force": {"warn_maximum": 2.0, "maximum": 1.0}}, r"force.warn_maximum = 2: must be < maximum = 1"),
+    ({"force": {"minimum": 2.0, "maximum": 1.0}}, r"force.minimum = 2: must be < maximum = 1"),
+    ({"force": {"maximum": 1.0, "action": "unload"}}, r"unknown value 'unload'; known: hold, indicate, interlock"),
+    ({"force": {"maximum": 1.0, "persistence": 0}}, r"persistence = 0: must be >= 1"),
+    ({"power": {"maximum": 1.0}}, r"levels.power: unknown key 'power'; known: command_error, command_step"),
+]
+
+
+@pytest.mark.parametrize(("levels", "words"), REFUSED)
+def test_levels_that_make_no_sense_are_refused(levels: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build(Limits, BASE | {"levels": levels}, "limits")
+
+
+def test_a_port_without_a_heartbeat_is_told() -> None:
+    level = f"{LEVELS}={{force: {{maximum: 1e6, action: interlock}}}}"
+    assert any("the port simulator has no heartbeat" in words for words in files.load(NAME, [level]).cautions())
+    port = "port={type: udp, emulator: true}"
+    assert not any("heartbeat" in words for words in files.load(NAME, [level, port]).cautions())
+
+
+def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    level = f"{LEVELS}={{force: {{warn_maximum: 1e3, maximum: 1.6e6}}}}"
+    assert main(["run", NAME, "--set", BRIEF, "--set", level]) == 0
+    assert f"note: {LEVELS}.force: beyond its level in " in capsys.readouterr().out
+    page = render(rths_nodes.run(NAME, [BRIEF, level]))
+    assert "<h2>Levels</h2>" in page
+    assert "axis_1: force" in page
+    assert "<h2>Levels</h2>" not in render(rths_nodes.run(NAME, ["duration=0.05"]))
+
+
+@pytest.mark.nodes
+def test_nodes_tell_the_same_numbers_and_record_them(tmp_path: Any) -> None:
+    levels = "{force: {warn_maximum: 1e3, maximum: 1.6e6}, piston_velocity: {maximum: 50.0, action: hold}}"
+    sets = [BRIEF, f"{LEVELS}={levels}"]
+    expected = rths_nodes.run(NAME, sets).timing["levels"]
+    done = hosts.run(NAME, sets, host="composed", record=tmp_path / "run", keep=False)
+    assert done.timing["levels"] == rths_nodes.read(tmp_path / "run").timing["levels"] == expected
+
+
+@pytest.mark.parametrize("amplitude", [0.001, 0.1])
+def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(amplitude: float) -> None:
+    """A sine that is late by phi: TI grows by pi A^2 sin(phi) a period."""
+    f, phi, dt = 2.0, 0.2, 1.0 / (64 * BLOCK)
+    rate = math.pi * f * math.sin(phi)
+    for factor, breaks in ((0.97, True), (1.03, False)):
+        limits = build(
+            MonitorParams,
+            {"tracking_indicator_rate_over_amplitude": factor * rate, "smallest_amplitude": amplitude},
+        )
+        monitor = Monitor(limits, ["a"], 1, dt, 0.0)
+        for k in range(10 * BLOCK):
+            target = np.array([amplitude * math.sin(2 * math.pi * f * k * dt)])
+            late = np.array([amplitude * math.sin(2 * math.pi * f * k * dt - phi)])
+            monitor.step(Command(k, target, target), Measurement(k, late, np.zeros(1), target))
+        assert (monitor.breach is not None) == breaks
+    assert monitor.tracking.indicator.value[0] > 0.0
+
+
+def test_a_limit_over_the_amplitude_says_from_which_on() -> None:
+    with pytest.raises(ConfigError, match=r"monitor.smallest_amplitude: missing"):
+        build(MonitorParams, {"tracking_indicator_rate_over_amplitude": 1.0}, "monitor")
