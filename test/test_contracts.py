@@ -41,6 +41,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("restoring_force", "degrading_bouc_wen"): {"stiffness": 3.0, "yield_displacement": 0.1},
     ("specimen", "parallel"): {"first": {"type": "kelvin_voigt"}, "second": {"type": "softening_elastomeric"}},
     ("specimen", "with_mass"): {"mass": 29.0},
+    ("specimen", "with_backlash"): {"width": 1e-3},
     ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
     ("setup", "rigid_coupler"): {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.discretisation import StepMatrices
+from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
 
 
@@ -311,7 +312,7 @@ class Rig(Protocol):
     def reset(self) -> None: ...
 
 
-class Port(Protocol):
+class Port(Readback, Protocol):
     """The way to a rig, and the owner of the tick. The simulator is its first implementation.
 
     The constructor touches nothing outside the process: that is left to ``open``. ``simulated`` is true where no
@@ -319,12 +320,13 @@ class Port(Protocol):
     simulator; with the class attribute ``builds_axes = True`` there every axis needs an actuator and a specimen,
     or the test a rig.
 
-    Whatever a port of another package raises is told with its type, its address and what was tried. It may have
-    ``address``: where the rig is, in words; ``failure``: as ``interlock``, but the test has failed; ``numbers()``:
-    after the test, what it has counted; ``drop_heartbeat()``: no more signs of life to the far end, which then
-    stops the rig by itself; ``one_node = True`` in its ``Params`` where no axis can have a node. Where
-    the rig gives the ticks, the port declares ``follows_rig = True``: it sends a Command when it is written, calls
-    ``pacer`` at each tick of the rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.
+    Whatever a port of another package raises is told with its type, its address and what was tried. It may leave
+    out what it cannot read back (:class:`Readback`). It may have ``address``: where the rig is, in words;
+    ``failure``: as ``interlock``, but the test has failed; ``numbers()``: after the test, what it has counted;
+    ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself;
+    ``one_node = True`` in its ``Params`` where no axis can have a node. Where the rig gives the ticks, the port
+    declares ``follows_rig = True``: it sends a Command when it is written, calls ``pacer`` at each tick of the
+    rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.
     """
 
     external: bool

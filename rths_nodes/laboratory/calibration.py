@@ -176,7 +176,7 @@ class Calibration:
 
         ``applied`` ``(n_axes,)`` m is the command that acted, where that is known to the bit.
         """
-        place, modes = self.place, given.control_mode
+        place = self.place
         displacement, force = given.displacement[place] * self.displacement, given.force[place] * self.force
         channels = given.auxiliary * self.channels if len(self.channels) else given.auxiliary
         flags = given.flags
@@ -190,16 +190,22 @@ class Calibration:
             given.command[place] * self.command if applied is None else applied,
             channels,
             flags,
-            bytes([modes[index] for index in place]) if modes else modes,
+            self.modes(given.control_mode),
             given.hydraulics,
             given.interlock,
         )
 
+    def modes(self, given: bytes) -> bytes:
+        """The control modes of the test's axes, of those that the port has ``given``."""
+        return bytes([given[index] for index in self.place]) if given else given
+
     def sent(self, command: Command) -> Command:
         """What the port gets for the ``command`` of the test."""
-        home = self.home
-        target, sent = (command.target / self.command)[home], (command.command / self.command)[home]
-        return replace(command, target=target, command=sent)
+        return replace(command, target=self.to_port(command.target), command=self.to_port(command.command))
+
+    def to_port(self, command: Array) -> Array:
+        """The numbers that the port gets for commands ``(n_axes,)`` m."""
+        return np.asarray((command / self.command)[self.home])
 
     # -- the other end: a rig that is simulated -----------------------------------------------------------
 
@@ -216,7 +222,7 @@ class Calibration:
         )
 
     def driven(self, sent: Array) -> Array:
-        """Where a rig goes, m, for the numbers that its port got: the inverse of :meth:`sent`."""
+        """Where a rig goes, m, for the numbers that its port got: the inverse of :meth:`to_port`."""
         return np.asarray(sent[self.place] * self.command)
 
 

@@ -1,7 +1,9 @@
-"""Channels of one axis: noise, resolution, range and delay of what is measured, and the command's converter.
+"""Channels of one axis: what is measured of it, with all that is wrong with it, and the way of its command.
 
-Noise comes from one stream per axis, seeded by the scenario's seed and the axis' name and drawn exactly once
-per sample, so that a run does not depend on how many axes or nodes there are.
+A channel may be wrong in every way a real one is: these are properties of the rig, from its first sample to its
+last. What happens in the course of a run is a fault (``loop/faults``). Noise comes from one stream per axis,
+seeded by the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend
+on how many axes or nodes there are.
 """
 
 from __future__ import annotations
@@ -9,15 +11,67 @@ from __future__ import annotations
 import math
 import zlib
 from collections import deque
+from collections.abc import Mapping
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import integer, number, params
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import Array
 
 BLOCK = 256
 """Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
+
+LARGEST_SCALE = 1e3
+"""Factors beyond are a wrong unit of the scenario, not a wrong rig."""
+FURTHEST = 100.0
+"""m: as far as a stroke may be."""
+
+
+def _scale(what: str) -> float:
+    found: float = number(
+        f"factor on {what}: 1 is true, below 0 the sign is wrong, not 0",
+        "1",
+        1.0,
+        at_least=-LARGEST_SCALE,
+        at_most=LARGEST_SCALE,
+    )
+    return found
+
+
+def _offset(what: str) -> float:
+    found: float = number(what, "m", 0.0, at_least=-FURTHEST, at_most=FURTHEST)
+    return found
+
+
+def _cable(what: str) -> str | None:
+    found: str | None = text(f"{what}, by name; its own if left out", None)
+    return found
+
+
+def _check_scales(params: object, path: str, *names: str) -> None:
+    for name in names:
+        if getattr(params, name) == 0.0:
+            raise ConfigError(f"{join(path, name)} = 0: must not be 0: a channel without life is dead")
+
+
+def _check_cable(name: str | None, test: TestContext) -> None:
+    if name is not None and name not in test.axes:
+        raise unknown(f"cabled_to = {show(name)}", "axis", name, test.axes)
+
+
+@params
+class SecondSensor:
+    """A second displacement sensor on the same actuator, an auxiliary channel; the defaults are a perfect one."""
+
+    noise_rms: float = number("rms of its noise", "m", 0.0, at_least=0.0)
+    offset: float = _offset("what it shows at zero")
+    scale: float = _scale("what it shows")
+
+    def validate(self, path: str) -> None:
+        """Refuses a scale of 0."""
+        _check_scales(self, path, "scale")
 
 
 @params
@@ -43,14 +97,93 @@ class Sensors:
         at_least=0,
         at_most=1000,
     )
+    displacement_offset: float = _offset("displacement that is shown at zero")
+    force_offset: float = number(
+        "force that is shown without one, as of a load cell that nobody has tared",
+        "N",
+        0.0,
+        at_least=-1e9,
+        at_most=1e9,
+    )
+    displacement_scale: float = _scale("the displacement")
+    force_scale: float = _scale("the force")
+    displacement_drift: float = number(
+        "drift of the displacement", "m/s", 0.0, at_least=-FURTHEST, at_most=FURTHEST
+    )
+    force_drift: float = number("drift of the force", "N/s", 0.0, at_least=-1e9, at_most=1e9)
+    displacement_dead: float | None = number(
+        "the displacement sensor is dead and shows this; it lives if left out",
+        "m",
+        None,
+        at_least=-FURTHEST,
+        at_most=FURTHEST,
+    )
+    force_dead: float | None = number(
+        "the load cell is dead and shows this; it lives if left out", "N", None, at_least=-1e9, at_most=1e9
+    )
+    cabled_to: str | None = _cable("axis on whose actuator these sensors really sit")
+    second: SecondSensor | None = section(
+        SecondSensor, "second displacement sensor, an auxiliary channel; none if left out", None
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses a scale of 0."""
+        _check_scales(self, path, "displacement_scale", "force_scale")
+
+    def fits(self, test: TestContext) -> None:
+        """Raises ConfigError for a cable to an axis that the test has not."""
+        _check_cable(self.cabled_to, test)
 
 
 @params
 class Output:
-    """The converter of one axis' command; the defaults send it as it is."""
+    """The way of one axis' command: converter, controller, cable; by default it gets to its actuator as it is."""
 
     resolution: float = number("quantisation step of the command; 0 is none", "m", 0.0, at_least=0.0)
     range: float | None = number("the command saturates at +- this; never if left out", "m", None, more_than=0.0)
+    offset: float = _offset("where the actuator goes at command zero: the controller has its zero elsewhere")
+    scale: float = _scale("the command, in the controller")
+    static_stiffness: float | None = number(
+        "of a proportional loop, which rests short of its command by the force over this; it does not if left out",
+        "N/m",
+        None,
+        more_than=0.0,
+    )
+    lost_motion: float = number(
+        "play of the drive: where the command turns round, the actuator stays until it has gone back by so much",
+        "m",
+        0.0,
+        at_least=0.0,
+        at_most=1.0,
+    )
+    start: float | None = number(
+        "active command of the controller at the start, to where it has led the actuator before; where the "
+        "actuator is at zero if left out",
+        "m",
+        None,
+        at_least=-FURTHEST,
+        at_most=FURTHEST,
+    )
+    cabled_to: str | None = _cable("axis whose actuator this command really drives")
+
+    def validate(self, path: str) -> None:
+        """Refuses a scale of 0."""
+        _check_scales(self, path, "scale")
+
+    def fits(self, test: TestContext) -> None:
+        """Raises ConfigError for a cable to an axis that the test has not."""
+        _check_cable(self.cabled_to, test)
+
+    @property
+    def converts(self) -> bool:
+        """True where the converter changes the command."""
+        return self.resolution > 0.0 or self.range is not None
+
+    @property
+    def leads_astray(self) -> bool:
+        """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
+        wrong = (self.offset, self.scale, self.static_stiffness, self.cabled_to) != (0.0, 1.0, None, None)
+        return wrong or self.lost_motion > 0.0 or bool(self.start)
 
     def sent(self, command: float) -> float:
         """What the converter makes of ``command`` (m)."""
@@ -69,19 +202,33 @@ def _at_end(value: float, limit: float | None) -> bool:
     return limit is not None and abs(value) >= limit
 
 
-class SensorPair:
-    """Turns the true displacement (m) and force (N) of one axis into measured ones."""
+def seats(sensors: Mapping[str, Sensors]) -> list[int]:
+    """On whose actuator the sensors of each axis sit; empty where all are where they should be."""
+    names = list(sensors)
+    found = [names.index(each.cabled_to or name) for name, each in sensors.items()]
+    return [] if found == list(range(len(names))) else found
 
-    def __init__(self, params: Sensors, seed: int, axis: str) -> None:
+
+class SensorPair:
+    """Turns the true displacement (m) and force (N) of one axis, ``dt`` (s) apart, into measured ones."""
+
+    def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
         self._seed = [seed, zlib.crc32(axis.encode())]
         p = params
         self._rms = np.array([p.displacement_noise_rms, p.force_noise_rms])
         self._displacement = (p.displacement_resolution, p.displacement_range)
         self._force = (p.force_resolution, p.force_range)
         self._converts = (self._displacement, self._force) != ((0.0, None), (0.0, None))
-        self.perfect = params == Sensors()
+        self._errors = (
+            (p.displacement_scale, p.displacement_offset, p.displacement_drift * dt),
+            (p.force_scale, p.force_offset, p.force_drift * dt),
+        )
+        self._wrong = self._errors != ((1.0, 0.0, 0.0),) * 2
+        self._dead = p.displacement_dead, p.force_dead
+        self._lives = self._dead == (None, None)
         self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
         self._late = p.force_delay
+        self.perfect = self._lives and not (self._wrong or self._noisy or self._converts or self._late)
         self.reset()
 
     def reset(self) -> None:
@@ -89,18 +236,23 @@ class SensorPair:
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._drawn: list[list[float]] = []
         self._under_way = deque([0.0] * self._late)
+        self._sample = 0
         self.saturated = False
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
         if self.perfect:
             return displacement, force
+        if self._wrong:
+            displacement, force = self._misread(displacement, force)
         if self._noisy:
             if not self._drawn:
                 self._draw()
             of_displacement, of_force = self._drawn.pop()
             displacement += of_displacement
             force += of_force
+        if not self._lives:
+            displacement, force = self._shown_dead(displacement, force)
         if self._converts:
             displacement = _converted(displacement, *self._displacement)
             force = _converted(force, *self._force)
@@ -109,6 +261,22 @@ class SensorPair:
             self._under_way.append(force)
             force = self._under_way.popleft()
         return displacement, force
+
+    def _misread(self, displacement: float, force: float) -> tuple[float, float]:
+        """Scale, offset and drift, which begins with the first sample."""
+        of_displacement, of_force = self._errors
+        k, self._sample = self._sample, self._sample + 1
+        scale, offset, drift = of_displacement
+        displacement = scale * displacement + (offset + k * drift)
+        scale, offset, drift = of_force
+        return displacement, scale * force + (offset + k * drift)
+
+    def _shown_dead(self, displacement: float, force: float) -> tuple[float, float]:
+        of_displacement, of_force = self._dead
+        return (
+            displacement if of_displacement is None else of_displacement,
+            force if of_force is None else of_force,
+        )
 
     def _draw(self) -> None:
         """The next block of noise, the last sample first."""
@@ -139,3 +307,30 @@ class AuxiliarySensors:
         if not self._noisy:
             return true
         return true + self._rms * self._random.standard_normal(len(self._rms))
+
+
+class SecondSensors:
+    """The second displacement sensors of some axes: auxiliary channels named ``second_displacement_AXIS [m]``."""
+
+    def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
+        found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
+        self.places = [index for index, _, _ in found]
+        """Of their axes, in order."""
+        self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
+        self._scale = np.array([params.scale for _, _, params in found])
+        self._offset = np.array([params.offset for _, _, params in found])
+        self._rms = np.array([params.noise_rms for _, _, params in found])
+        self._seed = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in found)]
+        self._noisy = bool(self._rms.any())
+        self.reset()
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+
+    def measure(self, true: Array) -> Array:
+        """What they show of the ``true`` displacements (m) of their axes."""
+        shown: Array = self._scale * true + self._offset
+        if self._noisy:
+            shown += self._rms * self._random.standard_normal(len(shown))
+        return shown

@@ -162,6 +162,27 @@ def test_a_real_time_run_gives_the_same_bits(host, patience, different):
         assert run.displacement[:first].tobytes() == reference.displacement[:first].tobytes()
 
 
+WRONG = (  # as little as the limits let pass
+    "duration=0.4",
+    "axes.north.sensors={displacement_offset: 1.0e-5, force_drift: 50.0, second: {noise_rms: 1.0e-6}}",
+    "axes.north.output={static_stiffness: 1.0e8, lost_motion: 1.0e-5, offset: 1.0e-5, scale: 1.01}",
+    "axes.south.sensors={force_scale: 0.9, displacement_noise_rms: 1.0e-6, displacement_scale: 1.02}",
+    "axes.south.specimen={type: with_backlash, width: 1.0e-5, specimen: {type: kelvin_voigt, stiffness: 1.5e5}}",
+    "port={type: simulator, hydraulics: high, interlock: closed, transport_samples: 1}",
+)
+
+
+def test_a_rig_that_is_wrong_gives_the_same_bits_and_trips_at_the_same_sample(tmp_path, different):
+    options = {"faults": ["hydraulics@0.3:off"]}
+    reference = hosts.run("two_actuator_coupler", WRONG, **options)
+    assert reference.reason.endswith("rig: its hydraulics are off: no actuator follows")
+    report = hosts.run(
+        "two_actuator_coupler", WRONG, host="composed", record=tmp_path / "run", keep=False, **options
+    )
+    assert (report.outcome, report.reason) == ("tripped", reference.reason)
+    assert different(reference.read(), rths_nodes.read(report.recording)) == []
+
+
 BREACHES = (
     "axes.story_1.limits.force=1.0e5",
     "axes.story_1.limits.velocity=0.05",

@@ -24,8 +24,17 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.misbehaviour import parse
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_TRIPPED,
+    HYDRAULICS_LOW,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    MODE_DISPLACEMENT,
+)
+from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -103,6 +112,15 @@ CASES = {
     "noisy": (NAME, HARD),
     "auxiliary": ("phillips_spencer_2012", ("duration=0.2", "compensator.feedback={}")),
     "two axes": ("two_actuator_coupler", ("duration=0.2",)),
+    "wrong rig": (
+        NAME,
+        (
+            *HARD,
+            "axes.story_1.sensors.displacement_offset=1e-4",
+            "axes.story_1.sensors.force_scale=0.9",
+            "axes.story_1.output={static_stiffness: 1.0e9, lost_motion: 1.0e-5, start: 5.0e-5, offset: -5.0e-5}",
+        ),
+    ),
 }
 
 
@@ -112,6 +130,7 @@ CASES = {
         ("noisy", 3),
         ("auxiliary", 0),
         ("two axes", 3),
+        ("wrong rig", 1),
         *(pytest.param(*row, marks=pytest.mark.soak) for row in [("noisy", 0), ("auxiliary", 3), ("two axes", 0)]),
     ],
 )
@@ -175,6 +194,26 @@ def test_in_lockstep_nothing_that_happens_on_the_way_changes_a_bit(rig: Any, dif
     assert counts["garbage"] == told["garbage"] > 0
     assert told["foreign"] > 0
     assert told["repeated"] > 0
+
+
+@pytest.mark.parametrize(
+    ("misbehave", "told", "reason"),
+    [
+        ("hydraulics@100:1", HYDRAULICS_LOW, ""),
+        ("hydraulics@100", HYDRAULICS_OFF, "sample 100: rig: its hydraulics are off: no actuator follows"),
+        ("interlock@100", HYDRAULICS_NOT_TOLD, "sample 100: port 'udp': the interlock of the rig is open"),
+    ],
+)
+def test_what_somebody_switches_at_the_rig_is_read_back(rig: Any, misbehave: str, told: int, reason: str) -> None:
+    _, changed = rig(misbehave=[misbehave])
+    loop = Loop(Assembly(files.load(NAME, changed)))
+    outcome = loop.run()
+    port = loop.rig.port
+    assert (outcome.reason, port.hydraulics) == (reason, told)
+    assert port.control_mode == bytes([MODE_DISPLACEMENT])
+    assert port.heartbeat == loop.rig.ticks
+    assert port.active_command is not None
+    assert port.active_command.shape == (1,)
 
 
 @pytest.mark.nodes

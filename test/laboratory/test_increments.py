@@ -48,6 +48,7 @@ STIFF = {
 NEEDED = {
     "parallel": {"first": {"type": "maxwell_damper"}, "second": {"type": "slipping_elastomeric"}},
     "with_mass": {"mass": 30.0, "specimen": {"type": "slipping_elastomeric"}},
+    "with_backlash": {"width": 1e-3},
 }
 """What specimens need that have no defaults: others with states in them."""
 

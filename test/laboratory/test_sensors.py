@@ -11,9 +11,11 @@ import pytest
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors
 
+DT = 1.0 / 1024.0
+
 
 def pair(seed: int = 1, axis: str = "story_1", **data: float) -> SensorPair:
-    return SensorPair(build(Sensors, data), seed, axis)
+    return SensorPair(build(Sensors, data), seed, axis, DT)
 
 
 def readings(sensors: SensorPair, count: int, displacement: float = 0.0, force: float = 0.0) -> np.ndarray:

@@ -178,6 +178,7 @@ ONE_OF_EACH = [
     *(f"{kind}@0.1:{{0}}{',2' * (kind == 'delay')}{',0.5' * (kind == 'late')}" for kind in OF_STREAMS),
     *("slow@0.1:integrator,0.1", "kill@0.1:integrator", "freeze@0.1:integrator,0.1"),
     *("sensor_stuck@0.1:a,force", "sensor_spike@0.1:a,force,1"),
+    *("hydraulics@0.1:off", "interlock@0.1"),
     *("disk_full@0.1", "monitor_dead@0.1", "recorder_dead@0.1"),
 ]
 

@@ -95,6 +95,8 @@ def test_a_breach_of_one_axis_stops_all_at_the_same_sample(override, words, tmp_
         ("sensor_stuck@0.2:story_3,displacement", "axes.story_3.limits.velocity"),
         ("nan@0.2:measurement", "axes.story_1"),
         ("nan@0.2:command", "axes.story_1"),
+        ("interlock@0.2", "rig: its interlock is open"),
+        ("hydraulics@0.2:off", "rig: its hydraulics are off"),
     ],
 )
 def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_path, different):

@@ -110,6 +110,8 @@ class Emulator:
     def _begin(self) -> None:
         """Ready for a session, at rest at zero."""
         scenario, rig = self.scenario, self._rig
+        rig.open()
+        active = rig.active_command
         self._receiver = Receiver(
             self._limits,
             scenario.dt,
@@ -118,11 +120,11 @@ class Emulator:
             self._flags,
             len(rig.auxiliary_inputs),
             len(rig.auxiliary_names),
+            (active if self._edge is None else self._edge.to_port(active)).tolist(),
         )
         self._saboteur = Saboteur(self._plans)
         self._peer: Any = None
         self._last = b""
-        rig.open()
         self._tell(rig.read())
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
@@ -175,12 +177,22 @@ class Emulator:
             while time.monotonic() < until and not ended():
                 time.sleep(min(LOOK_S, max(until - time.monotonic(), 0.0)))
             pacer.start()
-        if running and self._saboteur.interlock_open(sample):
-            self._receiver.sensors.interlock = INTERLOCK_OPEN
+        if running:
+            self._switch(sample)
         state = self._receiver.state()
         if state:
             self._send(sample, state)
             self._drive()
+
+    def _switch(self, sample: int) -> None:
+        """What somebody at the rig does before ``sample``."""
+        rig, sensors = self._rig, self._receiver.sensors
+        if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
+            rig.set_interlock(closed=False)
+            sensors.interlock = INTERLOCK_OPEN
+        if pressure := self._saboteur.pressure(sample):
+            rig.set_hydraulics(pressure)
+            sensors.hydraulics = rig.hydraulics
 
     def _step(self, ended: Callable[[], bool]) -> bool:
         """In lockstep: measure, send, and drive once the command is here; False where none comes any more."""
@@ -191,6 +203,7 @@ class Emulator:
         sample = receiver.counter
         if self._saboteur.frozen(sample):
             return True
+        self._switch(sample)
         state = receiver.state()
         self._send(sample, state)
         patience = time.monotonic() + self.scenario.port.longest_wait
@@ -219,6 +232,7 @@ class Emulator:
         sensors.force[:n] = measured.force.tolist()
         sensors.channel[: len(measured.auxiliary)] = measured.auxiliary.tolist()
         sensors.mode[:n] = list(measured.control_mode)
+        sensors.hydraulics, sensors.interlock = measured.hydraulics, measured.interlock
         sensors.saturated = bool(measured.flags)
 
     # -- datagrams ----------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.laboratory.ports import datagrams
 
-LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK = (
+LOSE, MUTE, DUPLICATE, REORDER, DELAY, DIE, FREEZE, SESSION, GARBAGE, INTERLOCK, HYDRAULICS = (
     *("lose", "mute", "duplicate", "reorder", "delay", "die", "freeze", "session", "garbage", "interlock"),
+    "hydraulics",
 )
+PRESSURES = ("off", "low", "high")
 KINDS = {
     LOSE: (1, "N commands are lost on the way to the rig"),
     MUTE: (1, "N states are lost on the way back"),
@@ -27,6 +29,7 @@ KINDS = {
     SESSION: (1, "N states are of another session"),
     GARBAGE: (1, "N times a datagram of random bytes comes along, both ways"),
     INTERLOCK: (0, "the interlock of the rig opens"),
+    HYDRAULICS: (0, "the pressure is switched; 0: off, 1: low, 2: high"),
 }
 """Kind -> N where none is given, meaning."""
 _LONGEST = 1_000_000
@@ -51,6 +54,8 @@ def parse(words: str) -> Misbehaviour:
     if kind not in KINDS:
         raise unknown("--misbehave", "kind", kind, KINDS)
     number = KINDS[kind][0] if count is None else int(count)
+    if kind == HYDRAULICS and number >= len(PRESSURES):
+        raise ConfigError(f"--misbehave = {show(words)}: N must be <= {len(PRESSURES) - 1}")
     if number > _LONGEST:
         raise ConfigError(f"--misbehave = {show(words)}: N must be <= {_LONGEST}")
     return Misbehaviour(kind, int(sample), number)
@@ -119,3 +124,8 @@ class Saboteur:
     def interlock_open(self, sample: int) -> bool:
         """True where the interlock has opened."""
         return any(plan.kind == INTERLOCK and sample >= plan.sample for plan in self._plans)
+
+    def pressure(self, sample: int) -> str:
+        """To what the pressure is switched before ``sample``; empty where it is not."""
+        found = [plan.count for plan in self._plans if plan.kind == HYDRAULICS and plan.sample == sample]
+        return PRESSURES[found[-1]] if found else ""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.samples import Array, Command, Measurement
 from rths_nodes.laboratory.calibration import Calibration, Channel, channels_of, si_names
 
 
@@ -23,6 +23,17 @@ class CalibratedPort:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
+
+    @property
+    def active_command(self) -> Array | None:
+        """What the controllers drive to, ``(n_axes,)`` m; None where it cannot be read."""
+        active = self._port.active_command
+        return None if active is None else self._calibration.driven(active)
+
+    @property
+    def control_mode(self) -> bytes:
+        """MODE_..., a byte per axis; empty where it is not told."""
+        return self._calibration.modes(self._port.control_mode)
 
     def write(self, command: Command) -> None:
         """Send the Command of the tick."""

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.readback import Readback
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command, Measurement
 
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
 
 
-class NamedPort:
+class NamedPort(Readback):
     """Everything is that of ``port``, of the type ``name``; whatever it raises becomes an error with words.
 
     A port that cannot be opened is refused with ConfigError, for nothing has moved; later it is a PortError.
@@ -62,6 +65,30 @@ class NamedPort:
     @property
     def partial_stop(self) -> str:
         return str(self._try("asking for stopped parts", getattr, self._port, "partial_stop"))
+
+    @property
+    def active_command(self) -> Array | None:
+        active = self._told("active_command", None)
+        return None if active is None else np.array(active, float)
+
+    @property
+    def hydraulics(self) -> int:
+        return int(self._told("hydraulics", HYDRAULICS_NOT_TOLD))
+
+    @property
+    def control_mode(self) -> bytes:
+        return bytes(self._told("control_mode", b""))
+
+    @property
+    def heartbeat(self) -> int | None:
+        beat: int | None = self._told("heartbeat", None)
+        return beat
+
+    def _told(self, name: str, absent: Any) -> Any:
+        """What the port reads back of its rig, or what stands for that where it cannot."""
+        if not (hasattr(type(self._port), name) or name in getattr(self._port, "__dict__", ())):
+            return absent
+        return self._try(f"reading {name}", getattr, self._port, name)
 
     def wait_tick(self) -> int:
         return int(self._try("waiting for the tick", self._port.wait_tick))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_SLIPPED,
@@ -49,7 +50,7 @@ class Links(Protocol):
         ...
 
 
-class PerAxisPort:
+class PerAxisPort(Readback):
     """The port of a rig whose axes have a node each.
 
     A lost axis trips the test as an ``interlock``: its measurements are nan, and no more Commands are sent to it.

@@ -7,7 +7,7 @@ all in lockstep), the servo-controller behind the port in a laboratory.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,30 +15,43 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import integer, number, params, vector
+from rths_nodes.core.parameters import integer, number, params, text, vector
 from rths_nodes.core.protocols import Rig
+from rths_nodes.core.readback import OPENED
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_SATURATED,
     FLAG_SLIPPED,
+    HYDRAULICS_HIGH,
+    HYDRAULICS_LOW,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    INTERLOCK_CLOSED,
+    INTERLOCK_NOT_TOLD,
+    INTERLOCK_OPEN,
     MODE_DISPLACEMENT,
     Array,
     Command,
     Measurement,
 )
+from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.watchdog import Watchdog
-from rths_nodes.laboratory.sensors import AuxiliarySensors, Output, SensorPair
+from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
+
+PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 
 class Simulator:
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
-    ``axes`` maps names to the axes' parameters.
+    ``axes`` maps names to the axes' parameters. A rig that is wrong is led by a ``Drive``; what else is wrong
+    stands in the sensors.
     """
 
     @params
     class Params:
         builds_axes: ClassVar[bool] = True
+        can_be_switched: ClassVar[bool] = True
         transport_samples: int = integer(
             "samples after which a command acts; 0 is the papers' idealisation, a real rig has at least 1",
             default=0,
@@ -55,7 +68,23 @@ class Simulator:
             at_most=10.0,
         )
         auxiliary_noise_rms: tuple[float, ...] | None = vector(
-            "rms of the noise of each auxiliary channel; none if left out", "m/s^2 or m or N", None, at_least=0.0
+            "rms of the noise of each auxiliary channel of the rig; none if left out",
+            "m/s^2 or m or N",
+            None,
+            at_least=0.0,
+        )
+        hydraulics: str | None = text(
+            "pressure at the start: without it no actuator moves; left out: the rig does not tell, and has it",
+            None,
+            tuple(PRESSURES),
+        )
+        low_velocity: float = number(
+            "velocity of the actuators at low pressure, at most", "m/s", 0.01, more_than=0.0, at_most=1e3
+        )
+        interlock: str | None = text(
+            "interlock at the start: where it is open no actuator moves; left out: the rig has none",
+            None,
+            ("closed", "open"),
         )
 
         def fits(self, test: TestContext) -> None:
@@ -76,32 +105,88 @@ class Simulator:
         self._watchdog: Watchdog | None = None
         self._rig: Any = SeparateAxes(axes, dt) if rig is None else rig
         self.external = getattr(self._rig, "external", False)
-        self.auxiliary_names, self.auxiliary_inputs = self._rig.auxiliary_names, self._rig.auxiliary_inputs
-        self._sensors = [SensorPair(axis.sensors, seed, name) for name, axis in axes.items()]
-        self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self.auxiliary_names, seed)
-        outputs = [axis.output for axis in axes.values()]
-        self._outputs = [] if all(output == Output() for output in outputs) else outputs
+        self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
+        sensors = {name: axis.sensors for name, axis in axes.items()}
+        self._sensors = [SensorPair(each, seed, name, dt) for name, each in sensors.items()]
+        self._second = SecondSensors(sensors, seed)
+        self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names)
+        self.auxiliary_inputs = self._rig.auxiliary_inputs
+        self._seats = seats(sensors)
+        outputs = {name: axis.output for name, axis in axes.items()}
+        self._outputs = list(outputs.values()) if any(output.converts for output in outputs.values()) else []
+        self._drive = Drive(outputs, dt, params.low_velocity)
+        self._astray = any(output.leads_astray for output in outputs.values())
+        self._at_start = (
+            PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
+            {None: INTERLOCK_NOT_TOLD, "closed": INTERLOCK_CLOSED, "open": INTERLOCK_OPEN}[params.interlock],
+        )
         self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
-        self.perfect = all(pair.perfect for pair in self._sensors)
+        self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
-        """At rest at zero, no command under way, sample 0. Raises ConfigError for a rig that cannot be started."""
+        """At rest where it starts, no command under way, sample 0.
+
+        Raises ConfigError for a rig that cannot be started.
+        """
         if self.external:
             self._rig.open()
-        self._rest(pacer)
+        self._rest(pacer, walk=True)
 
-    def _rest(self, pacer: Callable[[], int] | None) -> None:
+    def _rest(self, pacer: Callable[[], int] | None, walk: bool = False) -> None:
         self._pacer = pacer
-        for part in (self._rig, *self._sensors, self._auxiliary):
+        for part in (self._rig, *self._sensors, self._auxiliary, self._second, self._drive):
             part.reset()
-        n_axes, n_inputs = len(self._sensors), len(self.auxiliary_inputs)
-        self._line = deque([(np.zeros(n_axes), np.zeros(n_inputs)) for _ in range(self.transport_samples)])
-        self.sample = 0
+        self._hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
+        none = np.zeros(len(self.auxiliary_inputs))
+        for command in self._drive.walk() if walk else ():
+            self._lead(command, none)
+        self._hydraulics, self._interlock = self._at_start
+        self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
+        start = self._drive.start
+        self._line = deque([(start.copy(), np.zeros(len(none))) for _ in range(self.transport_samples)])
+        self.sample = self.heartbeat = 0
         self._flags = 0
-        self.interlock = ""
-        self._command = np.zeros(n_axes)
+        self.interlock = OPENED if self._interlock == INTERLOCK_OPEN else ""
+        self._command = self._last = start.copy()
         self._look()
+
+    # -- what stands beside the loop ----------------------------------------------------------------------
+
+    @property
+    def active_command(self) -> Array:
+        """Of the controllers, ``(n_axes,)`` m: what they were sent last, or what they started with."""
+        return self._command.copy()
+
+    @property
+    def hydraulics(self) -> int:
+        return self._hydraulics
+
+    @property
+    def control_mode(self) -> bytes:
+        return self._modes
+
+    def set_hydraulics(self, pressure: str) -> None:
+        """Somebody at the pump switches the pressure ``off``, ``low`` or ``high``."""
+        self._take_over()
+        self._hydraulics = PRESSURES[pressure]
+
+    def set_interlock(self, closed: bool) -> None:
+        """Somebody opens the interlock, or closes it again."""
+        self._take_over()
+        self._interlock = INTERLOCK_CLOSED if closed else INTERLOCK_OPEN
+        if not closed:
+            self.interlock = self.interlock or OPENED
+        elif self.interlock == OPENED:
+            self.interlock = ""
+
+    def _take_over(self) -> None:
+        """From now on the drive leads the actuators, from where they are led."""
+        if not self._driven:
+            self._drive.goes_on_from(self._last.tolist())
+            self._driven = True
+
+    # -- the loop -----------------------------------------------------------------------------------------
 
     @property
     def failure(self) -> str:
@@ -133,14 +218,27 @@ class Simulator:
 
     def write(self, command: Command) -> None:
         if self._watchdog is not None:
-            self.interlock = self._watchdog.beat()
+            taken_over = self._watchdog.beat()
+            self.interlock = self.interlock or taken_over
         if not self.interlock:  # else it stands where it stood
             self._command = command.command.copy()
             if self._outputs:
                 self._convert()
         self._line.append((self._command, command.auxiliary))
-        self._rig.step(*self._line.popleft())
+        driven, auxiliary = self._line.popleft()
+        if self._driven:
+            self._lead(driven, auxiliary)
+        else:
+            self._last = driven
+            self._rig.step(driven, auxiliary)
         self._look()
+        self.heartbeat = command.sample
+
+    def _lead(self, command: Array, auxiliary: Array) -> None:
+        """A sample of a rig that is not as it should be."""
+        force: Sequence[float] = self._rig.force
+        stopped = self._interlock == INTERLOCK_OPEN
+        self._rig.step(self._drive.led(command, force, self._hydraulics, stopped), auxiliary)
 
     def _convert(self) -> None:
         """The command as the converters send it."""
@@ -155,22 +253,42 @@ class Simulator:
         if self.perfect:
             self._seen = self._true
         else:
-            self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, self._true, strict=True)]
+            there = [self._true[seat] for seat in self._seats] if self._seats else self._true
+            self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, there, strict=True)]
             for pair in self._sensors:
                 if pair.saturated:
                     self._flags |= FLAG_SATURATED
         self._channels = self._auxiliary.measure(rig.auxiliary)
+        if self._second.names:
+            self._channels = np.concatenate([self._channels, self._second.measure(self._at_second())])
+
+    def _at_second(self) -> Array:
+        """True displacements (m) where there is a second sensor."""
+        return np.array([self._true[place][0] for place in self._second.places])
 
     def read(self) -> Measurement:
         return self._measurement(self._seen, self._channels)
 
     def truth(self) -> Measurement:
         """The true, noise-free state at the same sample."""
-        return self._measurement(self._true, self._rig.auxiliary)
+        channels = self._rig.auxiliary
+        if self._second.names:
+            channels = np.concatenate([channels, self._at_second()])
+        return self._measurement(self._true, channels)
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
         displacement, force = map(np.array, zip(*pairs, strict=True))
-        return Measurement(self.sample, displacement, force, self._command, channels, self._flags, self._modes)
+        return Measurement(
+            self.sample,
+            displacement,
+            force,
+            self._command,
+            channels,
+            self._flags,
+            self._modes,
+            self._hydraulics,
+            self._interlock,
+        )
 
     def safe(self) -> None:
         """A simulator stands still when nobody drives it."""

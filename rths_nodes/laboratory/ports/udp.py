@@ -24,6 +24,7 @@ from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,
     FLAG_SATURATED,
+    HYDRAULICS_NOT_TOLD,
     INTERLOCK_OPEN,
     Array,
     Command,
@@ -137,6 +138,9 @@ class UdpPort:
         """True where the rig, an emulator, waits for every command."""
         self.interlock = ""
         self._closed = True
+        self.heartbeat = 0
+        self._active: list[float] = []
+        self._state: RigState | None = None
 
     # -- before the test ----------------------------------------------------------------------------------
 
@@ -149,11 +153,12 @@ class UdpPort:
         self.sample, self.interlock = 0, ""
         self._expected, self._found = 0, False
         self._ahead: dict[int, RigState] = {}
-        self._state: RigState | None = None
+        self._state = None
         self._needed: Counter[int] = Counter()
         self._bridged = self._limited = 0
         self._last = b""
         self._dropped = False
+        self.heartbeat = 0
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         terms = Terms(
@@ -206,6 +211,7 @@ class UdpPort:
             self._heard_at = time.monotonic()
             return
         self._post(datagrams.COMMAND, command.sample, datagrams.command_rows(sent, slope, command.auxiliary))
+        self.heartbeat = command.sample
 
     def drop_heartbeat(self) -> None:
         """No more commands are sent, so that the receiver stops the rig by itself; in lockstep it is told to."""
@@ -353,6 +359,19 @@ class UdpPort:
             counts["transport_median"] = _median(self._needed)
             counts["transport_largest"] = max(self._needed)
         return counts
+
+    @property
+    def active_command(self) -> Array:
+        """As the rig has told it last."""
+        return np.array(self._active) if self._state is None else self._state.command.copy()
+
+    @property
+    def hydraulics(self) -> int:
+        return HYDRAULICS_NOT_TOLD if self._state is None else self._state.head.hydraulics
+
+    @property
+    def control_mode(self) -> bytes:
+        return b"" if self._state is None else self._state.modes
 
     # -- after the test -----------------------------------------------------------------------------------
 

@@ -19,4 +19,5 @@ TABLE = {
     "computed_spring": ".computed_spring:ComputedSpring",
     "parallel": ".parallel:Parallel",
     "with_mass": ".with_mass:WithMass",
+    "with_backlash": ".with_backlash:WithBacklash",
 }

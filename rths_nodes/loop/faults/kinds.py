@@ -10,6 +10,8 @@
     slow@2:compensator,0.002,5      answers take 2 ms longer            slow@TIME:NODE,SECONDS[,COUNT]
     sensor_stuck@2:story_1,force    a sensor stands still               sensor_stuck@TIME:AXIS,CHANNEL[,SECONDS]
     sensor_spike@2:story_1,force,1e5    and jumps, for a sample         sensor_spike@TIME:AXIS,CHANNEL,SIZE
+    hydraulics@2:off                somebody switches the pressure      hydraulics@TIME:PRESSURE
+    interlock@2                     the interlock opens                 interlock@TIME
     kill@2:compensator   freeze@2:integrator,0.1   disk_full@2   monitor_dead@2   recorder_dead@2
 
 Times are in s from Measurement 0. Streams: target (integrator to compensator), command (compensator to actuator),
@@ -159,6 +161,21 @@ class SensorSpike:
 
 
 @params
+class Hydraulics:
+    """Somebody at the pump switches the pressure."""
+
+    time: float = _time()
+    pressure: str = text("what it is from then on", choices=("off", "low", "high"))
+
+
+@params
+class Interlock:
+    """The interlock of the rig opens."""
+
+    time: float = _time()
+
+
+@params
 class Kill:
     """A node dies at once (SIGKILL)."""
 
@@ -200,6 +217,7 @@ KINDS: dict[str, type] = {
     **{"drop": Drop, "delay": Delay, "late": Late, "duplicate": Duplicate, "reorder": Reorder},
     **{"corrupt": Corrupt, "nan": NotANumber, "slow": Slow},
     **{"sensor_stuck": SensorStuck, "sensor_spike": SensorSpike},
+    **{"hydraulics": Hydraulics, "interlock": Interlock},
     **{"kill": Kill, "freeze": Freeze},
     **{"disk_full": DiskFull, "monitor_dead": MonitorDead, "recorder_dead": RecorderDead},
 }
@@ -262,6 +280,12 @@ def _check_words(kind: str, fault: Any, scenario: Scenario) -> None:
         raise ConfigError(f"{kind}: time = {show(fault.time, 's')}: must be < {end:g} s, the test's end")
     if isinstance(fault, NotANumber) and fault.field and fault.field not in POISONED[fault.stream]:
         raise unknown(kind, f"field of a {fault.stream}", fault.field, POISONED[fault.stream])
+    if isinstance(fault, (Hydraulics, Interlock)) and not getattr(scenario.port, "can_be_switched", False):
+        kind_of_port = type(scenario.port).type_name
+        raise ConfigError(
+            f"{kind}: port.type = {kind_of_port!r}: pressure and interlock of its rig are not ours to switch; "
+            "those of the port simulator are"
+        )
     axis, axes = getattr(fault, "axis", None), list(scenario.axes)
     if axis is not None and axis not in axes:
         raise unknown(kind, "axis", axis, axes)

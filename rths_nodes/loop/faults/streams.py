@@ -26,6 +26,8 @@ from rths_nodes.loop.faults.kinds import (
     Delay,
     Drop,
     Duplicate,
+    Hydraulics,
+    Interlock,
     Late,
     NotANumber,
     Reorder,
@@ -197,17 +199,31 @@ def flip_bit(data: bytes, random: np.random.Generator) -> bytes:
 
 
 class FaultyPort:
-    """A port whose sensors fail; everything else is that of ``port``."""
+    """A port whose sensors fail, and whose rig is switched off; everything else is that of ``port``."""
 
     def __init__(self, port: Port, faults: Iterable[Any], axes: Sequence[str], rate: float) -> None:
         self._port = port
         self._rate = rate
         self._axes = list(axes)
-        self._faults = [fault for fault in faults if of_sensors(fault)]
+        faults = [fault for fault in faults if of_port(fault)]
+        self._switched = [fault for fault in faults if isinstance(fault, (Hydraulics, Interlock))]
+        self._faults = [fault for fault in faults if fault not in self._switched]
         self._last: dict[str, Array] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
+
+    def wait_tick(self) -> int:
+        """The number of the tick, before which somebody may have switched something."""
+        sample = self._port.wait_tick()
+        for fault in self._switched:
+            if sample == max(first_sample(fault, self._rate), 1):
+                rig: Any = self._port
+                if isinstance(fault, Interlock):
+                    rig.set_interlock(closed=False)
+                else:
+                    rig.set_hydraulics(fault.pressure)
+        return sample
 
     def read(self) -> Measurement:
         """What the sensors show."""
@@ -235,8 +251,8 @@ class FaultyPort:
             shown[axis] = self._last.get(fault.channel, shown)[axis]
 
 
-def of_sensors(fault: Any) -> bool:
+def of_port(fault: Any) -> bool:
     """True for what a :class:`FaultyPort` does."""
-    return isinstance(fault, (SensorStuck, SensorSpike)) or (
+    return isinstance(fault, (SensorStuck, SensorSpike, Hydraulics, Interlock)) or (
         isinstance(fault, NotANumber) and fault.stream == "measurement"
     )

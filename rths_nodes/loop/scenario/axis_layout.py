@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
@@ -24,7 +24,18 @@ def check_layout(scenario: Scenario) -> None:
         raise ConfigError(
             "bridge.when_late = 'pause': is for a rig with one actuator node; a node per axis counts its Commands"
         )
-    for name in scenario.axes:
+    for name, axis in scenario.axes.items():
+        for noun in ("sensors", "output"):
+            if (other := getattr(axis, noun).cabled_to) not in (None, name):
+                raise ConfigError(
+                    f"axes.{name}.{noun}.cabled_to = {show(other)}: is for a rig with one actuator node; a node "
+                    "per axis reaches its own axis only"
+                )
+        if axis.sensors.second is not None:
+            raise ConfigError(
+                f"axes.{name}.sensors.second: is an auxiliary channel, for a rig with one actuator node; axes "
+                "with a node each have none"
+            )
         if not name.isidentifier() or not name.isascii() or "__" in name:
             raise ConfigError(
                 f"axes.{name}: must be ASCII letters, digits and single _, not a digit first, to name the "

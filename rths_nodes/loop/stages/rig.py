@@ -10,7 +10,16 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import HOLD, INTERLOCK, Limits
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
+from rths_nodes.core.samples import (
+    FLAG_BRIDGED,
+    FLAG_SLOWED,
+    FLAG_TRIPPED,
+    HYDRAULICS_OFF,
+    INTERLOCK_OPEN,
+    Command,
+    Measurement,
+)
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -214,10 +223,11 @@ class RigStage:
         self.ticks = measured.sample
         sample = measured.sample = self.ticks - self._between
         port, check = self.port, self._check
-        if opened := port.interlock:
+        if opened := port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else ""):
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             failed = f"rig: {failure}" if (failure := self.failure) else ""
+            failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
             reason = opened or failed or check.measurement(measured, command.target) or port.partial_stop
             breach = self.levels.judge(command, measured) if self.levels is not None else None
             if reason or breach is not None:

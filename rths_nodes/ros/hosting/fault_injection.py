@@ -34,7 +34,7 @@ from rths_nodes.loop.faults.kinds import (
     parse,
     stream_of,
 )
-from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_sensors, poison
+from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, of_port, poison
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.ros.names import ACTUATOR, AXIS, LOOP, RECORDER
@@ -98,7 +98,7 @@ class _Faults(Interposer):
     def port(self, port: Any) -> Any:
         """Sensors are where the port of their axis is: where axes have nodes of their own, there."""
         place, settings = self._node.place, self._node.settings
-        if not any(map(of_sensors, self._faults)):
+        if not any(map(of_port, self._faults)):
             return port
         if place.role == AXIS:
             mine = [fault for fault in self._faults if getattr(fault, "axis", place.axis) == place.axis]
@@ -111,7 +111,7 @@ class _Faults(Interposer):
         """Before the inbox of a stream, what happens on the way; before that of the Measurements, to the node."""
         found: Any = inbox
         # their places are part of the seed
-        faults = [None if of_sensors(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
+        faults = [None if of_port(fault) or isinstance(fault, Slow) else fault for fault in self._faults]
         if self._role in LOOP and topic in STREAMS and topic in map(stream_of, faults):
             change = _poisoner(topic, self._node.codec)
             stream = FaultyStream(topic, faults, self._rate, self._seed, flip_bit, change)

@@ -1,0 +1,41 @@
+"""What a port reads back of its rig, whether the test runs or not; nothing of it changes anything there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array
+
+OPENED = "rig: its interlock is open: no actuator follows"
+"""Why a rig with an open interlock stops, where its port has no better words."""
+WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
+
+
+class Readback(Protocol):
+    """From :meth:`Port.open` on. A port that has not all of it has these values in their place.
+
+    A class that inherits from this one needs no line for what it cannot read.
+    """
+
+    @property
+    def active_command(self) -> Array | None:
+        """What the controllers drive to, ``(n_axes,)`` m, in their own coordinates; None where it cannot be read.
+
+        From there the first Command has to set out.
+        """
+        return None
+
+    @property
+    def hydraulics(self) -> int:
+        """HYDRAULICS_OFF, _LOW or _HIGH."""
+        return HYDRAULICS_NOT_TOLD
+
+    @property
+    def control_mode(self) -> bytes:
+        """MODE_..., a byte per axis; empty where it is not told."""
+        return b""
+
+    @property
+    def heartbeat(self) -> int | None:
+        """The counter by which the rig sees that we live; it goes on with processed samples only."""
+        return None
