@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,9 @@ from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 NAME = "chen_ricles_2010"
 DRIVER = Path(__file__).with_name("foreign_driver.py")
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "driver_node"
 OURS = [peer for peer in names.NODES if peer != names.ACTUATOR]
+IN_RIG = ("--ros-args", "-r", f"__ns:=/{names.NAMESPACE}")
 SAMPLES = files.load(NAME, ["duration=1"]).samples
 BREACH = 500
 
@@ -51,17 +54,15 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
             leaving.callback(made.kill)
             return made
 
-        def run(*driver: object, **options: object) -> Any:
+        def run(*driver: object, words: Sequence[str] = (), **options: object) -> Any:
             given = {"scenario": NAME, "overrides": f"[duration=1, {options.pop('override', 'seed=1')}]"}
             given |= {"pace": "lockstep", "record": tmp_path / "run"} | options
             ours = {}
             for role in OURS:
                 values = {key: value for key, value in given.items() if key != "record" or role == names.RECORDER}
-                words = [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
-                ours[role] = popen(
-                    "-m", "rths_nodes.app.node", role, "--ros-args", "-r", f"__ns:=/{names.NAMESPACE}", *words
-                )
-            foreign = popen(str(DRIVER), *map(str, driver))
+                given_words = [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
+                ours[role] = popen("-m", "rths_nodes.app.node", role, *IN_RIG, *given_words)
+            foreign = popen(*(words or (str(DRIVER), *map(str, driver))))
             if "silent" in driver:
                 ours[names.MONITOR].wait(90)
                 foreign.kill()
@@ -82,14 +83,43 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
         yield run
 
 
-def test_a_driver_of_somebody_else_that_keeps_to_the_protocol_finishes(rig: Any) -> None:
-    found = rig(SAMPLES)
-    assert set(found.codes.values()) == {0}, found.errors
-    about = found.run.information
-    assert (about["outcome"], about["gaps"], about["silent"]) == ("finished", "0", "")
-    assert len(found.run.time) == SAMPLES + 1
-    assert np.array_equal(found.run.displacement[1:], found.run.command[1:]), "its actuator follows at once"
-    assert np.abs(found.run.displacement).max() > 1e-5
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the example package is, built and installed as anybody would."""
+    place = tmp_path_factory.mktemp("example")
+    source = shutil.copytree(EXAMPLE, place / "source")  # a build leaves files behind
+    words = ["install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--target", place / "built"]
+    subprocess.run([sys.executable, "-m", "pip", *words, source], check=True, capture_output=True, text=True)
+    assert (place / "built" / "share" / "rths_example_driver" / "package.xml").is_file()
+    return place / "built"
+
+
+@pytest.mark.parametrize(
+    ("override", "outcome"), [("seed=1", "finished"), ("axes.story_1.limits.force=10", "tripped")]
+)
+def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
+    rig: Any, example: Path, override: str, outcome: str
+) -> None:
+    program = str(example / "bin" / "driver")
+    start = (
+        f"import runpy, sys; sys.path.insert(0, {str(example)!r}); runpy.run_path({program!r}, None, '__main__')"
+    )
+    found = rig(words=["-c", start, *IN_RIG, "-p", f"samples:={SAMPLES}"], override=override)
+    run, about = found.run, found.run.information
+    assert (about["outcome"], about["gaps"], about["silent"]) == (outcome, "0", "")
+    np.testing.assert_array_equal(run.force, 1e6 * run.displacement)
+    if outcome == "finished":
+        assert set(found.codes.values()) == {0}, found.errors
+        assert len(run.time) == SAMPLES + 1
+        assert np.array_equal(run.displacement[1:], run.command[1:]), "its actuator follows at once"
+        assert np.abs(run.displacement).max() > 1e-5
+    else:
+        assert not any("Traceback" in errors for errors in found.errors.values())
+        assert "axes.story_1.limits.force: measured" in about["reason"]
+        assert "went on" not in about["reason"]
+        assert run.flags[-1] & FLAG_TRIPPED
+        assert run.displacement[-1] == run.displacement[-2], "at rest"
+        assert np.abs(np.diff(run.displacement[:, 0], 2)).max() * 1024.0**2 <= 10.0
 
 
 @pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.soak)])

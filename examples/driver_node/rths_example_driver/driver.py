@@ -1,0 +1,107 @@
+"""A driver node in the place of our actuator node: it speaks the messages, and nothing else of rths_nodes."""
+
+import time
+
+import rclpy
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile
+
+from rths_nodes.msg import Command, Measurement, NodeStatus, Progress, Summary, TestState, Trip
+
+PEERS, WRITERS = {"integrator", "compensator", "monitor", "recorder"}, {"monitor", "recorder"}
+LATCHED, HEARD = (QoSProfile(depth=n, durability=DurabilityPolicy.TRANSIENT_LOCAL) for n in (1, 20))
+
+
+class Bench:
+    """Your controller: here an actuator that is where its command is, on a spring."""
+
+    position, velocity = 0.0, 0.0
+
+    def drive(self, command, dt):
+        """Moves to ``command`` (m) in ``dt`` (s), and gives displacement (m) and force (N)."""
+        self.position, self.velocity = command, (command - self.position) / dt
+        return command, 1.0e6 * command
+
+
+class Driver(Node):
+    def __init__(self):
+        super().__init__("actuator")
+        defaults = {"samples": 30720, "servo_rate": 1024.0, "deceleration": 10.0}
+        self.samples, rate, self.deceleration = (self.declare_parameter(*each).value for each in defaults.items())
+        self.bench, self.dt, self.sample, self.state, self.trip = Bench(), 1.0 / rate, -1, TestState.IDLE, None
+        self.hash, self.ready, self.done = "", set(), set()
+        self.run = f"{time.time_ns():023d}"  # 23 characters, others in every run
+        kinds = {"test_state": TestState, "node_status": NodeStatus, "summary": Summary}
+        self.told = {topic: self.create_publisher(kind, topic, LATCHED) for topic, kind in kinds.items()}
+        for topic in ("measurement", "true_state"):
+            self.told[topic] = self.create_publisher(Measurement, topic, 2000)
+        for topic, kind, qos in (("node_status", NodeStatus, HEARD), ("trip", Trip, HEARD)):
+            self.create_subscription(kind, topic, getattr(self, f"on_{topic}"), qos)
+        self.create_subscription(Progress, "progress", lambda m: self.done.update([m.node] * m.done), 100)
+        self.create_subscription(Command, "command", self.on_command, 2000)
+
+    def tell(self, topic, message):
+        message.header.stamp, message.header.frame_id = self.get_clock().now().to_msg(), self.run
+        self.told[topic].publish(message)
+
+    def enter(self, state, reason=""):
+        self.state, told = state, TestState(state=state, reason=reason, samples=self.samples)
+        told.sample, told.scenario_hash = max(self.sample, 0), self.hash
+        self.tell("test_state", told)
+
+    def on_node_status(self, status):
+        if not self.hash and status.scenario_hash:  # whoever has another one is of another scenario or run
+            self.hash = status.scenario_hash
+            self.tell("node_status", NodeStatus(node="actuator", ready=True, scenario_hash=self.hash))
+            self.enter(TestState.POSITIONED)
+        self.ready.update([status.node] * (status.ready and status.header.frame_id == self.run))
+        if self.state == TestState.POSITIONED and self.ready >= PEERS:
+            self.enter(TestState.ARMED)
+            self.enter(TestState.RUNNING)
+            self.tick(self.bench.position)
+
+    def on_command(self, command):
+        due = command.header.frame_id == self.run and command.sample == self.sample + 1
+        if due and self.state == TestState.RUNNING:
+            self.tick(command.command[0])
+
+    def on_trip(self, trip):
+        if trip.header.frame_id == self.run and self.trip is None:
+            self.trip = trip
+            self.heed_trip()
+
+    def tick(self, command, flags=0):
+        self.sample += 1
+        displacement, force = self.bench.drive(command, self.dt)
+        told = Measurement(sample=self.sample, displacement=[displacement], force=[force], flags=flags)
+        told.command, told.control_mode = [command], [Measurement.MODE_DISPLACEMENT]
+        self.tell("measurement", told)
+        self.heed_trip()
+        if self.state == TestState.RUNNING and self.sample == self.samples:
+            self.enter(TestState.FINISHED)
+
+    def heed_trip(self):
+        """Brakes and holds, from the sample on that the Trip names."""
+        if self.state != TestState.RUNNING or self.trip is None or self.sample < self.trip.effective_sample:
+            return
+        self.enter(TestState.STOPPING, self.trip.reason)
+        velocity, step = self.bench.velocity, self.deceleration * self.dt
+        while velocity:
+            velocity -= min(max(velocity, -step), step)
+            self.tick(self.bench.position + velocity * self.dt, Measurement.FLAG_TRIPPED)
+        self.tick(self.bench.position, Measurement.FLAG_TRIPPED)
+        self.enter(TestState.TRIPPED, self.trip.reason)
+
+
+def main():
+    rclpy.init()
+    driver = Driver()
+    while driver.state not in (TestState.FINISHED, TestState.TRIPPED):
+        rclpy.spin_once(driver)
+    names, values = ["sent.measurement", "sent.true_state"], [driver.sample + 1.0, 0.0]
+    driver.tell("summary", Summary(node="actuator", names=names, values=values))
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end and not driver.done >= WRITERS:
+        rclpy.spin_once(driver, timeout_sec=0.1)
+    driver.destroy_node()
+    rclpy.shutdown()
