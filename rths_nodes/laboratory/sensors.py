@@ -29,6 +29,18 @@ FURTHEST = 100.0
 """m: as far as a stroke may be."""
 
 
+WRONG_SENSORS = (
+    *(
+        f"{channel}_{error}"
+        for channel in ("displacement", "force")
+        for error in ("offset", "scale", "drift", "dead")
+    ),
+    "cabled_to",
+)
+WRONG_OUTPUTS = ("offset", "scale", "static_stiffness", "lost_motion", "start", "cabled_to")
+"""Parameters by which an axis is not as it should be."""
+
+
 def _scale(what: str) -> float:
     found: float = number(
         f"factor on {what}: 1 is true, below 0 the sign is wrong, not 0",
@@ -59,6 +71,12 @@ def _check_scales(params: object, path: str, *names: str) -> None:
 def _check_cable(name: str | None, test: TestContext) -> None:
     if name is not None and name not in test.axes:
         raise unknown(f"cabled_to = {show(name)}", "axis", name, test.axes)
+
+
+def _on_purpose(params: object, true: object, names: tuple[str, ...]) -> list[str]:
+    """What is wrong, in words: the parameters ``names`` that are not as in ``true``."""
+    found = [name for name in names if getattr(params, name) != getattr(true, name)]
+    return [f"wrong on purpose: {', '.join(found)}"] if found else []
 
 
 @params
@@ -134,6 +152,10 @@ class Sensors:
         """Raises ConfigError for a cable to an axis that the test has not."""
         _check_cable(self.cabled_to, test)
 
+    def cautions(self, test: TestContext) -> list[str]:
+        """Tells what does not show what is there."""
+        return _on_purpose(self, Sensors(), WRONG_SENSORS)
+
 
 @params
 class Output:
@@ -174,6 +196,10 @@ class Output:
         """Raises ConfigError for a cable to an axis that the test has not."""
         _check_cable(self.cabled_to, test)
 
+    def cautions(self, test: TestContext) -> list[str]:
+        """Tells what leads the actuator elsewhere."""
+        return _on_purpose(self, Output(), WRONG_OUTPUTS)
+
     @property
     def converts(self) -> bool:
         """True where the converter changes the command."""
@@ -182,8 +208,7 @@ class Output:
     @property
     def leads_astray(self) -> bool:
         """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
-        wrong = (self.offset, self.scale, self.static_stiffness, self.cabled_to) != (0.0, 1.0, None, None)
-        return wrong or self.lost_motion > 0.0 or bool(self.start)
+        return bool(_on_purpose(self, Output(), WRONG_OUTPUTS))
 
     def sent(self, command: float) -> float:
         """What the converter makes of ``command`` (m)."""

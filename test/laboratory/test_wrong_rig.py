@@ -26,6 +26,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Axis
 
 DT = 1.0 / 1024.0
@@ -347,6 +348,19 @@ def test_a_cable_to_nowhere_and_an_unknown_pressure_are_refused(override: str, w
     with pytest.raises(ConfigError) as refused:
         hosts.run("two_actuator_coupler", [override, "duration=0.1"])
     assert words in str(refused.value)
+
+
+def test_what_is_wrong_on_purpose_is_told() -> None:
+    words = ["axes.story_1.sensors.force_scale=-1", "axes.story_1.output={start: 0.0, lost_motion: 1.0e-4}"]
+    told = files.load("chen_ricles_2010", words).cautions()
+    assert "axes.story_1.sensors: wrong on purpose: force_scale" in told
+    assert "axes.story_1.output: wrong on purpose: lost_motion, start" in told
+    assert not any("on purpose" in words for words in files.load("chen_ricles_2010").cautions())
+
+
+def test_nobody_switches_to_an_unknown_pressure() -> None:
+    with pytest.raises(ConfigError, match="hydraulics: unknown pressure 'on'; known: high, low, off"):
+        rig().set_hydraulics("on")
 
 
 # -- what a port of another package may leave out

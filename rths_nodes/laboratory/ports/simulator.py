@@ -14,7 +14,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.parameters import integer, number, params, text, vector
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import OPENED
@@ -167,7 +167,9 @@ class Simulator:
         return self._modes
 
     def set_hydraulics(self, pressure: str) -> None:
-        """Somebody at the pump switches the pressure ``off``, ``low`` or ``high``."""
+        """Somebody at the pump switches the pressure: off, low or high. Raises ConfigError for another word."""
+        if pressure not in PRESSURES:
+            raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
         self._hydraulics = PRESSURES[pressure]
 
