@@ -139,6 +139,7 @@ class UdpPort:
         self.interlock = ""
         self._closed = True
         self.heartbeat = 0
+        self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._active: list[float] = []
         self._state: RigState | None = None
 
@@ -159,6 +160,7 @@ class UdpPort:
         self._last = b""
         self._dropped = False
         self.heartbeat = 0
+        self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         terms = Terms(
@@ -238,6 +240,8 @@ class UdpPort:
             self._look_at_clock()
             return self._silent
         self._state, self._found = state, True
+        if state is not None:
+            self.hydraulics, self.control_mode = state.head.hydraulics, state.modes
         if self._pacer:
             self._pacer()
         return True
@@ -364,14 +368,6 @@ class UdpPort:
     def active_command(self) -> Array:
         """As the rig has told it last."""
         return np.array(self._active) if self._state is None else self._state.command.copy()
-
-    @property
-    def hydraulics(self) -> int:
-        return HYDRAULICS_NOT_TOLD if self._state is None else self._state.head.hydraulics
-
-    @property
-    def control_mode(self) -> bytes:
-        return b"" if self._state is None else self._state.modes
 
     # -- after the test -----------------------------------------------------------------------------------
 
