@@ -251,9 +251,7 @@ def test_what_does_not_fit_is_refused_with_the_reason(
 
 def test_a_rig_that_stands_elsewhere_is_refused(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rths_nodes.app.emulation.emulator.Receiver
-    monkeypatch.setattr(
-        "rths_nodes.app.emulation.emulator.Receiver", lambda *given: made(*given[:-1], [0.005])
-    )
+    monkeypatch.setattr("rths_nodes.app.emulation.emulator.Receiver", lambda *given: made(*given[:-1], [0.005]))
     _, changed = rig()
     with pytest.raises(
         ConfigError, match=r"axes\.story_1: the active command of the controller = 0\.005 m: must be"
