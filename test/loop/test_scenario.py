@@ -356,7 +356,8 @@ def test_any_override_gives_a_loop_or_config_error(base: Scenario, place: int, v
         if built.samples < 100_000:
             Loop(Assembly(built))
 
-    assert "\n" not in refused(attempt)
+    # a section that was left out may lack several keys
+    assert "\n" not in refused(attempt) or value in ("{}", "{type: none}")
 
 
 # What the nodes share
