@@ -40,6 +40,13 @@ class Level:
                 raise ConfigError(f"{path}.{below} = {low:g}: must be < {above} = {high:g}")
 
 
+@params
+class Disagreement(Level):
+    """Levels of what an axis measures minus what another channel shows of the same."""
+
+    channel: str = text("auxiliary channel that measures the same, by its name without the unit")
+
+
 QUANTITIES = {
     "displacement": "m",
     "force": "N",
@@ -48,6 +55,8 @@ QUANTITIES = {
     "piston_velocity": "m/s",
     "command_error": "m",
     "tracking_error": "m",
+    "displacement_disagreement": "m",
+    "force_disagreement": "N",
 }
 """What has levels, and its unit."""
 
@@ -63,6 +72,12 @@ class Levels:
     piston_velocity: Level | None = section(Level, "rate of the measured displacement, m/s", None)
     command_error: Level | None = section(Level, "command minus target, m", None)
     tracking_error: Level | None = section(Level, "target minus measured displacement, m", None)
+    displacement_disagreement: Disagreement | None = section(
+        Disagreement, "measured displacement minus that of a second sensor, m", None
+    )
+    force_disagreement: Disagreement | None = section(
+        Disagreement, "measured force minus that of a second load cell, N", None
+    )
 
     def given(self) -> dict[str, Level]:
         """Those that are given, by quantity."""

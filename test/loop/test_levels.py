@@ -53,7 +53,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("quantity", QUANTITIES)
+@pytest.mark.parametrize("quantity", EXPECTED)
 def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
     """Two samples by hand; a level a hundredth below the value acts, one above does not."""
     value = EXPECTED[quantity]
@@ -66,6 +66,38 @@ def test_each_quantity_is_what_its_name_says(quantity: str) -> None:
             words = f"axes.b.limits.levels.{quantity}: {value:.6g} {QUANTITIES[quantity]}: must be <= "
             assert breach.reason.startswith(words)
             assert breach.action == "stop"
+
+
+@pytest.mark.parametrize(("quantity", "unit"), [("displacement_disagreement", "m"), ("force_disagreement", "N")])
+def test_a_second_sensor_may_not_disagree(quantity: str, unit: str) -> None:
+    level = {"channel": "second", "minimum": -1e-3, "maximum": 1e-3}
+    limits = {"a": build(Limits, BASE), "b": build(Limits, BASE | {"levels": {quantity: level}})}
+    levels = LevelWatch.of(limits, DT, ("first [V]", f"second [{unit}]"))
+    assert levels is not None
+    for difference, agrees in ((0.9e-3, True), (-0.9e-3, True), (1.1e-3, False), (-1.1e-3, False)):
+        measured = Measurement(1, np.array([0.0, 0.01]), np.array([0.0, 0.01]), np.zeros(2))
+        measured.auxiliary = np.array([99.0, 0.01 - difference])
+        assert (levels.judge(None, measured) is None) == agrees
+    for channels, words in (
+        (("first [V]",), rf"levels.{quantity}.channel: unknown channel 'second'; known: first"),
+        (("second [mm]",), rf"levels.{quantity}.channel = 'second': is in mm: must be in {unit}"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            LevelWatch.of(limits, DT, channels)
+
+
+def test_a_sensor_on_the_damper_shows_what_the_floor_does() -> None:
+    """The damper stands between the ground and the first floor: it moves as that axis does."""
+    name, brief = "phillips_spencer_2012", ["duration=0.6", "compensator.feedback={}"]
+    level = (
+        "axes.floor_1.limits.levels={{displacement_disagreement: {{channel: {}, minimum: -5e-5, maximum: 5e-5}}}}"
+    )
+    run = rths_nodes.run(name, [*brief, level.format("damper_displacement")])
+    assert run.outcome == "finished"
+    row = run.timing["levels"]["floor_1"]["displacement_disagreement"]
+    assert row["highest"] - row["lowest"] < 0.1 * np.abs(run.displacement[:, 0]).max()
+    with pytest.raises(ConfigError, match=r"is in m/s\^2: must be in m"):
+        rths_nodes.run(name, [*brief, level.format("acceleration_1")])
 
 
 def test_one_side_may_have_a_level_alone_and_nan_is_beyond_any() -> None:

@@ -74,7 +74,7 @@ class RigStage:
         self._samples = samples
         self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names)
-        self.levels = LevelWatch.of(limits, dt)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))

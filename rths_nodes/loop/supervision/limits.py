@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rths_nodes.core.limits import INDICATE, QUANTITIES, Level, Limits
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.limits import INDICATE, QUANTITIES, Disagreement, Level, Limits
 from rths_nodes.core.samples import Array, Command, Measurement
 
 
@@ -83,9 +84,13 @@ class Breach(NamedTuple):
 class _Rule:
     """One level of one axis: how long a quantity is beyond it, and how far it went."""
 
-    def __init__(self, axis: str, index: int, quantity: str, level: Level) -> None:
+    def __init__(self, axis: str, index: int, quantity: str, level: Level, channels: Sequence[str]) -> None:
         self.axis, self.quantity, self.level = axis, quantity, level
-        self.index, self.value = index, _VALUES[quantity]
+        self.index = index
+        if isinstance(level, Disagreement):
+            self.value = _beside(axis, quantity, level.channel, channels)
+        else:
+            self.value = _VALUES[quantity]
         low, high = level.minimum, level.maximum
         self.low, self.high = _or(low, -math.inf), _or(high, math.inf)
         self.warn_low = _or(level.warn_minimum, self.low)
@@ -113,8 +118,10 @@ class _Rule:
 
 
 _Row = list[list[float]]
-"""Displacement, force, command and target of one sample, by axis."""
-_VALUES: dict[str, Callable[[_Row, _Row, int, float], float]] = {
+"""Displacement, force, command and target of one sample, by axis, and the auxiliary channels."""
+_Value = Callable[[_Row, _Row, int, float], float]
+"""Of this sample, the one before, the axis and the servo rate."""
+_VALUES: dict[str, _Value] = {
     "displacement": lambda now, before, i, rate: now[0][i],
     "force": lambda now, before, i, rate: now[1][i],
     "force_rate": lambda now, before, i, rate: (now[1][i] - before[1][i]) * rate,
@@ -123,6 +130,20 @@ _VALUES: dict[str, Callable[[_Row, _Row, int, float], float]] = {
     "command_error": lambda now, before, i, rate: now[2][i] - now[3][i],
     "tracking_error": lambda now, before, i, rate: now[3][i] - now[0][i],
 }
+
+
+def _beside(axis: str, quantity: str, channel: str, channels: Sequence[str]) -> _Value:
+    """What an axis measures minus a second sensor. Raises ConfigError for a channel that does not measure it."""
+    names = [name.partition(" [")[0] for name in channels]
+    place = f"{level_path(axis, quantity)}.channel"
+    if channel not in names:
+        raise unknown(place, "channel", channel, names)
+    second, first = names.index(channel), int(quantity == "force_disagreement")
+    unit = channels[second].partition(" [")[2].rstrip("]")
+    if unit != QUANTITIES[quantity]:
+        told = unit or "a number without unit"
+        raise ConfigError(f"{place} = {channel!r}: is in {told}: must be in {QUANTITIES[quantity]}")
+    return lambda now, before, i, rate: now[first][i] - now[4][second]
 
 
 class LevelWatch:
@@ -134,10 +155,13 @@ class LevelWatch:
         self.told: list[str] = []
 
     @classmethod
-    def of(cls, limits: dict[str, Limits], dt: float) -> LevelWatch | None:
-        """The watch for the levels in ``limits``; None where there are none: nothing is done then."""
+    def of(cls, limits: dict[str, Limits], dt: float, channels: Sequence[str] = ()) -> LevelWatch | None:
+        """The watch for the levels in ``limits``; None where there are none: nothing is done then.
+
+        ``channels``: names of the auxiliary ones, with units. Raises ConfigError for one that is not there.
+        """
         rules = [
-            _Rule(axis, index, quantity, level)
+            _Rule(axis, index, quantity, level, channels)
             for index, (axis, each) in enumerate(limits.items())
             if each.levels is not None
             for quantity, level in each.levels.given().items()
@@ -148,7 +172,9 @@ class LevelWatch:
         """The first level that Measurement k with Command k breaks; without one the applied command is both."""
         moved = measured.command if command is None else command.command
         target = moved if command is None else command.target
-        now = [each.tolist() for each in (measured.displacement, measured.force, moved, target)]
+        now = [
+            each.tolist() for each in (measured.displacement, measured.force, moved, target, measured.auxiliary)
+        ]
         before, rate = self._before or now, self._rate
         self._before = now
         breach = None

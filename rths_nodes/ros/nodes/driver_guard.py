@@ -39,7 +39,7 @@ class DriverGuard:
         self.tripped = ""
         self._check = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
         self._outgoing = OutgoingCommands(self._check)
-        self._levels = LevelWatch.of(scenario.limits, scenario.dt)
+        self._levels = LevelWatch.of(scenario.limits, scenario.dt, names.auxiliary)
         self._command: Command | None = None
         """The last one that was published."""
         self._phase, self._trip, self._now = phase, trip, clock.monotonic_ns
