@@ -190,12 +190,16 @@ def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.Captur
 
 
 @pytest.mark.nodes
-def test_nodes_tell_the_same_numbers_and_record_them(tmp_path: Any) -> None:
-    levels = "{force: {warn_maximum: 1e3, maximum: 1.6e6}, piston_velocity: {maximum: 50.0, action: hold}}"
+def test_nodes_hold_at_the_same_sample_and_record_the_same_numbers(tmp_path: Any, different: Any) -> None:
+    levels = "{force: {warn_maximum: 1e3, maximum: 1.6e6}, displacement: {maximum: 0.015, action: hold}}"
     sets = [BRIEF, f"{LEVELS}={levels}"]
-    expected = rths_nodes.run(NAME, sets).timing["levels"]
+    expected = rths_nodes.run(NAME, sets)
     done = hosts.run(NAME, sets, host="composed", record=tmp_path / "run", keep=False)
-    assert done.timing["levels"] == rths_nodes.read(tmp_path / "run").timing["levels"] == expected
+    found = rths_nodes.read(tmp_path / "run")
+    assert (done.outcome, done.exit_code) == ("held", 130)
+    assert done.reason == expected.information["reason"]
+    assert different(found, expected) == []
+    assert done.timing["levels"] == found.timing["levels"] == expected.timing["levels"]
 
 
 @pytest.mark.parametrize("amplitude", [0.001, 0.1])
