@@ -132,6 +132,10 @@ class RunOptions:
         "",
         places=offered(launch="run_id", node="run_id", python="run_id"),
     )
+    nodes: tuple[str, ...] = texts(
+        "the nodes that this machine starts, where others start the rest of the test; none named: all",
+        places=offered(launch="nodes", node="nodes"),
+    )
     reliability: str = text(
         "of Target, Command and Measurement, the same for all nodes; best_effort is cheaper, and what is lost "
         "stays lost",
@@ -167,7 +171,7 @@ class RunOptions:
         30.0,
         more_than=0.0,
         at_most=86_400.0,
-        places=offered(launch="peer_timeout", node="peer_timeout", python="peer_timeout", roles="actuator"),
+        places=offered(launch="peer_timeout", node="peer_timeout", python="peer_timeout"),
     )
 
     def validate(self, path: str) -> None:
@@ -187,6 +191,11 @@ class RunOptions:
         if self.separate and self.host != COMPOSED:
             raise ConfigError(
                 f"separate = {', '.join(self.separate)}: only of the host composed, not of {self.host}"
+            )
+        if self.nodes and not self.run_id:
+            raise ConfigError(
+                f"nodes = {' '.join(self.nodes)}: run_id is missing; it tells all machines that they run the same "
+                "test, so give each of them the same one"
             )
         if "recorder" in self.separate and not self.recorded:
             raise ConfigError("separate = recorder: there is none without a recording")

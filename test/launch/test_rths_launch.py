@@ -209,6 +209,7 @@ def test_the_reliability_of_the_streams_can_be_chosen(launch, reliability):
         ("namespace:=two words", "namespace = 'two words': must be ASCII letters"),
         ("peer_timeout:=soon", "peer_timeout = 'soon': must be a number in s"),
         ("separate:=recorder", "separate = recorder: only of the host composed"),
+        ("nodes:=actuator", "nodes = actuator: run_id is missing"),
         (
             "scenaro:=chen_ricles_2010",
             "unknown argument 'scenaro' (did you mean 'scenario'?); known: act",
@@ -221,6 +222,40 @@ def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
     assert words in run.output
     assert "Traceback" not in run.output
     assert run.pids() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "range_of_discovery", "told"),
+    [
+        ("actuator monitr", "SUBNET", "nodes: unknown node 'monitr' (did you mean 'monitor'?); known: actuator"),
+        ("actuator monitor", "", "nodes look for each other on this one only; say ROS_AUTOMATIC_DISCOVERY_RANGE="),
+        ("integrator", "SUBNET", "beside the actuator node, which is not here; leave composed out"),
+    ],
+)
+def test_nodes_that_cannot_be_left_to_another_machine_are_refused(
+    launch, monkeypatch, words, range_of_discovery, told
+):
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", range_of_discovery)
+    composed = "composed:=true" if words == "integrator" else "composed:=false"
+    run = launch(f"nodes:={words}", "run_id:=monday_1", composed)
+    assert run.end() == 1, run.output
+    assert told in run.output
+    assert "Traceback" not in run.output
+    assert run.pids() == {}
+
+
+def test_two_launches_make_one_test(launch, monkeypatch, tmp_path):
+    """As on two machines, of which only one has the actuator node; both say how the test ended."""
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    common = ("run_id:=monday_1", f"overrides:={SHORT}", "directory:=run")
+    (tmp_path / "model").mkdir()
+    model = Launch(tmp_path / "model", FILES[0], "nodes:=integrator compensator", *common)
+    rig = launch("nodes:=actuator monitor recorder", "composed:=true", *common)
+    assert (rig.end(), model.end()) == (0, 0), rig.output + model.output
+    assert model.clean() == {"integrator", "compensator"}
+    assert "rths: the test has finished after 2050 samples" in model.output.splitlines()[-1]
+    assert not (tmp_path / "model" / "run").exists()
+    assert information(tmp_path)["gaps"] == "0"
 
 
 def test_a_trip_is_told_and_recorded(launch, tmp_path):

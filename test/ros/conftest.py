@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -264,3 +266,27 @@ def stream(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         )
         for node in nodes:
             node.destroy_node()
+
+
+@pytest.fixture
+def two_machines() -> Iterator[tuple[list[str], list[str]]]:
+    """Two network namespaces with a cable between them: what runs a command in each."""
+    names_of = [f"rths_{os.getpid()}_{end}" for end in "ab"]
+
+    def ip(words: str) -> None:
+        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
+
+    try:
+        for name in names_of:
+            ip(f"netns add {name}")
+        ip(f"-n {names_of[0]} link add cable type veth peer name cable netns {names_of[1]}")
+        for number, name in enumerate(names_of, 1):
+            for words in ("addr add 10.77.0.{}/24 dev cable", "link set cable up", "link set lo up"):
+                ip(f"-n {name} {words.format(number)}")
+            ip(f"-n {name} route add 224.0.0.0/4 dev cable")
+        yield tuple(["ip", "netns", "exec", name] for name in names_of)  # type: ignore[misc]
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    finally:
+        for name in names_of:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)

@@ -18,9 +18,9 @@ from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, LOOP, MONITO
 ROOT = Path(__file__).resolve().parents[2]
 COMMON = {
     *("scenario", "rig", "case", "overrides", "pace", "run_id", "peers"),
-    *("reliability", "transport", "faults", "autostart"),
+    *("reliability", "transport", "faults", "autostart", "nodes", "peer_timeout"),
 }
-OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"peer_timeout", "clock"}}
+OWN = {RECORDER: {"record", "host"}, ACTUATOR: {"clock"}}
 OTHER_PACKAGES = ("sensor_msgs/", "std_msgs/")
 
 
@@ -62,6 +62,21 @@ def test_all_nodes_get_the_same_parameters_and_know_each_other(record):
 )
 def test_an_option_reaches_every_node(option, value):
     assert all(node.parameters[option] == value for node in by_role(record="runs/a", **{option: value}).values())
+
+
+def test_a_machine_may_start_some_of_the_nodes():
+    chosen = run_options(
+        {"nodes": [ACTUATOR, MONITOR], "run_id": "a", "scenario": "chen_ricles_2010", "pace": "lockstep"}, "launch"
+    )
+    all_of_them = descriptions.describe(chosen)
+    assert descriptions.on_this_machine(chosen, all_of_them) == (ACTUATOR, MONITOR)
+    assert all(each.parameters["nodes"] == [ACTUATOR, MONITOR] for each in all_of_them)
+    assert {tuple(each.parameters["peers"]) for each in all_of_them} == {tuple(each.peer for each in all_of_them)}
+    assert descriptions.on_this_machine(chosen.changed(nodes=()), all_of_them) == NODES[:-1]
+    with pytest.raises(ConfigError, match=r"nodes: unknown node 'recorder'; known: actuator, compensator, integ"):
+        descriptions.on_this_machine(chosen.changed(nodes=(RECORDER,)), all_of_them)
+    with pytest.raises(ConfigError, match=r"the actuator node, which is not here"):
+        descriptions.on_this_machine(chosen.changed(nodes=(MONITOR,), host="composed"), all_of_them)
 
 
 def test_each_axis_may_have_a_node_of_its_own_in_its_namespace():

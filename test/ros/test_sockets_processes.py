@@ -262,30 +262,6 @@ def test_axis_nodes_and_a_recorder_apart_hear_by_socket(tmp_path: Path) -> None:
     assert different(tmp_path / "apart", expected) == []
 
 
-@pytest.fixture
-def two_machines() -> Iterator[tuple[list[str], list[str]]]:
-    """Two network namespaces with a cable between them: what runs a command in each."""
-    names_of = [f"rths_{os.getpid()}_{end}" for end in "ab"]
-
-    def ip(words: str) -> None:
-        subprocess.run(["ip", *words.split()], check=True, capture_output=True)
-
-    try:
-        for name in names_of:
-            ip(f"netns add {name}")
-        ip(f"-n {names_of[0]} link add cable type veth peer name cable netns {names_of[1]}")
-        for number, name in enumerate(names_of, 1):
-            for words in ("addr add 10.77.0.{}/24 dev cable", "link set cable up", "link set lo up"):
-                ip(f"-n {name} {words.format(number)}")
-            ip(f"-n {name} route add 224.0.0.0/4 dev cable")
-        yield tuple(["ip", "netns", "exec", name] for name in names_of)  # type: ignore[misc]
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no network namespaces here: {error}")
-    finally:
-        for name in names_of:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
 def start(role: str, folder: Path, *values: str, words: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """One node in a process of its own, started by ``words``; the recorder writes into ``folder``."""
     values = (f"scenario:={NAME}", f"overrides:=['{SHORT}']", "run_id:=one_by_one", *values)

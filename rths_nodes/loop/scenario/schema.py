@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -368,6 +369,25 @@ class Scenario:
             shared |= {"rig": data["rig_file"], "rig_axes": [axis["rig_axis"] for axis in data["axes"].values()]}
         return hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:16]
 
+    def whole_hash(self, run_id: str) -> str:
+        """Hash of all of it, and of the run: for machines that each have a file of their own.
+
+        A file that is named in it counts by what it contains: it may stand elsewhere on another machine.
+        """
+        everything = [_contained(self.data()), run_id]
+        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
+
     def run_id(self) -> str:
         """What tells the next run from others: name, local time, process."""
         return f"{self.name}_{time.strftime('%Y%m%d_%H%M%S')}_{os.getpid()}"
+
+
+def _contained(data: Any) -> Any:
+    """``data`` with the hash of what a file contains in place of its absolute path."""
+    if isinstance(data, dict):
+        return {key: _contained(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_contained(value) for value in data]
+    if isinstance(data, str) and os.path.isabs(data) and os.path.isfile(data):
+        return hashlib.sha256(Path(data).read_bytes()).hexdigest()
+    return data

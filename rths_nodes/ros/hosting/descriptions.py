@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rths_nodes.loop.options import NODE, ONE_NODE, RunOptions, checked_namespace
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop.options import COMPOSED, NODE, ONE_NODE, ROSBAG2, RunOptions, checked_namespace
 from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario.axis_layout import check_layout
 from rths_nodes.loop.scenario.schema import Scenario
@@ -56,6 +57,26 @@ def describe(options: RunOptions, axes: Sequence[str] = (), console: bool = Fals
         for axis in axes
     ]
     return of_rig + of_axes
+
+
+def on_this_machine(options: RunOptions, descriptions: Sequence[NodeDescription]) -> tuple[str, ...]:
+    """The peers among ``descriptions`` that this machine starts.
+
+    Raises ConfigError for one that does not take part in the test, and for one process with nodes which lacks
+    the actuator node.
+    """
+    peers = tuple(each.peer for each in descriptions)
+    recorders = () if RECORDER in peers or options.recorder != ROSBAG2 else (RECORDER,)
+    for name in options.nodes:
+        if name not in (*peers, *recorders):
+            raise unknown("nodes", "node", name, (*peers, *recorders))
+    here = tuple(peer for peer in peers if peer in options.nodes or not options.nodes)
+    if options.host == COMPOSED and names.ACTUATOR not in here:
+        raise ConfigError(
+            f"composed = true: nodes = {' '.join(options.nodes)}: one process has several nodes only beside the "
+            "actuator node, which is not here; leave composed out on this machine"
+        )
+    return here
 
 
 def _parameters(options: RunOptions, role: str, peers: Sequence[str]) -> dict[str, Any]:

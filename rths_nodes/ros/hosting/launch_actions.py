@@ -41,6 +41,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions, node_processes
 from rths_nodes.ros.hosting.launch_end import EndOfLaunch
 from rths_nodes.ros.names import RECORDER
+from rths_nodes.ros.transport import middleware
 
 FLAG = ("true", "false")
 
@@ -143,7 +144,7 @@ class LaunchedTest:
         self.run_id = chosen.run_id or scenario.run_id()
         self.directory = Path(directory or Path("runs", self.run_id)).absolute()
         self.options = chosen.changed(run_id=self.run_id, record=str(self.directory))
-        _check(scenario, self.options, check_free)
+        _check(scenario, self.options, check_free if self._records else lambda _: None)
         self._further = {"use_sim_time": configured["use_sim_time"] == "true"}
         self._log_level = configured["log_level"]
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
@@ -155,7 +156,16 @@ class LaunchedTest:
         self.axes = descriptions.axes_with_nodes(scenario, chosen.actuator_nodes)
         """The axes that have a node of their own."""
         self._peers: dict[Any, str] = {}
-        self._descriptions = {each.peer: each for each in descriptions.describe(self.options, self.axes)}
+        described = descriptions.describe(self.options, self.axes)
+        self._descriptions = {each.peer: each for each in described}
+        self._here = descriptions.on_this_machine(self.options, described)
+        if self.options.nodes:
+            middleware.check_reaches_others()
+
+    @property
+    def _records(self) -> bool:
+        """True where the recording is made on this machine."""
+        return not self.options.nodes or RECORDER in self.options.nodes
 
     def axis(self, name: str) -> Node:
         """The node of the axis ``name``, in its namespace."""
@@ -176,9 +186,9 @@ class LaunchedTest:
     def everything(self) -> list[ExecuteProcess]:
         """All nodes of the test, each in a process of its own or in one, and what else records."""
         if self.options.host != COMPOSED:
-            return [*(self.node(peer) for peer in self._descriptions), *self._foreign_recorders()]
-        separate = [peer for peer in self._descriptions if peer in self.options.separate]
-        together = [peer for peer in self._descriptions if peer not in separate]
+            return [*(self.node(peer) for peer in self._here), *self._foreign_recorders()]
+        separate = [peer for peer in self._here if peer in self.options.separate]
+        together = [peer for peer in self._here if peer not in separate]
         return [self.rig(together), *map(self.node, separate), *self._foreign_recorders()]
 
     def rig(self, peers: Sequence[str]) -> Node:
@@ -208,9 +218,13 @@ class LaunchedTest:
         return [self.node(RECORDER)] if self.options.recorded else self._foreign_recorders()
 
     def together(self, processes: Sequence[ExecuteProcess]) -> list[Any]:
-        """The actions that run ``processes`` as one test, and tell how it ended (:class:`EndOfLaunch`)."""
-        recording = "" if self.options.recorder == "none" else str(self.directory)
-        return EndOfLaunch(processes, self._peers, self.run_id, recording).actions()
+        """The actions that run ``processes`` as one test, and tell how it ended (:class:`EndOfLaunch`).
+
+        Those of nodes that another machine starts are left out.
+        """
+        recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
+        here = [each for each in processes if self._peers.get(each, names.RIG) in (names.RIG, *self._here)]
+        return EndOfLaunch(here, self._peers, self.run_id, recording, self._here[:1]).actions()
 
     def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""
@@ -227,7 +241,7 @@ class LaunchedTest:
         return node
 
     def _foreign_recorders(self) -> list[ExecuteProcess]:
-        if self.options.recorder != ROSBAG2:
+        if self.options.recorder != ROSBAG2 or not self._records:
             return []
         topics = [f"{self.namespace}/{name}" for name in names.TOPICS]
         command = ["ros2", "bag", "record", "-s", "mcap", "-o", str(self.directory), "--topics", *topics]

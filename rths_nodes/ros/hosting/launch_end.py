@@ -23,12 +23,18 @@ class EndOfLaunch:
 
     A process that ends with an error ends all of them. One that is done does not, nor one that ends with a trip:
     the others then leave in order. A foreign recorder, which none of ``peers`` is, is told to stop when the last
-    node has ended. Then launch says how the test ended, and where its ``recording`` is, and ends with code 1
-    unless it has finished.
+    node has ended. The process with the actuator node says how the test ended, or, where that is on another
+    machine, those of ``speakers``. Then launch says that, and where the ``recording`` is, and ends with code 1
+    unless the test has finished.
     """
 
     def __init__(
-        self, processes: Sequence[ExecuteProcess], peers: Mapping[Any, str], run_id: str, recording: str
+        self,
+        processes: Sequence[ExecuteProcess],
+        peers: Mapping[Any, str],
+        run_id: str,
+        recording: str,
+        speakers: Sequence[str] = (),
     ) -> None:
         self._processes = list(processes)
         self._running = list(processes)
@@ -36,6 +42,7 @@ class EndOfLaunch:
         self._run_id = run_id
         self._recording = f"recording: {recording}" if recording else "no recording"
         self._report = f"; rths report {recording} shows it" if recording else ""
+        self._speakers = (names.ACTUATOR, names.RIG, *speakers)
         self._codes: list[int] = []
         self._problem = ""
         self._output = ""
@@ -50,8 +57,8 @@ class EndOfLaunch:
         ]
 
     def _leads(self, action: Any) -> bool:
-        """True for the process with the actuator node, which says how the test ended."""
-        return self._peers.get(action) in (names.ACTUATOR, names.RIG)
+        """True for the process that says how the test ended."""
+        return self._peers.get(action) in self._speakers
 
     def _hear(self, event: Any) -> None:
         self._output += event.text.decode(errors="replace")

@@ -135,6 +135,8 @@ class HostedNode:
         tell(node)
         if isinstance(node, ActuatorNode) and (node.rig is not None or node.shutdown.interrupted):
             code = _of_test(node)
+        if node.settings.speaks_here and node.phase.begun:
+            code = _heard_of_test(node)
         return code
 
     def _watch(self) -> None:
@@ -173,6 +175,15 @@ def _of_test(rig: ActuatorNode) -> ExitCode:
     result.judge([rig.phase.exit_code])
     if TELLS not in os.environ:
         print(result_line(result.exit_code, result.sample, rig.phase.problem or result.reason), flush=True)
+    return result.exit_code
+
+
+def _heard_of_test(node: RthsNode) -> ExitCode:
+    """The exit code of a test that was led on another machine, as ``node`` has heard it; told in one line."""
+    test = node.phase.test
+    result = Result(state=test.state, reason=test.reason, sample=max(test.sample, 0))
+    result.judge([node.phase.exit_code])
+    print(result_line(result.exit_code, result.sample, node.phase.problem or result.reason), flush=True)
     return result.exit_code
 
 

@@ -175,6 +175,7 @@ class RthsNode(LifecycleNode):
             self.refuse,
             self.clock,
             self.missing,
+            settings.patience,
         )
         self.phase.to(Phase.CONFIGURED)
         self.handshake.tell()

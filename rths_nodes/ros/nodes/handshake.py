@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.supervision.states import State
@@ -29,7 +30,8 @@ class Handshake:
     ``facts`` are what NodeStatus says besides. ``prepare`` is called when all peers are found, before the node
     says that it is ready; ``warn`` gets whom the node waits for, every few seconds. ``on_refused`` gets
     the reason why a test must not begin. ``own_missing`` gives in words what the node itself needs first, beside
-    its peers.
+    its peers. Where the actuator node is on another machine, nobody here sees that it does not come: ``patience``
+    is how long it is waited for, s; None: as long as it takes.
     """
 
     def __init__(
@@ -43,11 +45,15 @@ class Handshake:
         on_refused: Callable[[str], None],
         clock: Clock = SYSTEM_CLOCK,
         own_missing: Callable[[], str] = str,
+        patience: float | None = None,
     ) -> None:
         self._peers, self._topics, self._phase, self._facts = tuple(peers), topics, phase, dict(facts)
         self._prepare, self._warn, self._on_refused = prepare, warn, on_refused
         self._own_missing = own_missing
         self._now = clock.monotonic_ns
+        self._patience = patience
+        self._seen_at = 0
+        """When this node became active, or was last waited for by the actuator node, ns."""
         self._complain_at = self._duplicate_since = self._next_duplicates = 0
         self._joining = Joining(
             topics.run,
@@ -61,7 +67,8 @@ class Handshake:
 
     def begin(self) -> None:
         """The node is active: from now on it looks for its peers."""
-        self._complain_at = self._now() + COMPLAINT_NS
+        self._seen_at = self._now()
+        self._complain_at = self._seen_at + COMPLAINT_NS
 
     def look(self) -> None:
         """Now and then: get ready, hear where the test stands, see who else is there."""
@@ -69,6 +76,7 @@ class Handshake:
             self._match()
         elif self._phase.now is Phase.READY:
             self._topics.lines.call()
+            self._wait_for_the_test()
         self.hear_state()
         if self._phase.now is Phase.MATCHING:
             self._topics.lines.answer()  # nothing is on the streams yet
@@ -89,6 +97,7 @@ class Handshake:
                 self._warn(f"waits for {missing}")
                 self.tell(f"waits for {missing}")
                 self._check_versions()
+            self._give_up_after(self._patience, missing)
             return
         if self._check_versions():
             return
@@ -97,6 +106,21 @@ class Handshake:
         self._prepare()
         self._phase.to(Phase.READY)
         self.tell()
+
+    def _wait_for_the_test(self) -> None:
+        """A node that is ready waits for as long as the actuator node is there."""
+        if self._patience is None:
+            return
+        if self._topics.guards[TEST_STATE].subscription.get_publisher_count():
+            self._seen_at = self._now()
+        self._give_up_after(self._patience, "the actuator node, which has left")
+
+    def _give_up_after(self, seconds: float | None, missing: str) -> None:
+        """Be gone where nobody has come for so long."""
+        if seconds is not None and self._now() - self._seen_at > seconds * SECOND:
+            self._phase.blame(ExitCode.FAILED, f"not ready within {seconds:g} s: waits for {missing}")
+            self.tell()
+            self._phase.to(Phase.GONE)
 
     def duplicated(self) -> bool:
         """True while a peer is there twice; where that lasts, the node refuses to take part."""

@@ -132,6 +132,22 @@ class NodeSettings:
         return tuple(self.value(PEERS))
 
     @property
+    def here(self) -> tuple[str, ...]:
+        """The nodes of this machine, where others have the rest of the test; empty where it has all of them."""
+        return tuple(filter(None, self.value("nodes")))
+
+    @property
+    def patience(self) -> float | None:
+        """How long the actuator node on another machine is waited for, s; None where it is on this one."""
+        elsewhere = bool(self.here) and ACTUATOR not in self.here
+        return float(self.value("peer_timeout")) if elsewhere else None
+
+    @property
+    def speaks_here(self) -> bool:
+        """True for the node that says for this machine how the test ended: the actuator node is on another."""
+        return bool(self.here) and ACTUATOR not in self.here and self.here[0] == self.place.peer
+
+    @property
     def axes(self) -> tuple[str, ...]:
         """The axes that have nodes of their own."""
         return tuple(filter(None, map(names.axis_of, self.peers)))
@@ -171,6 +187,8 @@ class NodeSettings:
             check_clock(self.value("pace"))
         self.scenario = self._loaded(self._given)
         self.hash = self.scenario.shared_hash(self.value("run_id"))
+        if self.here:  # each machine has a file of its own: all of it must be the same
+            self.hash = self._file.whole_hash(self.value("run_id"))
         return self.scenario
 
     def _check_options(self) -> None:
@@ -183,9 +201,9 @@ class NodeSettings:
             raise ConfigError(f"{name} = {value!r}: must be {type(setting.default).__name__}")
         if setting.choices and value not in setting.choices:
             raise ConfigError(f"{name} = {value!r}: must be one of {', '.join(setting.choices)}")
-        for peer in value if name == PEERS else ():
-            if peer not in names.PEERS and not names.axis_of(peer):
-                raise ConfigError(f"peers: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
+        for peer in value if name in (PEERS, "nodes") else ():
+            if peer and peer not in names.PEERS and not names.axis_of(peer):
+                raise ConfigError(f"{name}: unknown node {peer!r}; known: {', '.join(names.PEERS)}")
 
     def _check_names(self) -> None:
         prefixes = tuple(f"{section}." for section in self.owned)
@@ -200,7 +218,7 @@ class NodeSettings:
         scenario, case, overrides, rig = (given.get(name, self._options[name].default) for name in _OF_SCENARIO)
         if not scenario:
             raise ConfigError(f"scenario: missing; known: {', '.join(files.shipped())}, or a path")
-        loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
+        self._file = loaded = files.load(scenario, [entry for entry in overrides if entry], case, rig)
         return parameters.effective(loaded, given, self.owned)
 
     # -- parameters that are set --------------------------------------------------------------------------

@@ -68,6 +68,16 @@ def settle() -> None:
             return
 
 
+def check_reaches_others() -> None:
+    """Refuse, with ConfigError, a test with nodes on other machines where nodes look for each other here only."""
+    wanted = os.environ.get(RANGE) or "LOCALHOST"
+    if wanted in ("LOCALHOST", "OFF"):
+        raise ConfigError(
+            f"{RANGE}: {wanted!r}: nodes are left to other machines, but nodes look for each other on this one "
+            f"only; say {RANGE}=SUBNET on all of them"
+        )
+
+
 def _refuse_other_machines(peers: str) -> None:
     if {*peers.split(";")} - {"", "localhost", "127.0.0.1"}:
         raise ConfigError(

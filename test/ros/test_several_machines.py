@@ -1,0 +1,107 @@
+"""One test on two machines: each starts some of the nodes. Two network namespaces with a cable stand for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+
+import rths_nodes
+from rths_nodes.core.samples import FLAG_BRIDGED
+from rths_nodes.ros import names
+from rths_nodes.ros.names import ACTUATOR, COMPENSATOR, INTEGRATOR, MONITOR, RECORDER
+
+NAME = "chen_ricles_2010"
+RIG = (ACTUATOR, MONITOR, RECORDER)
+MODEL = (INTEGRATOR, COMPENSATOR)
+
+
+class Machine:
+    """The processes that one machine has started, by ``words`` in front of each command."""
+
+    def __init__(self, words: Sequence[str], here: Sequence[str], folder: Path, *values: str) -> None:
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET",
+        }
+        self.processes = {}
+        for role in here:
+            given = [f"scenario:={NAME}", "run_id:=monday", f"nodes:=[{','.join(here)}]", *values]
+            given += [f"record:={folder / 'run'}"] if role == RECORDER else []
+            command = [*words, sys.executable, "-m", "rths_nodes.app.node", role, "--ros-args"]
+            command += [part for value in given for part in ("-p", value)]
+            self.processes[role] = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True
+            )
+
+    def end(self) -> dict[str, tuple[int, str]]:
+        """Exit code and words of each process, once all have ended."""
+        try:
+            told = {role: process.communicate(timeout=60) for role, process in self.processes.items()}
+            return {role: (self.processes[role].returncode, "".join(words)) for role, words in told.items()}
+        finally:
+            for process in self.processes.values():
+                process.kill()
+                process.wait()
+
+
+def test_two_machines_give_the_bits_of_one(two_machines: Any, tmp_path: Path, different: Any) -> None:
+    """The streams between the nodes of a machine go by socket where all who speak there are on it."""
+    short = "overrides:=['duration=1']"
+    rig, model = (
+        Machine(two_machines[0], RIG, tmp_path, short),
+        Machine(two_machines[1], MODEL, tmp_path, short),
+    )
+    ended = rig.end() | model.end()
+    assert {role: code for role, (code, _) in ended.items()} == dict.fromkeys(names.NODES, 0), ended
+    line = "rths: the test has finished after 1030 samples"
+    assert line in ended[ACTUATOR][1]
+    assert line in ended[INTEGRATOR][1], "the machine without the actuator node says how the test ended, too"
+    run = rths_nodes.read(tmp_path / "run")
+    assert (run.information["outcome"], run.information["gaps"]) == ("finished", "0")
+    assert different(rths_nodes.run(NAME, ["duration=1"]), run) == []
+
+
+def test_another_scenario_on_the_other_machine_is_refused_with_both_hashes(
+    two_machines: Any, tmp_path: Path
+) -> None:
+    """Also where it differs in what only one node uses: the recording would tell another compensator."""
+    rig = Machine(two_machines[0], RIG, tmp_path, "overrides:=['duration=1']")
+    model = Machine(two_machines[1], MODEL, tmp_path, "overrides:=['duration=1','compensator.alpha_es=20']")
+    ended = rig.end() | model.end()
+    code, words = ended[ACTUATOR]
+    assert code == 2, ended
+    hashes = [
+        rths_nodes.load(NAME, ["duration=1", *more]).whole_hash("monday")
+        for more in ([], ["compensator.alpha_es=20"])
+    ]
+    assert "runs another scenario, or another run, than actuator" in words
+    assert all(each in words for each in hashes)
+    assert {ended[role][0] for role in MODEL} == {2}, ended
+
+
+def test_a_machine_whose_partner_does_not_come_says_whom_it_waits_for(tmp_path: Path) -> None:
+    """The actuator node, which bounds the start of a test on one machine, is on the other one."""
+    (code, words), *_ = Machine((), (COMPENSATOR,), tmp_path, "peer_timeout:=0.5").end().values()
+    assert code == 1
+    assert "not ready within 0.5 s: waits for /rths/" in words
+
+
+@pytest.mark.soak
+def test_in_real_time_what_comes_late_over_the_cable_is_bridged(two_machines: Any, tmp_path: Path) -> None:
+    values = ("overrides:=['duration=5','bridge.max_bridge=1.0']", "pace:=realtime")
+    rig, model = (
+        Machine(words, here, tmp_path, *values) for words, here in zip(two_machines, (RIG, MODEL), strict=True)
+    )
+    ended = rig.end() | model.end()
+    assert {code for code, _ in ended.values()} == {0}, ended
+    run = rths_nodes.read(tmp_path / "run")
+    assert run.information["gaps"] == "0"
+    assert ((run.flags & FLAG_BRIDGED) > 0).mean() < 0.2
