@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report.document import render
+from rths_nodes.analysis.report.tables import limits as limits_of
+from rths_nodes.analysis.units import rounded
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
@@ -183,10 +186,14 @@ def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.Captur
     level = f"{LEVELS}={{force: {{warn_maximum: 1e3, maximum: 1.6e6}}}}"
     assert main(["run", NAME, "--set", BRIEF, "--set", level]) == 0
     assert f"note: {LEVELS}.force: beyond its level in " in capsys.readouterr().out
-    page = render(rths_nodes.run(NAME, [BRIEF, level]))
-    assert "<h2>Levels</h2>" in page
-    assert "axis_1: force" in page
-    assert "<h2>Levels</h2>" not in render(rths_nodes.run(NAME, ["duration=0.05"]))
+    run = rths_nodes.run(NAME, [BRIEF, level])
+    assert "<h2>Limits</h2>" in render(run)
+    rows = {row.title: row.values for row in limits_of(Evaluation(run)).rows}
+    assert list(rows) == ["axis_1: stroke", "axis_1: velocity", "axis_1: force", "axis_1: level of force"]
+    largest = np.abs(run.force).max()
+    assert rows["axis_1: force"][1:4] == [rounded(run.force.min(), 1e-3), rounded(run.force.max(), 1e-3), rounded(1700.0)]
+    assert rows["axis_1: force"][4] == rounded(largest / 1.7e6, 100.0)
+    assert rows["axis_1: level of force"][2] == rounded(run.timing["levels"]["axis_1"]["force"]["highest"], 1e-3)
 
 
 @pytest.mark.nodes

@@ -63,7 +63,7 @@ def render(run: Run, reference: bool = False) -> str:
             "indices": tables.indices(of),
             "published": of.or_left_out("published indices", lambda: tables.published(of), None),
             "response": tables.response(of) if reference else None,
-            "levels": tables.levels(of),
+            "limits": tables.limits(of),
             "timing": tables.timing(run),
         },
         "period": quantity(run.scenario.dt, US, "µs", 3),

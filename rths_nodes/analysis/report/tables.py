@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, rounded
-from rths_nodes.core.limits import QUANTITIES
+from rths_nodes.core.limits import QUANTITIES, STOP
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -212,23 +214,40 @@ def timing(run: Run) -> Table:
 _SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN/s")}
 
 
-def levels(of: Evaluation) -> Table | None:
-    """How far each axis went against its levels, in the unit of each; None where it has none."""
-    rows = []
-    for axis, limits in of.scenario.limits.items():
-        for name, level in (limits.levels.given() if limits.levels else {}).items():
-            found = of.run.timing.get("levels", {}).get(axis, {}).get(name, {})
-            ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
-            factor, unit = _SHOWN[QUANTITIES[name]]
-            shown = [rounded(end, factor) for end in ends]
-            values = [*shown, _used(ends), rounded(found.get("samples"), digits=9), level.action]
-            rows.append(Row(f"{axis}: {name.replace('_', ' ')}", values, unit))
+def limits(of: Evaluation) -> Table:
+    """How far each axis went against its limits and levels, in the whole test."""
+    run, rows = of.run, []
+    told = run.timing.get("levels", {})
+    steps = np.diff(run.command, axis=0) / of.scenario.dt
+    for index, (axis, limit) in enumerate(of.scenario.limits.items()):
+        measured, tracking = run.displacement[:, index], run.target[:, index] - run.displacement[:, index]
+        for name, unit, largest, values in (
+            ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
+            ("velocity", "m/s", limit.velocity, steps[:, index]),
+            ("force", "N", limit.force, run.force[:, index]),
+            ("tracking_error", "m", limit.tracking_error, tracking),
+        ):
+            known = values[np.isfinite(values)]
+            if largest is not None and len(known):
+                ends = (-largest, float(known.min()), float(known.max()), largest)
+                rows.append(_limit(axis, name, ends, unit, DASH, STOP))
+        for name, level in (limit.levels.given() if limit.levels else {}).items():
+            found = told.get(axis, {}).get(name, {})
+            reached = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
+            samples = rounded(found.get("samples"), digits=9)
+            rows.append(_limit(axis, f"level of {name}", reached, QUANTITIES[name], samples, level.action))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
-    return Table("Level", heads, rows) if rows else None
+    return Table("Limit", heads, rows)
+
+
+def _limit(axis: str, name: str, ends: tuple[Any, Any, Any, Any], unit: str, samples: str, action: str) -> Row:
+    factor, shown = _SHOWN[unit]
+    values = [*(rounded(end, factor) for end in ends), _used(ends), samples, action]
+    return Row(f"{axis}: {name.replace('_', ' ')}", values, shown)
 
 
 def _used(ends: tuple[Any, Any, Any, Any]) -> str:
-    """The largest share of a level that was used, %."""
+    """The largest share of a limit that was used, %."""
     low, lowest, highest, high = (number(each) for each in ends)
     shares = [value / end for value, end in ((lowest, low), (highest, high)) if value is not None and end]
     return rounded(max(shares, default=None), 100.0)
