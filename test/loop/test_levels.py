@@ -191,7 +191,11 @@ def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.Captur
     rows = {row.title: row.values for row in limits_of(Evaluation(run)).rows}
     assert list(rows) == ["axis_1: stroke", "axis_1: velocity", "axis_1: force", "axis_1: level of force"]
     largest = np.abs(run.force).max()
-    assert rows["axis_1: force"][1:4] == [rounded(run.force.min(), 1e-3), rounded(run.force.max(), 1e-3), rounded(1700.0)]
+    assert rows["axis_1: force"][1:4] == [
+        rounded(run.force.min(), 1e-3),
+        rounded(run.force.max(), 1e-3),
+        rounded(1700.0),
+    ]
     assert rows["axis_1: force"][4] == rounded(largest / 1.7e6, 100.0)
     assert rows["axis_1: level of force"][2] == rounded(run.timing["levels"]["axis_1"]["force"]["highest"], 1e-3)
 

@@ -124,6 +124,7 @@ def _moving(
     """The test in which ``axis`` moves and the others are commanded to stand still.
 
     Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
+    A specimen to scale is driven in its own scale.
     """
     name = list(scenario.axes)[axis]
     changes: dict[str, Any] = {
@@ -144,7 +145,10 @@ def _moving(
         "indices": "none",
         "cases": {},
     }
-    return replace(scenario, [([key], value) for key, value in changes.items()])
+    pairs: list[tuple[list[str], Any]] = [([key], value) for key, value in changes.items()]
+    if scenario.scaled:
+        pairs += [(["axes", each, "rig_axis", "similitude"], {}) for each in scenario.axes]
+    return replace(scenario, pairs)
 
 
 def _alone(count: int, axis: int) -> list[list[float]]:
