@@ -55,7 +55,7 @@ EXTERNAL = {
 
 LAYERS = {
     "loop": (
-        ("interrupts", "options", "pacing", "realtime", "timing"),
+        ("clock_offset", "interrupts", "options", "pacing", "realtime", "timing"),
         ("supervision",),
         ("outcomes", "scenario"),
         ("provenance", "stages", "warm_up"),

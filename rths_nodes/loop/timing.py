@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,18 @@ def pause_notes(timing: Mapping[str, Any]) -> list[str]:
         f"paused {pauses:.0f} time{'s'[: pauses > 1]}, {longer:.3g} s in all: it did not run in real time; "
         f"{slowed:.0f} slowed samples are not valid for a specimen that depends on rates"
     ]
+
+
+def clock_notes(timing: Mapping[str, Any]) -> list[str]:
+    """How far the clocks of other machines are ahead of that of the actuator node, in a sentence for each."""
+    told = []
+    for peer, found in timing.get("clocks", {}).items():
+        offset, bound, drift, of_drift = (
+            1e3 * float(found[name]) for name in ("offset_s", "bound_s", "drift_s", "drift_bound_s")
+        )
+        later = "" if math.isnan(drift) else f", {drift:+.3g} ms more after the test (± {of_drift:.2g} ms)"
+        told.append(f"Clock of the {peer} node: {offset:+.3g} ms ahead (± {bound:.2g} ms){later}")
+    return told
 
 
 def port_numbers(port: Any) -> dict[str, Any]:

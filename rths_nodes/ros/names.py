@@ -46,6 +46,8 @@ class Topic:
     handshake: bool = False
     """True for what nodes say also before they know which run it is."""
     recorded: bool = True
+    apart: bool = False
+    """True for what only nodes on different machines say to each other."""
 
     @property
     def message(self) -> str:
@@ -71,6 +73,10 @@ def _early(name: str, message: str, publishers: tuple[str, ...], *subscribers: s
     return Topic(name, _own(message), publishers, subscribers, latched=True, handshake=True)
 
 
+def _clock(name: str, publishers: tuple[str, ...], subscribers: tuple[str, ...]) -> Topic:
+    return Topic(name, _own("ClockProbe"), publishers, subscribers, recorded=False, apart=True)
+
+
 TEST_STATE = "test_state"
 """The topic on which the actuator node says which run it is."""
 
@@ -91,6 +97,9 @@ TOPICS: dict[str, Topic] = {
         Topic("emergency_stop", "std_msgs/msg/Empty", (), (ACTUATOR,), recorded=False),
         Topic("summary", _own("Summary"), ROLES, (RECORDER, CONSOLE), True),
         Topic("progress", _own("Progress"), (MONITOR, RECORDER), (ACTUATOR, CONSOLE), recorded=False),
+        # How far the clocks of machines differ, before and after a test.
+        _clock("clock_question", (ACTUATOR,), (*LOOP[:2], MONITOR, RECORDER, AXIS)),
+        _clock("clock_answer", (*LOOP[:2], MONITOR, RECORDER, AXIS), (ACTUATOR,)),
         # For rqt_plot, PlotJuggler, Foxglove and robot tools, at the rate of sync_status.
         Topic("joint_states", "sensor_msgs/msg/JointState", (MONITOR,), (), recorded=False),
     )

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.end_of_test import JUDGED_NS, LINGER_NS, TRUTH_NS, EndOfTest
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
@@ -58,7 +59,10 @@ class Bench:
         observers = ["monitor", "recorder"]
         rig: Any = self.rig
         shutdown: Any = self.shutdown
-        self.end = EndOfTest(rig, self.times, parts, parts, parts, parts, shutdown, self.phase, observers, clock)
+        clocks = ClockQuestions("actuator", (), parts)
+        self.end = EndOfTest(
+            rig, self.times, parts, parts, parts, parts, shutdown, self.phase, observers, clocks, clock
+        )
 
     def hear_trips(self) -> None:
         self.rig.tripped = bool(self.trips)

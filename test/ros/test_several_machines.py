@@ -66,6 +66,12 @@ def test_two_machines_give_the_bits_of_one(two_machines: Any, tmp_path: Path, di
     assert line in ended[INTEGRATOR][1], "the machine without the actuator node says how the test ended, too"
     run = rths_nodes.read(tmp_path / "run")
     assert (run.information["outcome"], run.information["gaps"]) == ("finished", "0")
+    clocks = run.timing["clocks"]
+    assert set(clocks) == set(MODEL)
+    for found in clocks.values():  # the two machines have the same clock
+        assert abs(found["offset_s"]) <= found["bound_s"] < 0.05
+        assert abs(found["drift_s"]) <= found["drift_bound_s"]
+        assert 0.0 < found["round_trip_median_s"] <= found["round_trip_max_s"]
     assert different(rths_nodes.run(NAME, ["duration=1"]), run) == []
 
 

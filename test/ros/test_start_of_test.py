@@ -9,8 +9,10 @@ import pytest
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.loop.clock_offset import Exchange
 from rths_nodes.loop.supervision.states import State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.start_gate import StartRefused
 from rths_nodes.ros.nodes.start_of_test import FAREWELL_S, StartOfTest
@@ -35,7 +37,10 @@ class Bench:
         self.guards_closed = False
         parts: Any = self
         announcer = StateAnnouncer(self.rig, parts, self.phase, {"run_id": "one"})
-        self.start = StartOfTest(parts, self.rig, announcer, parts, self.shutdown, self.phase)
+        self.clocks = ClockQuestions("actuator", (), parts)
+        self.start = StartOfTest(
+            parts, self.rig, announcer, parts, self.shutdown, self.phase, self.clocks, longest_way=0.001
+        )
 
     def hear(self, statuses: list[Any]) -> None:
         self.heard_of += statuses
@@ -102,3 +107,20 @@ def test_a_test_that_is_stopped_before_it_begins_ends_at_once(
     assert not bench.start.work()
     assert bench.told[-1] == (state, f"{reason} before the test began")
     assert bench.start.farewell == FAREWELL_S
+
+
+def test_a_machine_that_is_more_than_a_sample_away_is_refused_in_real_time(bench: Bench) -> None:
+    bench.opens = True
+    bench.clocks.before["compensator"] = [Exchange(5.0, way) for way in (0.0012, 0.0009, 0.0013)]
+    assert not bench.start.work()
+    assert bench.rig.machine.state is State.IDLE
+    assert bench.phase.exit_code == 2
+    words = "the way to the compensator node and back takes 1.2 ms (median of 3): must be <= 1 ms, a sample"
+    assert words in bench.told[-1][1]
+
+
+def test_a_machine_that_tells_no_time_is_refused(bench: Bench) -> None:
+    bench.opens = True
+    bench.clocks.before["compensator"] = []
+    assert not bench.start.work()
+    assert (bench.phase.exit_code, bench.phase.problem) == (1, "compensator: no answer on clock_answer")

@@ -59,3 +59,25 @@ def test_a_real_axis_has_no_true_state_to_be_waited_for() -> None:
     waited = {each.key: each.awaited for each in endpoints(place("actuator"), PEERS) if not each.publishes}
     assert not waited["story_1/true_state"]
     assert waited["story_1/measurement"]
+
+
+def test_clocks_are_asked_across_machines_only() -> None:
+    def of_clocks(peer: str, here: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        found = endpoints(place(peer), PEERS, here=here)
+        return {each.key: each.partners for each in found if each.key.startswith("clock_")}
+
+    rig = ("actuator", "monitor", "recorder")
+    model = tuple(peer for peer in PEERS if peer not in rig)
+    assert (
+        of_clocks("actuator", ())
+        == of_clocks("monitor", rig)
+        == of_clocks("integrator", ("actuator", *model))
+        == {}
+    )
+    asked = set(place("actuator").full_names(model))
+    assert {key: set(partners) for key, partners in of_clocks("actuator", rig).items()} == {
+        "clock_question": asked,
+        "clock_answer": asked,
+    }
+    leader = place("actuator").full_names(["actuator"])
+    assert of_clocks("integrator", model) == {"clock_question": leader, "clock_answer": leader}

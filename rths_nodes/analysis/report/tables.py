@@ -21,7 +21,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
 )
 from rths_nodes.loop.supervision.limits import level_notes
-from rths_nodes.loop.timing import pause_notes
+from rths_nodes.loop.timing import clock_notes, pause_notes
 from rths_nodes.recording.run import Run
 
 
@@ -203,6 +203,9 @@ def timing(run: Run) -> Table:
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
     timed[1:1] = [(title, hops.get(key, {})) for key, title in HOPS]
+    for peer, clock in run.timing.get("clocks", {}).items():
+        way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
+        timed.append((f"to the machine of the {peer} node and back", way))
     rows = [
         Row(title, [rounded(clock.get(key), US) for key in _PERCENTILES.values()], "µs")
         for title, clock in timed
@@ -260,5 +263,5 @@ def flagged(run: Run) -> list[str]:
     said = f"Flagged samples: {', '.join(words)}." if words else clean
     counts = ((key, number(run.timing.get(name))) for key, name in _COUNTED)
     told = [f"{title}: {count:.0f}." for title, count in counts if count is not None]
-    beyond = [f"{note}." for note in level_notes(run.timing)]
-    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *beyond]
+    further = [f"{words}." for words in (*level_notes(run.timing), *clock_notes(run.timing))]
+    return [said, *(f"The test {note}." for note in pause_notes(run.timing)), *told, *further]

@@ -5,6 +5,7 @@ When the axes have a node each (``axis.py``), it leads them: there is still one 
 
 from __future__ import annotations
 
+import math
 import secrets
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.accompaniment import Accompaniment
 from rths_nodes.ros.nodes.axis_links import TopicLinks, port_of_axes
+from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.end_of_test import EndOfTest
 from rths_nodes.ros.nodes.observers import watch_observers
 from rths_nodes.ros.nodes.outside import OutsideNode
@@ -102,6 +104,7 @@ class ActuatorNode(OutsideNode):
         self._announcer = StateAnnouncer(rig, topics, self.phase, assembly.test_constants() | run)
         simulated_time = SimulatedTime(topics, scenario.dt, self.settings.tells_clock)
         self._accompaniment = Accompaniment(self._true_states, simulated_time, self._announcer)
+        self._questions = ClockQuestions(self.identity, self.settings.elsewhere, topics, clock)
         self._end = EndOfTest(
             rig,
             self._times,
@@ -112,6 +115,7 @@ class ActuatorNode(OutsideNode):
             self.shutdown,
             self.phase,
             observers,
+            self._questions,
             clock,
         )
         self.clocks = self._times.durations()
@@ -134,7 +138,16 @@ class ActuatorNode(OutsideNode):
                 parameters.told,
                 self.clock,
             )
-            self._start = StartOfTest(gate, self.rig, self._announcer, self.topics, self.shutdown, self.phase)
+            self._start = StartOfTest(
+                gate,
+                self.rig,
+                self._announcer,
+                self.topics,
+                self.shutdown,
+                self.phase,
+                self._questions,
+                math.inf if self.settings.lockstep else self.scenario.dt,
+            )
         return done
 
     def on_activate(self, state: Any) -> Any:
@@ -298,6 +311,7 @@ class ActuatorNode(OutsideNode):
         timing = self._times.summary(self.rig.bridged, self.rig.late_commands) | self.rig.pause_counts
         timing |= level_numbers(self.rig.levels)
         timing["hops"] = {self.role: of_hop(self._times.work)}
+        timing |= {"clocks": clocks} if (clocks := self._questions.numbers()) else {}
         return self.rig.sample, flatten(timing | port_numbers(self.rig.port), "timing")
 
     # -- stops --------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.ros import names
+from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
 from rths_nodes.ros.nodes.diagnostics import Diagnostics
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.interposer import Configured, Interpose, Interposer, nothing
@@ -110,6 +111,7 @@ class RthsNode(LifecycleNode):
         self.shutdown = Shutdown(
             self.place, self.phase, self.topics, self.deferred, self.final_numbers, tell_health, clock
         )
+        self._clock_answers = ClockAnswers(self.identity, self.topics, clock)
         self.measurements = MeasurementSequence(self.topics, self.shutdown.be_patient, self.trip)
         self.warm_up = WarmUp(None, 1, self.measurements, self.topics, self.phase)
         self.clocks: dict[str, Durations] = {}
@@ -151,7 +153,7 @@ class RthsNode(LifecycleNode):
         self.measurements.reset()
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))
         self.build(self.assembly)
-        wanted = endpoints(place, settings.peers, settings.tells_clock)
+        wanted = endpoints(place, settings.peers, settings.tells_clock, settings.here)
         load = settings.load_of_lines(codec.largest)
         self.topics.open(wanted, codec, settings.best_effort, self.interposer, load)
         self.diagnostics = Diagnostics(
@@ -252,6 +254,7 @@ class RthsNode(LifecycleNode):
         if not due:
             return False
         self.handshake.look()
+        self._clock_answers.look()
         self.shutdown.look_for_leader()
         return True
 

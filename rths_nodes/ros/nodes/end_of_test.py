@@ -9,6 +9,7 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.names import MONITOR
+from rths_nodes.ros.nodes.clock_exchange import ClockQuestions
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.nodes.rig_clock import RigClock
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -45,12 +46,14 @@ class EndOfTest:
         shutdown: Shutdown,
         phase: PhaseMachine,
         observers: Sequence[str],
+        clocks: ClockQuestions,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._rig, self._times, self._gate, self._true_states = rig, times, gate, true_states
         self._announcer, self._topics = announcer, topics
         self._shutdown, self._phase = shutdown, phase
         self._waiting = set(observers)
+        self._clocks = clocks
         self._now = clock.monotonic_ns
 
     def work(self) -> None:
@@ -64,7 +67,7 @@ class EndOfTest:
         self._waiting.difference_update(done, self._gate.done)
         self._settle()
         if not shutdown.reported:
-            if self._unjudged(elapsed) or self._truth_missing(elapsed):
+            if self._unjudged(elapsed) or self._truth_missing(elapsed) or self._asks(elapsed):
                 return
             shutdown.report()  # only now the recorder closes
         unneeded = shutdown.patience_over and not self._times.began_at  # no observer has seen anything of it
@@ -87,6 +90,12 @@ class EndOfTest:
         if self._rig.machine.state != State.FINISHED or self._shutdown.exit_now:
             return False
         return MONITOR in self._waiting and elapsed < JUDGED_NS
+
+    def _asks(self, elapsed: int) -> bool:
+        """True while the clocks of other machines are asked again."""
+        if not self._times.began_at or self._shutdown.exit_now or elapsed > JUDGED_NS:
+            return False
+        return not self._clocks.done_after()
 
     def _truth_missing(self, elapsed: int) -> bool:
         """True while true states of the axes are still under way."""

@@ -137,6 +137,12 @@ class NodeSettings:
         return tuple(filter(None, self.value("nodes")))
 
     @property
+    def elsewhere(self) -> tuple[str, ...]:
+        """The nodes that other machines have."""
+        here = (*self.here, names.CONSOLE)
+        return tuple(peer for peer in self.peers if self.here and peer not in here)
+
+    @property
     def patience(self) -> float | None:
         """How long the actuator node on another machine is waited for, s; None where it is on this one."""
         elsewhere = bool(self.here) and ACTUATOR not in self.here

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
+from rths_nodes.loop.clock_offset import too_slow
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.supervision.stop_request import StopRequest
+from rths_nodes.ros.names import LOOP
+from rths_nodes.ros.nodes.clock_exchange import ANSWER, ClockQuestions
 from rths_nodes.ros.nodes.phase import PhaseMachine
 from rths_nodes.ros.nodes.shutdown import Shutdown
 from rths_nodes.ros.nodes.start_gate import StartGate, StartRefused
@@ -20,7 +25,8 @@ and do not listen to a node whose name they do not know yet: the middleware repe
 class StartOfTest:
     """Leads the actuator node from its activation to the moment in which its rig is armed.
 
-    ``gate`` decides when. ``farewell`` is how long the node has to wait for its peers before it leaves, s.
+    ``gate`` decides when; then ``clocks`` asks those of other machines, to which the way and back may take
+    ``longest_way``, s. ``farewell`` is how long the node has to wait for its peers before it leaves, s.
     """
 
     def __init__(
@@ -31,11 +37,14 @@ class StartOfTest:
         topics: NodeTopics,
         shutdown: Shutdown,
         phase: PhaseMachine,
+        clocks: ClockQuestions,
+        longest_way: float = math.inf,
     ) -> None:
         self.gate = gate
         self.farewell = 0.0
         self._rig, self._announcer, self._topics = rig, announcer, topics
         self._shutdown, self._phase = shutdown, phase
+        self._clocks, self._longest_way = clocks, longest_way
 
     def work(self) -> bool:
         """Arm the rig once the gate is open; whether it was. The next turn begins the test."""
@@ -51,8 +60,9 @@ class StartOfTest:
             return False
         self.gate.hear(self._topics.heard("node_status"))
         try:
-            if not self.gate.may_begin():
+            if not (self.gate.may_begin() and self._clocks.done_before()):
                 return False
+            self._check_ways()
         except StartRefused as refused:
             self.farewell = FAREWELL_S
             self.refuse(str(refused), refused.exit_code)
@@ -61,6 +71,15 @@ class StartOfTest:
         machine.to(State.ARMED)
         announcer.announce()
         return True
+
+    def _check_ways(self) -> None:
+        """Raises StartRefused where another machine does not answer, or is too far away for the loop."""
+        if silent := self._clocks.silent:
+            raise StartRefused(f"{', '.join(silent)}: no answer on {ANSWER}", ExitCode.FAILED)
+        for peer in LOOP:
+            words = too_slow(peer, self._clocks.before.get(peer, ()), self._longest_way)
+            if words:
+                raise StartRefused(words, ExitCode.REFUSED)
 
     def refuse(self, reason: str, exit_code: int = ExitCode.REFUSED) -> None:
         """The test must not begin: tell the peers, and be gone."""

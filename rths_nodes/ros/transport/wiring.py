@@ -55,14 +55,21 @@ class Endpoint:
     awaited: bool = True
 
 
-def endpoints(place: Place, peers: Sequence[str], clock: bool = False) -> list[Endpoint]:
-    """Those of the node at ``place`` when ``peers`` take part, this node included; it may tell the ``clock``."""
+def endpoints(place: Place, peers: Sequence[str], clock: bool = False, here: Sequence[str] = ()) -> list[Endpoint]:
+    """Those of the node at ``place`` when ``peers`` take part, this node included; it may tell the ``clock``.
+
+    ``here`` are the peers of its machine, where others have the rest; none where it has all.
+    """
     found = []
     for row in names.published_by(place.role):
         partners = names.partners(row, place.role, tuple(peers), publishing=True)
+        if row.apart and not (partners := _elsewhere(partners, here)):
+            continue
         found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), True))
     for row in names.heard_by(place.role):
         partners = names.partners(row, place.role, tuple(peers), publishing=False)
+        if row.apart and not (partners := _elsewhere(partners, here)):
+            continue
         found.append(Endpoint(row.name, row, place.topic(row.name), place.full_names(partners), False))
     if place.role == names.AXIS:
         found += _below_an_axis(place, "", names.ACTUATOR)
@@ -72,6 +79,11 @@ def endpoints(place: Place, peers: Sequence[str], clock: bool = False) -> list[E
     if clock:
         found.append(Endpoint(names.CLOCK.name, names.CLOCK, names.CLOCK.name, (), True))
     return [*found, Endpoint("diagnostics", names.DIAGNOSTICS, names.DIAGNOSTICS.name, (), True)]
+
+
+def _elsewhere(partners: Sequence[str], here: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``partners`` that another machine has, where this one has only those ``here``."""
+    return tuple(peer for peer in partners if here and peer not in here)
 
 
 def _below_an_axis(place: Place, prefix: str, other: str) -> list[Endpoint]:

@@ -1,0 +1,101 @@
+"""The clocks of several machines: the actuator node asks before and after the test, nodes elsewhere answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rths_nodes.core.durations import SECOND
+from rths_nodes.core.wire.plain import decode
+from rths_nodes.loop.clock_offset import Exchange, clock_numbers
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros import names
+from rths_nodes.ros.transport.topics import NodeTopics
+
+QUESTION, ANSWER = "clock_question", "clock_answer"
+QUESTIONS = 16
+"""Before the test, and after it again: the quickest answer of each node counts."""
+UNANSWERED_NS = 100_000_000
+"""A question that was not answered by then is given up."""
+
+
+def _heard_with_age(topics: NodeTopics, topic: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """What waits in the inbox of ``topic``, each with how long it has waited there, ns."""
+    inbox = topics.inboxes[topic]
+    while (data := inbox.take()) is not None:
+        waited = inbox.waited()
+        try:
+            yield decode(names.TOPICS[topic].message, data), waited
+        except ValueError:
+            topics.drop_malformed()
+
+
+class ClockAnswers:
+    """Answers what the actuator node on another machine asks ``node``."""
+
+    def __init__(self, node: str, topics: NodeTopics, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._node, self._topics, self._now = node, topics, clock.time_ns
+
+    def look(self) -> None:
+        """Answer the questions that have come, by when they have come."""
+        if QUESTION not in self._topics.inboxes:
+            return
+        for question, waited in _heard_with_age(self._topics, QUESTION):
+            came = self._now() - waited
+            ahead = (came - question["stamp"]) / SECOND
+            now = self._now()
+            answer = {"node": self._node, "number": question["number"], "ahead": ahead}
+            self._topics.tell(ANSWER, answer | {"stamp": now, "held": (now - came) / SECOND})
+
+
+class ClockQuestions:
+    """Asks the ``peers`` on other machines for their clocks, one question at a time, to all of them."""
+
+    def __init__(self, node: str, peers: Sequence[str], topics: NodeTopics, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._node, self._peers, self._topics = node, tuple(peers), topics
+        self._now, self._elapsed = clock.time_ns, clock.monotonic_ns
+        self.before: dict[str, list[Exchange]] = {peer: [] for peer in peers}
+        self._after: dict[str, list[Exchange]] = {peer: [] for peer in peers}
+        self._asked = self._asked_at = self._given_up_at = 0
+        self._silent: set[str] = set()
+        """Those who have not answered the last question yet."""
+
+    def done_before(self) -> bool:
+        """Go on asking before the test; True once all was asked."""
+        return self._ask(self.before, QUESTIONS)
+
+    def done_after(self) -> bool:
+        """The same after the test."""
+        return self._ask(self._after, 2 * QUESTIONS)
+
+    def _ask(self, found: dict[str, list[Exchange]], last: int) -> bool:
+        if not self._peers:
+            return True
+        self._hear(found)
+        if self._silent and self._elapsed() < self._given_up_at:
+            return False
+        if self._asked >= last:
+            return True
+        self._asked += 1
+        self._silent = set(self._peers)
+        self._given_up_at = self._elapsed() + UNANSWERED_NS
+        self._asked_at = self._now()
+        self._topics.tell(QUESTION, {"node": self._node, "number": self._asked, "stamp": self._asked_at})
+        return False
+
+    def _hear(self, found: dict[str, list[Exchange]]) -> None:
+        for answer, waited in _heard_with_age(self._topics, ANSWER):
+            peer = answer["node"]
+            if answer["number"] == self._asked and peer in self._silent:
+                self._silent.discard(peer)
+                took = (self._now() - waited - self._asked_at) / SECOND
+                found[peer].append(Exchange(answer["ahead"], took - answer["held"]))
+
+    @property
+    def silent(self) -> list[str]:
+        """The nodes of which no answer has come."""
+        return [peer for peer, found in self.before.items() if not found]
+
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """What was found of each clock, by node; see :func:`clock_numbers`."""
+        return {peer: clock_numbers(self.before[peer], self._after[peer]) for peer in self._peers}
