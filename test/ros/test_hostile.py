@@ -47,7 +47,7 @@ from rths_nodes.ros.transport.joining import LIVE_NS
 
 NAME = "chen_ricles_2010"
 SHORT = "duration=1.5"
-TOLD = [topic for topic in names.TOPICS.values() if topic.type.startswith("rths_nodes/")]
+TOLD = [each for each in names.TOPICS.values() if each.type.startswith("rths_nodes/") and not each.apart]
 
 
 # What a foreign node may send
