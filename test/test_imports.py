@@ -60,7 +60,7 @@ LAYERS = {
         ("outcomes", "scenario"),
         ("provenance", "stages", "warm_up"),
         ("embedded",),
-        ("faults",),
+        ("faults", "procedure"),
     ),
     "recording": (
         ("run", "records", "definitions", "scenario_text"),

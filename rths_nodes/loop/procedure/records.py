@@ -1,0 +1,190 @@
+"""What is written down of a procedure: head, acts, offsets, checks and rungs, as plain numbers and words.
+
+``recording/procedure.py`` keeps it in a file beside the recordings of the rungs; the report is made of it.
+Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units, by the names of the axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
+"""What a check has found of a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung of the ladder on which a test is rehearsed: from the computer alone to the whole test."""
+
+    name: str
+    title: str
+    words: str
+    on_rig: bool
+    """The port of the rig is used."""
+    moves: bool
+    """The actuators move; the rung has to be armed."""
+
+
+RUNGS = {
+    rung.name: rung
+    for rung in (
+        Rung("a", "embedded", "all computed, in one process without ROS", False, False),
+        Rung("b", "nodes", "nodes, with a simulator in place of the rig", False, False),
+        Rung("c", "not sent", "the rig answers, commands are computed but not sent", True, False),
+        Rung("d", "computed force", "the rig moves, its force is computed from what it measures", True, True),
+        Rung("e", "slow time", "the rig moves so many times slower than the structure", True, True),
+        Rung("f", "reduced level", "in real time, with a part of the excitation", True, True),
+        Rung("g", "full", "the test", True, True),
+    )
+}
+
+
+@dataclass
+class AxisOffsets:
+    """Offsets of one axis: mean and scatter (rms) of a time without motion, m and N, in axis coordinates.
+
+    ``command`` is the active command of the controller at the same time; nan where it cannot be read.
+    """
+
+    displacement: float
+    displacement_scatter: float
+    force: float
+    force_scatter: float
+    command: float
+    force_tared: bool = False
+    """The operator has stated that the specimen carries nothing: the force counts from here."""
+
+
+@dataclass
+class OffsetsRecord:
+    """Offsets of all axes, taken over ``seconds``; ``hash`` names them when the rig is armed."""
+
+    time: str
+    seconds: float
+    axes: dict[str, AxisOffsets]
+    hash: str
+    confirmed: bool = False
+
+
+@dataclass
+class AxisChecks:
+    """What the small move has found of one axis: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and in words.
+
+    ``stiffness`` N/m as measured; ``expected`` and its band ``low`` to ``high`` N/m where the rig file has them.
+    """
+
+    displacement_sign: str = NOT_VERIFIED
+    force_sign: str = NOT_VERIFIED
+    displacement_scale: str = NOT_VERIFIED
+    force_scale: str = NOT_VERIFIED
+    stiffness: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+    findings: list[str] = field(default_factory=list)
+    """What bars the way, in the words that an operator needs."""
+    remarks: list[str] = field(default_factory=list)
+    """What was noticed, but bars nothing."""
+
+
+@dataclass
+class Act:
+    """One act of the operator, as it was asked for, and what came of it: empty ``refused`` where it was done."""
+
+    time: str
+    act: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    result: str = ""
+    refused: str = ""
+    by: str = ""
+
+
+@dataclass
+class Note:
+    """Words of the operator."""
+
+    time: str
+    text: str
+    by: str = ""
+
+
+@dataclass
+class RungRecord:
+    """One rung as it was climbed. ``differences`` to the rung before, by name: rms over rms of that one."""
+
+    name: str
+    started: str
+    host: str = ""
+    pace: str = ""
+    level: float = 1.0
+    time_ratio: int = 1
+    scenario_hash: str = ""
+    offsets_hash: str = ""
+    outcome: str = ""
+    """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began."""
+    reason: str = ""
+    samples: int = 0
+    wall_s: float = 0.0
+    recording: str = ""
+    """Its folder, relative to that of the procedure; empty where nothing was recorded."""
+    compared_with: str = ""
+    differences: dict[str, float] = field(default_factory=dict)
+    peaks: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By axis: largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s)."""
+    remarks: list[str] = field(default_factory=list)
+    """What limits what it shows: parts that depend on the rate in slow time, bridged samples."""
+
+
+@dataclass
+class UnloadingRecord:
+    """How the rig was unloaded: forces (N) before and after, travel (m), by axis; why it was given up, if so."""
+
+    time: str
+    before: dict[str, float]
+    after: dict[str, float]
+    travel: dict[str, float]
+    given_up: str = ""
+
+
+@dataclass
+class SpecimenRecord:
+    """The specimen and what it has gone through."""
+
+    id: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """Of each moving rung: date, test, rung, level, displacement and force, its largest by axis."""
+
+
+@dataclass
+class ProcedureRecord:
+    """A procedure from its first act on. ``outcome`` is empty as long as it is under way."""
+
+    test_id: str
+    scenario: str
+    scenario_hash: str
+    rig: str = ""
+    rig_description: str = ""
+    port: str = ""
+    operator: str = ""
+    specimen: SpecimenRecord = field(default_factory=SpecimenRecord)
+    started: str = ""
+    ended: str = ""
+    outcome: str = ""
+    reason: str = ""
+    sample: int | None = None
+    """Where the test ended, in samples of its last rung."""
+    planned: list[str] = field(default_factory=list)
+    """Names of the rungs that the operator means to climb."""
+    controller: dict[str, str] = field(default_factory=dict)
+    """What the port tells of the controller: hydraulics, interlock, control mode, active command."""
+    deviations: list[str] = field(default_factory=list)
+    """Where the procedure was left: rungs that were left out, limits that were signed for."""
+    notes: list[Note] = field(default_factory=list)
+    acts: list[Act] = field(default_factory=list)
+    offsets_before: OffsetsRecord | None = None
+    offsets_after: OffsetsRecord | None = None
+    checks: dict[str, AxisChecks] = field(default_factory=dict)
+    rungs: list[RungRecord] = field(default_factory=list)
+    unloading: list[UnloadingRecord] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
