@@ -64,10 +64,13 @@ class RigDrive:
         scenario: Scenario,
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
+        braking: Callable[[str], None] = lambda reason: None,
         heard: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self._heard = scenario, clock, heard
+        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self.mishap: DriveOutcome | None = None
+        """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
         self._dt = scenario.dt
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
@@ -209,7 +212,14 @@ class RigDrive:
         return self._disagreement(active, self.measured, self._shift)
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or to a safe stop."""
+        """Move the rig on ``motion``, to its end or to a safe stop; after a stop nothing moves until :meth:`ready`."""
+        if self.mishap is None:
+            outcome = self._driven(motion)
+            self.mishap = outcome if outcome.reason else None
+            return outcome
+        return self.mishap
+
+    def _driven(self, motion: GuidedMotion) -> DriveOutcome:
         self._over.clear()
         if self.broken:
             return DriveOutcome(self.broken, True)
@@ -233,9 +243,9 @@ class RigDrive:
         """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
         self._asked = self._asked or reason
 
-    def forget_stop(self) -> None:
-        """What was asked for before a motion state is entered stops nothing any more."""
-        self._asked = ""
+    def ready(self) -> None:
+        """An act begins: what was asked for, or has happened, before it stops nothing any more."""
+        self._asked, self.mishap = "", None
 
     # -- a tick -------------------------------------------------------------------------------------------
 
@@ -276,22 +286,26 @@ class RigDrive:
 
     def _guided(self, motion: GuidedMotion) -> Array | None:
         """The next command of ``motion``; None where it is over, or has to stop."""
-        if self._asked:
-            return self._brake(DriveOutcome(self._asked))
-        try:
-            wanted = motion.step(self.measured)
-        except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
-            return self._brake(DriveOutcome(f"{type(error).__name__}: {error}", True))
-        if wanted is None:
-            return self._brake(DriveOutcome())
-        asked = Command(0, wanted, wanted, self._passive)
-        if reason := self._check.command(asked, self.command.tolist()):
-            return self._brake(DriveOutcome(reason, True))
-        return np.array(wanted, float)
+        wanted, outcome = None, DriveOutcome(self._asked)
+        if not self._asked:
+            try:
+                wanted = motion.step(self.measured)
+            except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
+                outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
+        if wanted is not None:
+            asked = Command(0, wanted, wanted, self._passive)
+            reason = self._check.command(asked, self.command.tolist())
+            if not reason:
+                return np.array(wanted, float)
+            outcome = DriveOutcome(reason, True)
+        self._brake(outcome)
+        return None
 
     def _brake(self, outcome: DriveOutcome) -> None:
         """The safe stop, from the velocity of the last two commands."""
         self._outcome = outcome
+        if outcome.reason:
+            self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt)
         self._stop.begin(self._before, self.command)
         if self._stop.at_rest:
@@ -354,5 +368,3 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds."""
         self._over.wait()
-
-

@@ -26,7 +26,8 @@ ARROWS: dict[State, tuple[State, ...]] = {
     State.ARMED: (State.RUNNING, State.HELD, State.TRIPPED),
     State.RUNNING: (State.STOPPING, State.HELD),
     State.STOPPING: (State.HELD, State.TRIPPED),
-    State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED),
+    # to tripped where the rig itself ends a run that is only held
+    State.HELD: (State.RESUMING, State.POSITIONING, State.UNLOADING, State.FINISHED, State.TRIPPED),
     State.RESUMING: (State.RUNNING, State.STOPPING),
     State.UNLOADING: (State.HELD, State.STOPPING),
     State.TRIPPED: (State.HELD, State.FINISHED),  # to held by the operator's acknowledge

@@ -28,6 +28,23 @@ AT_REST = 0.005
 """Share of the range of a load cell that counts as a force at rest, where nothing was tared."""
 
 
+class Watching:
+    """A motion that is none: ``command`` is held for so many ``samples``; ``seen`` are the Measurements meanwhile."""
+
+    def __init__(self, command: Array, samples: int) -> None:
+        self._command, self._samples = np.array(command, float), samples
+        self.seen: list[Measurement] = []
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The command again. What was there before the first one does not count: it may be old."""
+        if self._samples == 0:
+            self.seen = [*self.seen[1:], measured]
+            return None
+        self._samples -= 1
+        self.seen.append(measured)
+        return self._command.copy()
+
+
 @dataclass(frozen=True)
 class Offsets:
     """Offsets of the axes ``names``, ``(n_axes,)`` m and N: mean and scatter (rms) over ``seconds``.
@@ -105,13 +122,17 @@ class Offsets:
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
         """By axis, in words: a force that stands at rest and was not tared, though it is no noise."""
-        return {} if self.unloaded else {
-            name: f"axes.{name}: the load cell shows {force:.6g} N at rest ({force / axis.force.range_si:.2%} of its "
-            "range): tare it (state that the specimen is unloaded when the offsets are confirmed), or unload the "
-            "specimen first"
-            for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True)
-            if not abs(force) <= AT_REST * axis.force.range_si
-        }
+        return (
+            {}
+            if self.unloaded
+            else {
+                name: f"axes.{name}: the load cell shows {force:.6g} N at rest ({force / axis.force.range_si:.2%} of its "
+                "range): tare it (state that the specimen is unloaded when the offsets are confirmed), or unload the "
+                "specimen first"
+                for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True)
+                if not abs(force) <= AT_REST * axis.force.range_si
+            }
+        )
 
     def tares(self, reach: Array | None = None) -> Tares:
         """Where the test counts from; ``reach`` ``(n_axes,)`` m is how far it may go from there."""
@@ -121,16 +142,10 @@ class Offsets:
 
     def record(self) -> OffsetsRecord:
         """What is written down."""
+        columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         axes = {
-            name: AxisOffsets(*map(float, row), force_tared=self.unloaded)
-            for name, *row in zip(
-                self.names,
-                self.displacement,
-                self.displacement_scatter,
-                self.force,
-                self.force_scatter,
-                self.active,
-                strict=True,
-            )
+            name: AxisOffsets(*row, force_tared=self.unloaded)
+            for name, row in zip(self.names, rows, strict=True)
         }
         return OffsetsRecord(self.time, self.seconds, axes, self.hash, self.confirmed)

@@ -366,6 +366,8 @@ class RigStage:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
+        if self._handover is not None:
+            self._handover.stopping(reason)
         self._policy.begin(np.array(self._sent_before), np.array(self._sent))
 
 

@@ -82,7 +82,7 @@ class Handover:
     """What the stage of the rig takes from a handed port.
 
     ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
-    told when a held rig has come to rest, ``under_way`` when it follows the test again.
+    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops.
     """
 
     tares: Tares
@@ -90,6 +90,7 @@ class Handover:
     requests: OperatorRequests = field(default_factory=OperatorRequests)
     at_rest: Callable[[], None] = lambda: None
     under_way: Callable[[], None] = lambda: None
+    stopping: Callable[[str], None] = lambda reason: None
     holds: list[Relaxation] = field(default_factory=list)
     """How the forces relaxed in each hold so far."""
 
