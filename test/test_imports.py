@@ -95,6 +95,7 @@ FAMILY_ROOMS = {
     "setup": "control",
     "compensator": "control",
     "semi_active": "control",
+    "force_controller": "control",
     "actuator": "laboratory",
     "specimen": "laboratory",
     "rig": "laboratory",

@@ -208,6 +208,9 @@ class Setup(Protocol):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
 
+        The axes are those that move; a setup that declares ``takes_loads = True`` gets the forces of those that
+        are controlled by force behind them.
+
         The pose is that of the Target of the same step: the object that moved the axes there may be another one.
         """
         ...
@@ -252,6 +255,34 @@ class Compensator(Protocol):
 
     def state(self) -> Sequence[float]:
         """Inner numbers for recording, in the order of ``state_names``."""
+        ...
+
+    def reset(self) -> None: ...
+
+
+class ForceController(Protocol):
+    """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
+
+    It has no limits: who calls it judges what it gives, and holds the axis where that must not be sent.
+    """
+
+    Params: ClassVar[type]
+    coupled_to: int | None
+    """The displacement axis that moves what this axis loads, from 0; None for none."""
+    correction: float
+    """What feedback has added to the displacement command since ``begin``, m."""
+
+    def __init__(self, params: Any, dt: float) -> None: ...
+
+    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
+        """Take over, without moving it, an axis that is commanded to ``place`` (m), at the force ``target`` (N).
+
+        ``drift`` and ``drift_before`` (m): targets of the coupled axis in this sample and the one before.
+        """
+        ...
+
+    def step(self, target: float, measured: float, drift: float) -> float:
+        """The command (m) of the coming sample for ``target`` (N), after ``measured`` (N) of the last one."""
         ...
 
     def reset(self) -> None: ...

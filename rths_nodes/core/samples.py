@@ -59,18 +59,23 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m."""
+    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
+
+    control_mode, one byte per axis (MODE_DISPLACEMENT or MODE_FORCE; empty: displacement on all of them): the target
+    and the command of an axis whose mode is force are in N.
+    """
 
     sample: int
     target: Array
     command: Array
     auxiliary: Array = field(default_factory=lambda: EMPTY)
     flags: int = 0
+    control_mode: bytes = b""
 
 
 @dataclass(slots=True, eq=False)
 class Measurement:
-    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``.
+    """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
     control_mode, one byte per axis (MODE_...; empty: not told), hydraulics and interlock are as the port reads
     them.

@@ -25,7 +25,10 @@ from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk, walk_declared
 from rths_nodes.laboratory.calibration import RigAxis, Similitude
+from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.laboratory.sensors import Output, Sensors
+from rths_nodes.loop.scenario.force_axes import AXIS_MODES, check_force_axes, check_mode, force_axes
+from rths_nodes.loop.scenario.loads import Load
 from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -49,6 +52,9 @@ SHARED = (
 
 LONGEST_FORCE_LEAD = 0.1
 """s: a straight line through a force goes no further."""
+
+ALL_AXES = ("axes", "rig", "port", "setup")
+"""Sections whose components know all axes; the others know those that follow displacements."""
 
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 """Sets of published indices."""
@@ -78,12 +84,22 @@ class Axis:
     sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
     output: Output = section(Output, "resolution and range of the command")
     limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
+    mode: str = text(
+        "what the axis follows: the displacement of the interface, or a force of its own (load)",
+        "displacement",
+        AXIS_MODES,
+    )
+    load: Load | None = section(Load, "force target of an axis whose mode is force", None)
+    force_control: ForceControl | None = section(
+        ForceControl, "who controls the force, and how; a rig file (--rig) brings its own", None
+    )
     rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
 
     def validate(self, path: str) -> None:
         """Refuses limits that a channel of the rig cannot show."""
         if self.rig_axis is not None:
             self.rig_axis.check_limits(self.limits, path)
+        check_mode(self, path)
 
 
 @params
@@ -182,6 +198,7 @@ class Scenario:
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
+        check_force_axes(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
@@ -195,7 +212,7 @@ class Scenario:
     def _beside_observed(self) -> tuple[str, ...]:
         """The axes, where an integrator without a structure tells more than their degrees of freedom."""
         known = getattr(self.integrator, "observes", hasattr(self.integrator, "cannot_be_built"))
-        return tuple(self.axes) if known and self.structure is None else ()
+        return self.moved_axes if known and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
@@ -210,6 +227,16 @@ class Scenario:
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
+
+    @property
+    def force_axes(self) -> tuple[str, ...]:
+        """The axes that are controlled by force; they stand behind the others."""
+        return force_axes(self.axes)
+
+    @property
+    def moved_axes(self) -> tuple[str, ...]:
+        """The axes that follow displacements: those of the setup, the compensator and the indices."""
+        return tuple(self.axes)[: len(self.axes) - len(self.force_axes)]
 
     @property
     def scaled(self) -> bool:
@@ -289,11 +316,13 @@ class Scenario:
     def _parts(self) -> Iterator[tuple[str, Any, TestContext]]:
         """All parameters below the scenario's own, with their places and what they may know of the test."""
         context = self.context()
+        moved = context.of_first(len(self.moved_axes))
         for place, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
                 axis = place.split(".")[1] if place.startswith("axes.") else ""
-                yield place, part, replace(context, behind=behind, axis=axis)
+                known = context if place.partition(".")[0] in ALL_AXES else moved
+                yield place, part, replace(known, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """What components may know of this test when they check their parameters."""
@@ -315,6 +344,8 @@ class Scenario:
             gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
             observed=self.observed,
             transport=getattr(self.port, "transport_samples", 0) * self.dt,
+            force_axes=self.force_axes,
+            strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
         )
 
     @property
