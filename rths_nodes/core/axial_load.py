@@ -1,8 +1,8 @@
 """A column under the push of an actuator that inclines with its head: the closed form of its plane geometry.
 
 The column of length h is hinged at its base, or its curvature does not matter for its chord. Its head drifts by u
-and comes down by w. The actuator stands above it, upright at rest, with the length L from its pin at the load frame
-to its pin at the head, and e is how far it has extended:
+and comes down by w. The actuator stands above it, upright at rest, with the length L from its pin at the load
+frame to its pin at the head, and e is how far it has extended:
 
     actuator    (L + e)^2 = u^2 + (L + w)^2      its direction from the vertical    sin b = u / (L + e)
     column      (h - c)^2 = u^2 + (h - w)^2      its direction from the vertical    sin a = u / (h - c)
@@ -73,7 +73,7 @@ class AxialLoad:
 
 
 def horizontal_share(drift: float, actuator_length: float) -> float:
-    """The sine of the inclination of an actuator of ``actuator_length`` (m) whose head has drifted by ``drift``."""
+    """The sine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
     return drift / math.hypot(actuator_length, drift)
 
 

@@ -105,7 +105,7 @@ class Limits:
         more_than=0.0,
     )
     force_rate: float | None = number(
-        "largest change of the force command per time, of an axis that is controlled by force; only such a one has it",
+        "largest rate of the force command, of an axis that is controlled by force; only such a one has it",
         "N/s",
         None,
         more_than=0.0,

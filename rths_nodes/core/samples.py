@@ -61,8 +61,8 @@ class Target:
 class Command:
     """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
 
-    control_mode, one byte per axis (MODE_DISPLACEMENT or MODE_FORCE; empty: displacement on all of them): the target
-    and the command of an axis whose mode is force are in N.
+    control_mode, one byte per axis (MODE_DISPLACEMENT or MODE_FORCE; empty: displacement on all of them): the
+    target and the command of an axis whose mode is force are in N.
     """
 
     sample: int

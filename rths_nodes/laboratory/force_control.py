@@ -1,8 +1,8 @@
 """Who closes the force loop of an axis, and the loop: from Commands in N to where the actuators have to go.
 
 An axis is held at a displacement, or controlled by force; the mode of its Command says which. No change of mode
-moves it: a force loop takes over the place where the axis is commanded to be, and where an axis is held again, that
-is where the loop has led it to last; from there it follows the changes of its Commands only.
+moves it: a force loop takes over the place where the axis is commanded to be, and where an axis is held again,
+that is where the loop has led it to last; from there it follows the changes of its Commands only.
 
 The loop stops itself, whatever the Commands say, where it would lead the axis beyond its stroke, faster than its
 velocity limit, or further from its feed-forward than a specimen with its stiffness can ask for: then the axis is
@@ -41,7 +41,7 @@ class ForceControl:
         "force_controller", "force controller: that of the nodes, or for simulators that of the controller"
     )
     largest_correction: float = number(
-        "furthest that feedback may lead the axis from where it took over and the feed-forward leads it: beyond it "
+        "furthest that feedback may lead the axis from where the feed-forward leads it: beyond it "
         "the specimen has lost its stiffness, or has another one than the force controller was given",
         "m",
         more_than=0.0,
@@ -76,7 +76,7 @@ class ForceAxis:
         return self.place
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Where the axis goes, m, for the force ``target`` (N), after ``measured`` (N); drifts in m, as of the law."""
+        """Where the axis goes, m, for the force ``target`` (N) after ``measured`` (N); drifts (m) as of the law."""
         if self.breach:
             return self.place
         if not self.controlled:
@@ -119,7 +119,9 @@ class ForceLoops:
         self._axes = [
             (index, ForceAxis(name, axis, dt))
             for index, (name, axis) in enumerate(axes.items())
-            if axis.force_control is not None and axis.mode == "force" and axis.force_control.closed_by == closed_by
+            if axis.force_control is not None
+            and axis.mode == "force"
+            and axis.force_control.closed_by == closed_by
         ]
         self._n = len(axes)
         self.start(np.zeros(self._n))

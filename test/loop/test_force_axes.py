@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Command, Measurement
+from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -23,7 +22,13 @@ HELD, MOVES = 0.5, 5.0
 def data(**changes: Any) -> dict[str, Any]:
     """A column of 3 m and 1000 kN/mm under 500 kN, its head prescribed to drift; ``changes`` by dotted key."""
     column = {"column_length": 3.0}
-    law = {"type": "feed_forward_pi", "stiffness": STIFFNESS, "integral_gain": 5.0, "lead": 0.0137, "column": column}
+    law = {
+        "type": "feed_forward_pi",
+        "stiffness": STIFFNESS,
+        "integral_gain": 5.0,
+        "lead": 0.0137,
+        "column": column,
+    }
     sine = {"type": "harmonic", "amplitude": DRIFT, "frequency": FREQUENCY, "periods": 4, "ramp_periods": 1}
     actuator = {"type": "second_order"}
     whole: dict[str, Any] = {

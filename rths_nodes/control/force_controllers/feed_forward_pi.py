@@ -28,7 +28,7 @@ FAST = 0.3
 
 
 class FeedForwardPi:
-    """Force controller of one axis, with ``dt`` (s); plain floats. Positive displacement and force are as of an axis.
+    """Force controller of one axis, with ``dt`` (s); plain floats. Signs are those of an axis.
 
     :meth:`begin` takes over at a place without moving it, :meth:`step` goes on from there. ``correction`` (m) is
     what the integral has added since then.
@@ -105,7 +105,8 @@ class FeedForwardPi:
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
         """Take over an axis that is commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
 
-        ``drift`` and ``drift_before`` (m) are the targets of the axis that moves the head, now and a sample before.
+        ``drift`` and ``drift_before`` (m) are the targets of the axis that moves the head, now and a sample
+        before.
         """
         self._target, self._drift, self.correction = target, drift_before, 0.0
         self._sum = place - self._fed_forward(target, drift)

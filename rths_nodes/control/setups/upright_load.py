@@ -39,7 +39,9 @@ class UprightLoad:
             "length of the load actuator, pin to pin", "m", more_than=0.0, at_most=100.0
         )
         force_axis: int = integer("number of its axis among those controlled by force, from 1", "", 1, at_least=1)
-        inclined_by: int = integer("number of the displacement axis that moves its head, from 1", "", 1, at_least=1)
+        inclined_by: int = integer(
+            "number of the displacement axis that moves its head, from 1", "", 1, at_least=1
+        )
         setup: Any = component("setup", "degrees of freedom <-> displacement axes", {"type": "identity"})
 
         def fits(self, test: TestContext) -> None:
@@ -57,7 +59,9 @@ class UprightLoad:
         if getattr(self._inner, "takes_loads", False):
             raise ConfigError("setup.setup.type = 'upright_load': must be a setup without loads")
         if params.inclined_by > n_axes:
-            raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
+            raise ConfigError(
+                f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes"
+            )
         self._n, self._length = n_axes, params.actuator_length
         self._by, self._load = params.inclined_by - 1, n_axes + params.force_axis - 1
         self._still = np.zeros(n_dof)

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_NOT_TOLD, Array, Command, Measurement, Target
+from rths_nodes.core.samples import (
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    MODE_NOT_TOLD,
+    Array,
+    Command,
+    Measurement,
+    Target,
+)
 from rths_nodes.core.wire.layout import Layout
 from rths_nodes.core.wire.run_mark import RunMark
 
@@ -19,7 +27,8 @@ class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
-    compensator's inner numbers. The last ``n_force`` axes may be controlled by force. All messages are those of ``run``: what is of another cannot be unpacked.
+    compensator's inner numbers. The last ``n_force`` axes may be controlled by force. All messages are those of
+    ``run``: what is of another cannot be unpacked.
     """
 
     def __init__(
@@ -97,8 +106,8 @@ class Codec:
         moved, loaded = modes[:n], modes[n:]
         if moved != self._displacement[:n] or set(loaded) - {MODE_DISPLACEMENT, MODE_FORCE}:
             raise ValueError(
-                f"Command: control_mode {list(modes)}: must be displacement on the first {n} axes, and displacement "
-                "or force on the others"
+                f"Command: control_mode {list(modes)}: must be displacement on the first {n} axes, "
+                "displacement or force on the others"
             )
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Command, Measurement
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Command, Measurement
 from rths_nodes.laboratory.force_control import ForceLoops
 
 

@@ -41,7 +41,10 @@ class AxiallyLoadedColumn:
             "of the load frame, in series with the column, k_frame; rigid if left out", "N/m", None, more_than=0.0
         )
         crushing_force: float | None = number(
-            "compression at which the column loses its axial stiffness; never if left out", "N", None, more_than=0.0
+            "compression at which the column loses its axial stiffness; never if left out",
+            "N",
+            None,
+            more_than=0.0,
         )
         crushed_force: float = number("compression that a crushed column still bears", "N", 0.0, at_least=0.0)
         lateral: Any = component("specimen", "lateral restoring force V of the column", {"type": "kelvin_voigt"})
@@ -59,7 +62,9 @@ class AxiallyLoadedColumn:
         def fits(self, test: TestContext) -> None:
             """Refuses another number of axes, and a drift that lays the column down."""
             if len(test.axes) != 2:
-                raise ConfigError(f"axes: {len(test.axes)}: must be 2, one that moves the head and one that loads it")
+                raise ConfigError(
+                    f"axes: {len(test.axes)}: must be 2, one that moves the head and one that loads it"
+                )
             check_drift(self, test.strokes[0], "")
 
     auxiliary_names: tuple[str, ...] = ()
@@ -73,7 +78,9 @@ class AxiallyLoadedColumn:
         self._load = AxialLoad(p)
         soft = 0.0 if p.frame_stiffness is None else 1.0 / p.frame_stiffness
         self._stiffness = 1.0 / (1.0 / p.axial_stiffness + soft)
-        self._actuators = [registry.build("actuator", each, dt, NoSpecimen()) for each in (p.horizontal, p.vertical)]
+        self._actuators = [
+            registry.build("actuator", each, dt, NoSpecimen()) for each in (p.horizontal, p.vertical)
+        ]
         self._lateral = SpecimenPath(registry.build("specimen", p.lateral), dt)
         self.reset()
 

@@ -241,7 +241,9 @@ class Assembly:
         port = built if own else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
-        return force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
+        return (
+            force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
+        )
 
     # -- what the parts hand to each other ----------------------------------------------------------------
 

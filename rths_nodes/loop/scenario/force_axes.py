@@ -66,8 +66,8 @@ def check_force_axes(scenario: Any) -> None:
         )
     if scenario.bridge.pauses:
         raise ConfigError(
-            f"bridge.when_late = 'pause': axes.{forced[0]}.mode is force, which a pause does not know; 'trip' holds "
-            "every axis where it is"
+            f"bridge.when_late = 'pause': axes.{forced[0]}.mode is force, which a pause does not know; "
+            "'trip' holds every axis where it is"
         )
     if scenario.scaled:
         raise ConfigError(
@@ -91,6 +91,6 @@ def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
             )
         if scenario.rig_file is not None and not getattr(port, "builds_axes", False):
             raise ConfigError(
-                f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for commands in N; "
+                f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for N; "
                 "'nodes' closes the force loop before it"
             )

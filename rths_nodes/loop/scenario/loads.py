@@ -12,13 +12,14 @@ the target follows it at that rate.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import pairwise
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import matrix, number, params
 
 SHARE = 0.9
-"""Of the force rate limit: the fastest that a target goes; the rest is for rounding, and for a bridge to catch up."""
+"""Of the force rate limit: the fastest that a target goes; the rest is for rounding, and to catch up."""
 
 STEEPEST = 1.875
 """Largest slope of s."""
@@ -33,7 +34,9 @@ class Load:
     )
     ramp_time: float | None = number("time of the rise to value", "s", None, more_than=0.0, at_most=3600.0)
     table: tuple[tuple[float, ...], ...] | None = matrix(
-        "rows of time from the change of mode on (s) and force (N); a CSV file has them in this order", "s, N", None
+        "rows of time from the change of mode on (s) and force (N); a CSV file has them in this order",
+        "s, N",
+        None,
     )
     held_for: float = number(
         "time from the start of the test on in which the axis is held where it stands, before it is controlled by "
@@ -61,31 +64,27 @@ class Load:
             if len(self.table[0]) != 2:
                 raise ConfigError(f"{path}.table: rows of {len(self.table[0])} numbers; must be 2, time and force")
             times = [row[0] for row in self.table]
-            if times[0] < 0.0 or any(b <= a for a, b in zip(times, times[1:], strict=False)):
+            if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
                 raise ConfigError(f"{path}.table: its times must be >= 0 s, each larger than the one before")
         if self.held_from is not None and self.held_from <= self.held_for:
-            raise ConfigError(
-                f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s"
-            )
+            raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
 
     def check(self, limits: Limits, path: str) -> None:
         """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
         values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
         largest = max(map(abs, values))
         if largest >= limits.force:
-            raise ConfigError(
-                f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N, of the measured force"
-            )
+            raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
         rate = SHARE * (limits.force_rate or 0.0)
         if self.value is not None and self.ramp_time is not None:
             fastest = STEEPEST * abs(self.value) / self.ramp_time
             if fastest > rate:
                 shortest = STEEPEST * abs(self.value) / rate
                 raise ConfigError(
-                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, by limits.force_rate = "
-                    f"{limits.force_rate:g} N/s"
+                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, by "
+                    f"limits.force_rate = {limits.force_rate:g} N/s"
                 )
-        for (t0, f0), (t1, f1) in zip(self.table or (), (self.table or ())[1:], strict=False):
+        for (t0, f0), (t1, f1) in pairwise(self.table or ()):
             if abs(f1 - f0) > rate * (t1 - t0):
                 raise ConfigError(
                     f"{path}.table: {f0:g} N at {t0:g} s to {f1:g} N at {t1:g} s is {abs(f1 - f0) / (t1 - t0):g} "

@@ -26,7 +26,7 @@ class ForceTargets:
         self._moved = bytes([MODE_DISPLACEMENT]) * n_moved
 
     def step(self, sample: int, measured: Measurement) -> tuple[Array, bytes]:
-        """Targets ``(n_force,)``, m or N, of the coming ``sample`` after ``measured``, and the modes of all axes."""
+        """Targets ``(n_force,)``, m or N, of ``sample``, which follows ``measured``; the modes of all axes."""
         n = self._n
         states = zip(
             self._rows,
@@ -52,7 +52,7 @@ class _Row:
         self.controlled = False
 
     def step(self, time: float, applied: float, place: float, force: float) -> float:
-        """Target at ``time`` (s), after the ``applied`` command, and the measured ``place`` (m) and ``force`` (N)."""
+        """Target at ``time`` (s), after the ``applied`` command, measured ``place`` (m) and ``force`` (N)."""
         if self._from < time <= self._to:
             if not self.controlled:
                 self.controlled, self._begun = True, time

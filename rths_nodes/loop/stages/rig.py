@@ -339,7 +339,9 @@ class RigStage:
         self._policy.begin(before, last)
 
 
-def _bridge_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array) -> CommandBridge | LoadBridge:
+def _bridge_of(
+    bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
+) -> CommandBridge | LoadBridge:
     """What bridges Commands that are late: loads are held."""
     rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
     n_moved = len(limits) - len(rates)

@@ -48,8 +48,8 @@ class LimitCheck:
                 return reason
             targets, commands, previous = targets[:n], commands[:n], before[:n]
         rows = zip(self._axes, targets, commands, previous, strict=True)
-        for (name, stroke, step, _, _, rate), target, now, before in rows:
-            if abs(now) <= stroke and abs(now - before) <= step and math.isfinite(target):
+        for (name, stroke, step, _, _, rate), target, now, last in rows:
+            if abs(now) <= stroke and abs(now - last) <= step and math.isfinite(target):
                 continue
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
@@ -58,7 +58,7 @@ class LimitCheck:
                 return f"axes.{name}: command = {now}: must be finite"
             if abs(now) > stroke:
                 return f"axes.{name}.limits.stroke: command = {now:.6g} m: must be within +- {stroke:g} m"
-            velocity = (now - before) * rate
+            velocity = (now - last) * rate
             return (
                 f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
             )

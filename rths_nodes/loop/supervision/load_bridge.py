@@ -18,7 +18,7 @@ SHARE = 0.99
 
 
 class LoadBridge:
-    """A ``bridge`` for the first ``n_moved`` axes; behind them stand loads, whose limits of rate are ``rates`` (N/s)."""
+    """A ``bridge`` for the first ``n_moved`` axes, behind which stand loads with ``rates`` (N/s) as limits."""
 
     def __init__(self, bridge: CommandBridge, n_moved: int, rates: list[float], dt: float) -> None:
         self._inner, self._n = bridge, n_moved

@@ -25,7 +25,7 @@ class LoadCheck:
         modes: bytes,
         modes_before: bytes,
     ) -> str:
-        """Why a Command must not be sent; empty when it may. Numbers of these axes, ``modes`` of all of the rig."""
+        """Why a Command must not be sent; empty when it may. Numbers are of these axes, ``modes`` of all."""
         for index, (name, limits) in enumerate(self._rows):
             target, now, before = targets[index], commands[index], previous[index]
             for what, value in (("target", target), ("command", now)):

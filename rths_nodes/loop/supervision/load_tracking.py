@@ -10,7 +10,7 @@ from rths_nodes.core.samples import MODE_FORCE, Command, Measurement
 
 
 class LoadTracking:
-    """The largest and the rms error of the force on the axes behind the first ``n_moved``, while the mode is force.
+    """Largest and rms error of the force on the axes behind the first ``n_moved``, while the mode is force.
 
     Errors are target minus measured force; percentages are of the largest target. Samples of a soft start count,
     too: a load is not part of it.

@@ -76,8 +76,9 @@ class Monitor:
     """All indices of a test, and the limits on them.
 
     It takes every Target, Command and Measurement in order of their numbers (Measurement 0 first), and gives the
-    ``metrics`` at the end. ``names`` are those of the axes. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
-    the soft start are followed but do not count: the indices are those of the test alone.
+    ``metrics`` at the end. ``names`` are those of the axes. ``breach`` is the first sample at which a limit was
+    broken, and the reason. Samples of the soft start are followed but do not count: the indices are those of
+    the test alone.
     """
 
     def __init__(
