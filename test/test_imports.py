@@ -63,6 +63,7 @@ LAYERS = {
         ("faults", "procedure"),
     ),
     "recording": (
+        ("loads",),
         ("run", "records", "definitions", "scenario_text"),
         ("inventory",),
         ("journal",),

@@ -25,8 +25,9 @@ FLAG_SLOWED = 64
 """The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
 rates."""
 
-MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE = 0, 1, 2
-"""How the controller drives an axis; an axis whose mode is force has commands in N."""
+MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
+"""How the controller drives an axis; an axis whose mode is force has commands in N. Only of a Measurement is held:
+the axis stands at a displacement, and takes commands in N as soon as one comes."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
 """Whether the rig may move, as the port reads it; where it is open, the rig has stopped by itself."""

@@ -22,7 +22,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.parameters import component, number, params, text
 from rths_nodes.core.protocols import ForceController
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Array, Command
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
 
 CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
 """Of the rig, which gets N and reads its own load cell; or our actuator node, which sends it displacements."""
@@ -67,6 +67,13 @@ class ForceAxis:
         self.controlled = False
         self.breach = ""
 
+    @property
+    def mode(self) -> int:
+        """MODE_...; one whose loop has stopped itself takes no commands in N until it was held."""
+        if self.breach:
+            return MODE_DISPLACEMENT
+        return MODE_FORCE if self.controlled else MODE_HELD
+
     def hold(self, command: float) -> float:
         """Where the axis goes, m, held by the displacement ``command`` (m)."""
         if self.controlled:
@@ -76,7 +83,7 @@ class ForceAxis:
         return self.place
 
     def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
-        """Where the axis goes, m, for the force ``target`` (N) after ``measured`` (N); drifts (m) as of the law."""
+        """Where the axis goes, m, for the force ``target`` (N), after ``measured`` (N); drifts as of the law."""
         if self.breach:
             return self.place
         if not self.controlled:
@@ -124,6 +131,8 @@ class ForceLoops:
             and axis.force_control.closed_by == closed_by
         ]
         self._n = len(axes)
+        self.places = frozenset(index for index, _ in self._axes)
+        """Of the force axes among all."""
         self.start(np.zeros(self._n))
 
     def __bool__(self) -> bool:
@@ -134,7 +143,7 @@ class ForceLoops:
         for index, axis in self._axes:
             axis.start(float(places[index]))
         self._targets: list[float] = places.tolist()
-        self.modes = bytes([MODE_DISPLACEMENT]) * self._n
+        self.modes = bytes(MODE_HELD if index in self.places else MODE_DISPLACEMENT for index in range(self._n))
 
     @property
     def breach(self) -> str:
@@ -152,7 +161,7 @@ class ForceLoops:
                 asked[index] = axis.control(float(asked[index]), float(force[index]), *drifts)
             else:
                 asked[index] = axis.hold(float(asked[index]))
-            found[index] = MODE_FORCE if axis.controlled and not axis.breach else MODE_DISPLACEMENT
+            found[index] = axis.mode
         self.modes = bytes(found)
         self._targets = targets
         return asked

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, Command, Measurement
+from rths_nodes.core.samples import MODE_FORCE, MODE_NOT_TOLD, Command, Measurement
 from rths_nodes.laboratory.force_control import ForceLoops
 
 
@@ -71,11 +71,9 @@ class ForceLoopPort:
         return None if true is None else self._in_newtons(true)
 
     def _told(self, modes: bytes) -> bytes:
-        loops = self._loops.modes
-        if MODE_FORCE not in loops:
-            return modes
-        modes = modes or bytes([MODE_DISPLACEMENT]) * len(loops)
-        return bytes([MODE_FORCE if mine == MODE_FORCE else its for mine, its in zip(loops, modes, strict=True)])
+        here, mine = self._loops.places, self._loops.modes
+        modes = modes or bytes([MODE_NOT_TOLD]) * len(mine)
+        return bytes([mine[index] if index in here else its for index, its in enumerate(modes)])
 
     def _in_newtons(self, measured: Measurement) -> Measurement:
         """What was applied, as it was commanded: where the mode was force it was N."""

@@ -72,7 +72,8 @@ class LimitCheck:
         displacements, forces, targets = measured.displacement.tolist(), measured.force.tolist(), target.tolist()
         if self._loads is not None:
             n = len(self._axes)
-            if reason := self._loads.measurement(displacements[n:], forces[n:], targets[n:], modes):
+            told = measured.control_mode
+            if reason := self._loads.measurement(displacements[n:], forces[n:], targets[n:], modes, told):
                 return reason
             displacements, forces, targets = displacements[:n], forces[:n], targets[:n]
         rows = zip(self._axes, displacements, forces, targets, strict=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import MODE_FORCE
+from rths_nodes.core.samples import MODE_FORCE, MODE_HELD
 
 
 class LoadCheck:
@@ -16,6 +16,8 @@ class LoadCheck:
         self._rows = [(name, each) for name, each in limits.items() if each.of_force]
         self._n = len(limits) - len(self._rows)
         self._dt = dt
+        self._told: bytes | None = None
+        """Modes of the last Measurement; None before the first, and for who judges none."""
 
     def command(
         self,
@@ -32,6 +34,11 @@ class LoadCheck:
                 if not math.isfinite(value):
                     return f"axes.{name}: {what} = {value}: must be finite"
             by_force = self._by_force(modes, index)
+            if by_force and self._told is not None and not self._takes_newtons(self._told, index):
+                return (
+                    f"axes.{name}: the rig tells no control mode in which it takes commands in N (MODE_HELD, "
+                    "MODE_FORCE): it gets none"
+                )
             same = by_force == self._by_force(modes_before, index)
             reason = self._of_force(name, limits, now, before, same) if by_force else ""
             reason = reason or ("" if by_force else self._held(name, limits, now, before, same))
@@ -40,9 +47,15 @@ class LoadCheck:
         return ""
 
     def measurement(
-        self, displacements: Sequence[float], forces: Sequence[float], targets: Sequence[float], modes: bytes
+        self,
+        displacements: Sequence[float],
+        forces: Sequence[float],
+        targets: Sequence[float],
+        modes: bytes,
+        told: bytes,
     ) -> str:
-        """Why the rig must not go on; empty when it may."""
+        """Why the rig must not go on; empty when it may. ``modes`` are of the targets, ``told`` as measured."""
+        self._told = told
         for index, (name, limits) in enumerate(self._rows):
             displacement, force = displacements[index], forces[index]
             # written so that nan does not pass
@@ -60,6 +73,9 @@ class LoadCheck:
                     f"within +- {most:g} N"
                 )
         return ""
+
+    def _takes_newtons(self, told: bytes, index: int) -> bool:
+        return bool(told) and told[self._n + index] in (MODE_FORCE, MODE_HELD)
 
     def _by_force(self, modes: bytes, index: int) -> bool:
         return bool(modes) and modes[self._n + index] == MODE_FORCE
