@@ -47,9 +47,8 @@ def test_another_stiffness_than_was_declared_fades_with_the_integral_gain(stiffn
 def test_the_loop_is_unstable_beyond_a_quarter_turn_and_stable_below() -> None:
     late = 20
     delay = (late + 0.5) * DT  # the integral of the sample itself counts, too
-    stable, unstable = (
-        held(law(integral_gain=g * 1.5708 / delay), 1e3, STIFFNESS * 1.01, late, 8.0) for g in (0.9, 1.1)
-    )
+    gains = (0.9 * 1.5708 / delay, 1.1 * 1.5708 / delay)
+    stable, unstable = (held(law(integral_gain=gain), 1e3, STIFFNESS * 1.01, late, 8.0) for gain in gains)
     assert max(map(abs, (each - 1e3 for each in stable[-200:]))) < 1.0
     assert max(map(abs, (each - 1e3 for each in unstable[-200:]))) > 10.0
 

@@ -165,10 +165,11 @@ def test_a_change_of_mode_moves_nothing_by_more_than_the_noise() -> None:
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
 def test_a_trip_holds_the_axis_where_it_is(closed_by: str) -> None:
     """The drift trips under way; the load is left to what the column does, and nothing drives the axis further."""
-    changes = {"axes__drift__limits__stroke": 0.012, "port": {"type": "simulator", "transport_samples": 3}}
+    slow = {"axes__drift__limits__force": 9e3, "axes__drift__limits__deceleration": 0.2}
+    changes = slow | {"port": {"type": "simulator", "transport_samples": 3}}
     outcome, watch = run(axes__load__force_control__closed_by=closed_by, **changes)
     assert outcome.state is State.TRIPPED
-    assert "axes.drift.limits.stroke" in outcome.reason
+    assert "axes.drift.limits.force" in outcome.reason
     first = next(k for k, each in enumerate(watch.measured) if each.flags & FLAG_TRIPPED)
     assert np.ptp(watch.place()[first + 60 :]) < 1e-7
     assert np.ptp(watch.place()[first - 20 :]) < 20e-6, "the way that was under way"
@@ -209,10 +210,8 @@ def test_a_loop_that_would_break_a_limit_of_the_axis_is_held() -> None:
 def test_a_slow_actuator_law_needs_no_transport_of_its_own() -> None:
     """Commands that act three samples late, and forces that are measured two samples late."""
     port = {"type": "simulator", "transport_samples": 3}
-    law = {
-        "axes__load__force_control__law__lead": 0.0137 + 3.0 / 1024.0,
-        "compensator__delay": 0.0137 + 3.0 / 1024.0,
-    }
+    delay = 0.0137 + 3.0 / 1024.0
+    law = {"axes__load__force_control__law__lead": delay, "compensator__delay": delay}
     outcome, watch = run(port=port, axes__load__sensors={"force_delay": 2}, **law)
     assert outcome.state is State.FINISHED, outcome.reason
     assert errors(watch, MOVES, 12.0) < 0.03
