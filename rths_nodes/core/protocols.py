@@ -260,34 +260,6 @@ class Compensator(Protocol):
     def reset(self) -> None: ...
 
 
-class ForceController(Protocol):
-    """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
-
-    It has no limits: who calls it judges what it gives, and holds the axis where that must not be sent.
-    """
-
-    Params: ClassVar[type]
-    coupled_to: int | None
-    """The displacement axis that moves what this axis loads, from 0; None for none."""
-    correction: float
-    """What feedback has added to the displacement command since ``begin``, m."""
-
-    def __init__(self, params: Any, dt: float) -> None: ...
-
-    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over, without moving it, an axis that is commanded to ``place`` (m), at the force ``target`` (N).
-
-        ``drift`` and ``drift_before`` (m): targets of the coupled axis in this sample and the one before.
-        """
-        ...
-
-    def step(self, target: float, measured: float, drift: float) -> float:
-        """The command (m) of the coming sample for ``target`` (N), after ``measured`` (N) of the last one."""
-        ...
-
-    def reset(self) -> None: ...
-
-
 class Specimen(Protocol):
     """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats."""
 

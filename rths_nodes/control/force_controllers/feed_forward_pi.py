@@ -46,7 +46,7 @@ class FeedForwardPi:
         )
         proportional_gain: float = number(
             "share k_p of an error that is answered at once; a load cell without noise bears more",
-            "",
+            "1",
             0.0,
             at_least=0.0,
             less_than=1.0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, join
@@ -10,13 +9,26 @@ from rths_nodes.laboratory.force_control import CONTROLLER
 
 DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
 
+OF_FORCE = ("force_rate", "force_error")
+"""Limits that only an axis has whose mode is force."""
 IN_METRES = ("command_step", "command_error", "tracking_error")
 """Levels that an axis has not whose commands are in N."""
 
 
-def force_axes(axes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of those of the ``axes`` whose mode is force."""
-    return tuple(name for name, axis in axes.items() if axis.mode == FORCE)
+class AxesByMode:
+    """What a scenario has of its ``axes``, which map names to their parameters, by what they follow."""
+
+    axes: Any
+
+    @property
+    def force_axes(self) -> tuple[str, ...]:
+        """The axes that are controlled by force; they stand behind the others."""
+        return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
+
+    @property
+    def moved_axes(self) -> tuple[str, ...]:
+        """The axes that follow displacements: those of the setup, the compensator and the indices."""
+        return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
 
 
 def check_mode(axis: Any, path: str) -> None:
@@ -25,7 +37,7 @@ def check_mode(axis: Any, path: str) -> None:
         for key in ("load", "force_control"):
             if getattr(axis, key) is not None:
                 raise ConfigError(f"{join(path, key)}: is for an axis whose mode is force")
-        for key in ("force_rate", "force_error"):
+        for key in OF_FORCE:
             if getattr(axis.limits, key) is not None:
                 raise ConfigError(f"{join(path, 'limits')}.{key}: is for an axis whose mode is force")
         return
@@ -75,6 +87,14 @@ def check_force_axes(scenario: Any) -> None:
             "two scales; give forces and setup in those of the specimen"
         )
     _check_who_closes(scenario, forced)
+
+
+def refuse_loads(scenario: Any, what: str) -> None:
+    """Raises ConfigError where ``scenario`` has force axes, of which ``what`` (words) knows nothing."""
+    if scenario.force_axes:
+        raise ConfigError(
+            f"axes.{scenario.force_axes[0]}.mode = 'force': {what} knows axes that follow displacements only"
+        )
 
 
 def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:

@@ -24,11 +24,9 @@ from rths_nodes.core.parameters import component, integer, mapping, number, para
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import RigAxis, Similitude
-from rths_nodes.laboratory.force_control import ForceControl
-from rths_nodes.laboratory.sensors import Output, Sensors
-from rths_nodes.loop.scenario.force_axes import AXIS_MODES, check_force_axes, check_mode, force_axes
-from rths_nodes.loop.scenario.loads import Load
+from rths_nodes.laboratory.calibration import Similitude
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -68,41 +66,6 @@ _LONGEST_NAME = 180
 
 
 @params
-class Axis:
-    """One actuator axis of the rig."""
-
-    actuator: Any = component(
-        "actuator",
-        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
-        None,
-    )
-    specimen: Any = component(
-        "specimen",
-        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
-        None,
-    )
-    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
-    output: Output = section(Output, "resolution and range of the command")
-    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
-    mode: str = text(
-        "what the axis follows: the displacement of the interface, or a force of its own (load)",
-        "displacement",
-        AXIS_MODES,
-    )
-    load: Load | None = section(Load, "force target of an axis whose mode is force", None)
-    force_control: ForceControl | None = section(
-        ForceControl, "who controls the force, and how; a rig file (--rig) brings its own", None
-    )
-    rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
-
-    def validate(self, path: str) -> None:
-        """Refuses limits that a channel of the rig cannot show."""
-        if self.rig_axis is not None:
-            self.rig_axis.check_limits(self.limits, path)
-        check_mode(self, path)
-
-
-@params
 class Recording:
     """What goes into the recording beside the messages."""
 
@@ -128,7 +91,7 @@ class Case:
 
 
 @params
-class Scenario:
+class Scenario(AxesByMode):
     """A whole test."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
@@ -227,16 +190,6 @@ class Scenario:
         for key in ("transport_samples", "longest_wait"):
             if not hasattr(self.port, key) and not hasattr(self.port, "cannot_be_built"):
                 raise ConfigError(f"port.type = {type(self.port).type_name!r}: its Params lacks {key} of a port")
-
-    @property
-    def force_axes(self) -> tuple[str, ...]:
-        """The axes that are controlled by force; they stand behind the others."""
-        return force_axes(self.axes)
-
-    @property
-    def moved_axes(self) -> tuple[str, ...]:
-        """The axes that follow displacements: those of the setup, the compensator and the indices."""
-        return tuple(self.axes)[: len(self.axes) - len(self.force_axes)]
 
     @property
     def scaled(self) -> bool:
