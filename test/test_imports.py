@@ -80,7 +80,7 @@ LAYERS = {
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes",), ("hosting",)),
-    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "studies"), ("commands",), ("cli",)),
+    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "procedure", "studies"), ("commands",), ("cli",)),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 
