@@ -24,7 +24,7 @@ def at_steps(run: Run) -> tuple[Array, Array]:
 
 
 def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
-    """By ``displacement of AXIS`` and ``force of AXIS``; inf where nothing was there before, but is now."""
+    """By ``displacement of AXIS`` and ``force of AXIS``; nan where nothing was there before, but is now."""
     found: dict[str, float] = {}
     for name, now, then in zip(("displacement", "force"), at_steps(run), at_steps(before), strict=True):
         n = min(len(now), len(then))
@@ -36,11 +36,11 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
 def _difference(now: Array, then: Array) -> float:
     both = np.isfinite(now) & np.isfinite(then)
     if not both.any():
-        return math.inf
+        return math.nan
     size, off = np.sqrt(np.mean(then[both] ** 2)), np.sqrt(np.mean((now[both] - then[both]) ** 2))
     if size > 0.0:
         return float(off / size)
-    return math.inf if off > 0.0 else 0.0
+    return math.nan if off > 0.0 else 0.0
 
 
 def peaks(run: Run) -> dict[str, dict[str, float]]:

@@ -1,7 +1,7 @@
 """Conducts a test: the operator's acts, one after another, each written down with what came of it.
 
-Who asks for an act does not matter: a terminal, a file of answers, a service. What is not possible now is refused in
-words, and nothing has changed then.
+Who asks for an act does not matter: a terminal, a file of answers, a service. What is not possible now is refused
+in words, and nothing has changed then.
 """
 
 from __future__ import annotations

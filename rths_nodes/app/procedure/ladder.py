@@ -109,27 +109,46 @@ class Ladder:
             self._predicted[name] = comparison.peaks(done.read())
         return self._predicted[name]
 
+    def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+        """As :meth:`predicted`; empty where the test has no simulator."""
+        return self.predicted(name, progress) if self._simulator else {}
+
+    @cached_property
+    def _simulator(self) -> bool:
+        try:
+            return bool(self.simulated)
+        except ConfigError:
+            return False
+
+    def unknown(self, name: str) -> list[str]:
+        """What of the rung cannot be predicted, in words."""
+        if self._simulator:
+            return []
+        words = "there is no simulator of this test, so that nobody knows how far the axes will go"
+        limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
+        return [words + "; beyond the elastic limit the rung is stopped" * limited]
+
     def check_elastic(self, name: str, progress: Progress | None = None) -> None:
         """Raises ConfigError where a rung below the elastic limit is expected to go beyond it."""
         limits = rehearsal.elastic_limits(self.scenario)
         if name not in REDUCED or not limits:
             return
-        found = self.predicted(name, progress)
+        found = self.expected(name, progress)
         beyond = [
-            f"rung {name}: axes.{axis} is expected to go {1e3 * found[axis]['displacement']:.4g} mm, must be <= "
-            f"elastic_limit = {1e3 * limit:.4g} mm of the rig file; lower the level, now {self.level:g}"
+            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.4g} mm, must be <= elastic_limit = "
+            f"{1e3 * limit:.4g} mm of the rig file; lower the level, now {self.level:g}"
             for axis, limit in limits.items()
-            if found[axis]["displacement"] > limit
+            if axis in found and (far := found[axis]["displacement"]) > limit
         ]
         if beyond:
             raise ConfigError(*beyond)
 
     def proposed_level(self, progress: Progress | None = None) -> float | None:
-        """A level that stays well below every elastic limit, if the test were linear; None without such a limit."""
+        """A level that stays well below every elastic limit, if the test is linear; None where nobody knows."""
         limits = rehearsal.elastic_limits(self.scenario)
-        if not limits:
+        found = self.expected("g", progress) if limits else {}
+        if not found:
             return None
-        found = self.predicted("g", progress)
         shares = [ROOM * limit / far for axis, limit in limits.items() if (far := found[axis]["displacement"]) > 0]
         return min(1.0, _rounded_down(min(shares, default=1.0)))
 
