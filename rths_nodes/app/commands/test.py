@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pace",
         choices=PACES,
-        help="of the rungs on the rig; a rig that moves has realtime; default for simulators and emulators: lockstep",
+        help="of the rungs on the rig; a real one has realtime; default for simulators and emulators: lockstep",
     )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
     arguments.add_reference(parser)

@@ -7,6 +7,7 @@ level: 0.2
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -184,3 +185,8 @@ def template(planned: Iterable[str] = ALL) -> str:
             given = f"[{', '.join(rungs)}]" if name == "rungs" else ""
             lines.append(f"{f'{name}: {given}'.rstrip():<31} {words}")
     return "\n".join(lines) + "\n"
+
+
+def difference_bound(answers: Answers, rung: str) -> float:
+    """The largest difference with which the ladder goes on behind ``rung``; nan where it is not answered."""
+    return float(answers.largest_difference.get(rung, math.nan))
