@@ -209,9 +209,10 @@ class Console:
         self._complete(rung)
         step, found = conductor.ladder.step(rung), conductor.record.offsets_before
         offsets_hash = found.hash if found is not None else ""
-        if self._leads or rung not in self._dialogue.answers.arm:
+        moves = RUNGS[rung].moves
+        if moves and (self._leads or rung not in self._dialogue.answers.arm):
             self._say(screens.armed(step, conductor.ladder, offsets_hash))
-        if not self._dialogue.arms(rung, step.hash):
+        if moves and not self._dialogue.arms(rung, step.hash):
             self._say("not armed")
             return self._leads
         self._say(self._perform(act, rung=rung, scenario_hash=step.hash, offsets_hash=offsets_hash))

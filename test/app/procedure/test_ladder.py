@@ -28,7 +28,9 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_rung_has_its_level_ratio_host_and_port(test: Scenario) -> None:
     ladder = Ladder(test, ALL, 0.2, 10, realtime=False)
     steps = {name: ladder.step(name) for name in ALL}
-    assert {name: step.level for name, step in steps.items()} == dict(zip(ALL, (1, 1, 1, 0.2, 0.2, 0.2, 1)))
+    assert {name: step.level for name, step in steps.items()} == dict(
+        zip(ALL, (1, 1, 1, 0.2, 0.2, 0.2, 1), strict=True)
+    )
     assert {name: step.ratio for name, step in steps.items() if step.ratio != 1} == {"e": 10}
     assert {name for name, step in steps.items() if step.host == "composed"} == {"b"}
     assert {step.pace for step in steps.values()} == {"lockstep"}
