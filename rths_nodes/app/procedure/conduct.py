@@ -21,6 +21,7 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.procedure import records
+from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.loop.scenario.schema import Scenario
@@ -61,8 +62,11 @@ class Conductor:
         self.session = RigSession(
             ladder.scenario, record, realtime=ladder.realtime, changed=lambda *told: self.watch.changed(*told)
         )
+        self.taken: Offsets | None = None
+        """Offsets that were taken, and are not confirmed yet."""
         self._one = threading.Lock()
         self._armed: Step | None = None
+        self._under_way: Step | None = None
         self._rehearsing, self._asked_to_stop = False, ""
 
     # -- what is possible ---------------------------------------------------------------------------------
@@ -71,6 +75,11 @@ class Conductor:
     def state(self) -> State:
         """That of the session."""
         return self.session.state
+
+    @property
+    def can_resume(self) -> bool:
+        """The rung under way is in slow time: a hold does not end it."""
+        return self._under_way is not None and self._under_way.ratio > 1
 
     @property
     def climbed(self) -> list[str]:
@@ -166,6 +175,19 @@ class Conductor:
             self.session.stop(reason)
         return ""
 
+    def _take_offsets(self, seconds: float) -> str:
+        self.taken = self.session.take_offsets(seconds)
+        return f"offsets {self.taken.hash}"
+
+    def _confirm_offsets(self, hash: str, unloaded: bool) -> str:
+        self.session.confirm_offsets(hash, unloaded)
+        self.taken = None
+        return "forces are tared" if unloaded else "forces count as the load cells show them"
+
+    def _sign_for(self, what: str) -> str:
+        self.session.sign_for(what, self.record.operator)
+        return ""
+
     def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:
         name = rung or self.next_rung
         if name not in self.ladder.planned:
@@ -174,7 +196,7 @@ class Conductor:
         self.ladder.check_elastic(name)
         self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
         self._armed = step
-        return f"rung {name} is armed: scenario {step.hash}"
+        return f"rung {name} is armed: scenario {scenario_hash}, offsets {offsets_hash}"
 
     def _run(self) -> str:
         step, self._armed = self._armed, None
@@ -188,8 +210,11 @@ class Conductor:
             return RunOutcome(done.outcome, done.reason, done.samples)
 
         self._asked_to_stop = ""
-        started = time.monotonic()
-        entry = self.session.run(runner)
+        started, self._under_way = time.monotonic(), step
+        try:
+            entry = self.session.run(runner)
+        finally:
+            self._under_way = None
         entry.wall_s = time.monotonic() - started
         return self._judged(entry, step, kept[-1] if kept else None)
 

@@ -74,6 +74,7 @@ class Console:
     def _leave(self) -> ExitCode:
         """Close the rig, and write how the test has ended."""
         conductor = self.conductor
+        tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
         try:
             if not conductor.possible()["finish"]:
                 self._perform("finish")
@@ -81,7 +82,7 @@ class Console:
             self._failed = self._failed or f"finish: {type(error).__name__}: {error}"
         finally:
             conductor.session.close()
-        code = walk.ended(conductor, self._refused, self._failed, self._stopped)
+        code = walk.ended(conductor, self._refused, self._failed, self._stopped, tripped)
         conductor.record.ended = conductor.record.ended or now()
         conductor.write()
         return code
@@ -166,17 +167,16 @@ class Console:
     def _do_take_offsets(self, act: str, rest: str) -> bool:
         seconds = self._dialogue.value("offsets_seconds", 2.0)
         self._perform(act, seconds=seconds)
-        found = self.conductor.record.offsets_before
-        if found is not None:
-            self._say(screens.offsets(found, self.conductor.ladder.scenario))
+        if (found := self.conductor.taken) is not None:
+            self._say(screens.offsets(found.record(), self.conductor.ladder.scenario))
         return True
 
     def _do_confirm_offsets(self, act: str, rest: str) -> bool:
-        found, ask = self.conductor.record.offsets_before, self._dialogue
+        found, ask = self.conductor.taken, self._dialogue
         if found is None:
             raise ConfigError("confirm_offsets: none were taken")
         if not ask.agreed("confirm_offsets", f"confirm these offsets ({found.hash})?"):
-            self.conductor.record.offsets_before = None
+            self.conductor.taken = None
             return self._leads
         unloaded = ask.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
         self._perform(act, hash=found.hash, unloaded=unloaded)
@@ -194,12 +194,12 @@ class Console:
         return True
 
     def _do_sign_for(self, act: str, rest: str) -> bool:
-        for axis in [rest] if rest else self._walk.unsigned():
-            if not self._dialogue.signs(axis):
+        for words in [rest] if rest else self._walk.unsigned():
+            if not self._dialogue.signs(words):
                 if self._leads:
                     return True
-                raise ConfigError(f"sign_for: nobody signs for axes.{axis}: a scale of it is not verified")
-            self._perform(act, what=axis)
+                raise ConfigError(f"sign_for: nobody signs for: {words}")
+            self._perform(act, what=words)
         return True
 
     def _do_arm(self, act: str, rest: str) -> bool:
@@ -207,7 +207,7 @@ class Console:
         if rung not in conductor.ladder.planned:
             raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
         self._complete(rung)
-        step, found = conductor.ladder.step(rung), conductor.record.offsets_before
+        step, found = conductor.ladder.step(rung), conductor.session.offsets
         offsets_hash = found.hash if found is not None else ""
         moves = RUNGS[rung].moves
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
@@ -289,7 +289,7 @@ class Console:
             self._signals.clear()
             self._answered = 0
         self._attempt(act, **({} if act == "resume" else {"reason": "the operator has asked for it"}))
-        if act == "hold":
+        if act == "hold" and self.conductor.can_resume:
             self._say("held: r resumes, s stops")
 
     def _attempt(self, act: str, **arguments: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -93,11 +94,11 @@ class Dialogue:
         typed = self.line(f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: ")
         return typed.lower() == head
 
-    def signs(self, axis: str) -> bool:
-        """Whether the operator answers for the scales of an axis that are not verified."""
-        if axis in self.answers.sign_for:
+    def signs(self, what: str) -> bool:
+        """Whether the operator answers for ``what`` is not verified: words with the name of an axis in them."""
+        if set(re.findall(r"\w+", what)) & set(self.answers.sign_for):
             return True
-        return self._ask is not None and self.yes(f"axes.{axis}: a scale is not verified; do you sign for it?")
+        return self._ask is not None and self.yes(f"{what}; do you sign for it?")
 
     def goes_on(self, rung: str, difference: float) -> bool:
         """Whether the ladder goes on behind a rung that differs so much; on a terminal the operator decides."""

@@ -13,8 +13,6 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
 
-SCALES = ("displacement_scale", "force_scale")
-"""What an operator may sign for."""
 ENDED = (State.FINISHED,)
 
 
@@ -27,7 +25,7 @@ class Walk:
     def next(self) -> str:
         """The name of the act that comes next; empty where the test is over."""
         conductor = self.conductor
-        record, state, rung = conductor.record, conductor.state, conductor.next_rung
+        state, rung = conductor.state, conductor.next_rung
         if state in ENDED:
             return ""
         if not rung:
@@ -38,13 +36,9 @@ class Walk:
             return "connect"
         if state is State.TRIPPED:
             return "acknowledge"
-        if record.offsets_before is None:
-            return "take_offsets"
-        if not record.offsets_before.confirmed:
-            return "confirm_offsets"
-        if state is State.ARMED:
-            return "run"
-        return self._towards(rung, state)
+        if conductor.session.offsets is None:
+            return "take_offsets" if conductor.taken is None else "confirm_offsets"
+        return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()
 
     def _ending(self, state: State) -> str:
         if state is State.IDLE:
@@ -52,18 +46,15 @@ class Walk:
         wanted = not self.conductor.record.unloading and self.unload()
         return "unload" if wanted and state is State.HELD else "finish"
 
-    def _towards(self, rung: str, state: State) -> str:
-        """From confirmed offsets to an armed rung."""
-        if not RUNGS[rung].moves or state is State.POSITIONED:
-            return "arm"
+    def _towards_start(self) -> str:
+        """From confirmed offsets to the start of a rung."""
         if not self.conductor.record.checks:
             return "check"
-        return "sign_for" if self.unsigned() else "position"
+        return "position" if self.conductor.possible()["sign_for"] else "sign_for"
 
     def unsigned(self) -> list[str]:
-        """Axes with a scale that is not verified, and for which nobody has signed."""
-        checks = self.conductor.record.checks
-        return [name for name, row in checks.items() if NOT_VERIFIED in (getattr(row, key) for key in SCALES)]
+        """What is neither verified nor signed for, in words."""
+        return self.conductor.session.unsigned()
 
     def wrong(self) -> list[str]:
         """What the small move has found that bars the way, in words."""
@@ -76,10 +67,10 @@ def largest_difference(conductor: Conductor) -> float:
     return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
 
 
-def ended(conductor: Conductor, refused: str, failed: str, stopped: str) -> ExitCode:
+def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
     """How the test has ended, written into its record: the last planned rung finished, or why it did not.
 
-    ``refused``, ``failed`` and ``stopped`` say what was in the way, if anything was.
+    ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
     """
     record = conductor.record
     last = record.rungs[-1] if record.rungs else None
@@ -88,6 +79,8 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str) -> Exit
         code, reason = ExitCode.FAILED, failed
     elif last is not None and last.outcome == "tripped":
         code, reason = ExitCode.TRIPPED, f"rung {last.name}: {last.reason}"
+    elif tripped:
+        code, reason = ExitCode.TRIPPED, tripped
     elif refused:
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):
