@@ -37,7 +37,7 @@ class Terminal:
         self._read = 0
 
     def wait_for(self, words: str) -> str:
-        """Until ``words`` (a pattern) are shown behind what was waited for before; what stands in front of them."""
+        """Until ``words`` (a pattern) are shown behind those of the last time; what stands in front of them."""
         deadline = time.monotonic() + PATIENCE_S
         while not (found := re.compile(words).search(self.shown, self._read)):
             assert self._look(deadline), f"{words!r} is not shown:\n{self.shown[self._read :]}"
