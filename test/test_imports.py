@@ -64,6 +64,7 @@ LAYERS = {
     ),
     "recording": (
         ("run", "records", "definitions", "scenario_text"),
+        ("procedure",),
         ("inventory",),
         ("journal",),
         ("recovery",),
