@@ -126,7 +126,7 @@ class RigSession:
             return "a rung is held: resume or stop it"
         if act == "confirm_offsets" and self._taken is None:
             return "no offsets were taken"
-        if act == "sign_for" and not self._unsigned():
+        if act == "sign_for" and not self.unsigned():
             return "nothing is to be signed for"
         if act in acts.MOVING and (reason := self.drive.unfit()):
             return reason
@@ -137,9 +137,9 @@ class RigSession:
         if not self.record.checks:
             return "the axes were not checked"
         found = [words for checks in self.record.checks.values() for words in checks.findings]
-        return "\n".join(found + [f"{what}: sign for it, or verify it" for what in self._unsigned()])
+        return "\n".join(found + [f"{what}: sign for it, or verify it" for what in self.unsigned()])
 
-    def _unsigned(self) -> list[str]:
+    def unsigned(self) -> list[str]:
         """What is neither verified nor signed for."""
         wanting = [
             f"scale of {channel} of {name} not verified"
@@ -210,10 +210,10 @@ class RigSession:
     def sign_for(self, what: str, by: str = "") -> None:
         """The operator answers for what is not verified, by its words or the name of its axis."""
         self._begin("sign_for")
-        meant = [each for each in self._unsigned() if what == each or f" of {what} " in f" {each} "]
-        meant = meant or [each for each in self._unsigned() if what and each.startswith(f"axes.{what}:")]
+        meant = [each for each in self.unsigned() if what == each or f" of {what} " in f" {each} "]
+        meant = meant or [each for each in self.unsigned() if what and each.startswith(f"axes.{what}:")]
         if not meant:
-            raise ActRefused(f"{what or 'empty'}: is not to be signed for; it is: {'; '.join(self._unsigned())}")
+            raise ActRefused(f"{what or 'empty'}: is not to be signed for; it is: {'; '.join(self.unsigned())}")
         who = by or self.record.operator
         for words in meant:
             self._signed.add(words)
