@@ -56,7 +56,8 @@ class Answers:
     )
     arm: tuple[str, ...] = texts("moving rungs that are armed unseen", ALL)
     largest_difference: dict[str, Any] = mapping(
-        "by rung: largest difference to the rung before (rms over rms) with which the ladder goes on; .inf: any"
+        "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
+        "on the simulator, of another one to the rung before; .inf: any"
     )
     unload: bool | None = flag("the specimen is unloaded to zero force at the end", None)
     notes: tuple[str, ...] = texts("words of the operator for the report")

@@ -8,6 +8,7 @@ one, from the end of a soft start to the last step that both have.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,6 +32,19 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
         for column, axis in enumerate(run.axes):
             found[f"{name} of {axis}"] = _difference(now[:n, column] / level, then[:n, column] / level_before)
     return found
+
+
+REHEARSAL = " to its rehearsal"
+"""Behind the names of differences between a rung and its own rehearsal on a simulator."""
+
+
+def largest(found: Mapping[str, float]) -> float:
+    """The largest of ``differences``, to the own rehearsal where there was one, else to the rung before.
+
+    0 where there are none, inf where one cannot be told.
+    """
+    own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
+    return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
 
 
 def _difference(now: Array, then: Array) -> float:

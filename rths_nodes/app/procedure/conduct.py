@@ -256,7 +256,7 @@ class Conductor:
             entry.peaks = comparison.peaks(run)
             if count := comparison.bridged(run):
                 entry.remarks.append(f"{count} samples were bridged")
-            words += self._compare(entry, run)
+            words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
         if step.rung.moves:
             self.record.specimen.history.append(self._history(entry))
         return words
@@ -270,8 +270,15 @@ class Conductor:
         entry.compared_with = before.name
         entry.differences = comparison.differences(run, entry.level, then, before.level)
         entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
-        told = ", ".join(f"{name} by {value:.3g}" for name, value in entry.differences.items())
-        return f"; differs from rung {before.name} (rms over rms): {told}"
+        return f"; differs from rung {before.name} (rms over rms): {_listed(entry.differences)}"
+
+    def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
+        """A rung that moves beside its own rehearsal: the same level, the same time."""
+        if not (step.rung.moves and self.ladder.has_simulator):
+            return ""
+        found = comparison.differences(run, 1.0, self.ladder.rehearsed(entry.name), 1.0)
+        entry.differences |= {f"{name}{comparison.REHEARSAL}": value for name, value in found.items()}
+        return f"; from its rehearsal: {_listed(found)}"
 
     def _history(self, entry: RungRecord) -> dict[str, Any]:
         """What the specimen has gone through on a rung."""
@@ -281,3 +288,7 @@ class Conductor:
         }
         told = {"date": entry.started, "test": self.record.test_id, "rung": entry.name, "level": entry.level}
         return told | largest
+
+
+def _listed(differences: dict[str, float]) -> str:
+    return ", ".join(f"{name} by {value:.3g}" for name, value in differences.items())

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from signal import SIGINT
 from typing import Any
 
-from rths_nodes.app.procedure import screens, walk
+from rths_nodes.app.procedure import comparison, screens, walk
 from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
@@ -154,11 +154,11 @@ class Console:
             if self._leads:
                 self._say(words)
             return self._leads
-        difference = walk.largest_difference(self.conductor)
+        difference = comparison.largest(last.differences)
         if self._dialogue.goes_on(last.name, difference):
             return True
         bound = self._dialogue.answers.largest_difference[last.name]
-        words = f"rung {last.name} differs from rung {last.compared_with} by {difference:.3g}, more than {bound:g}"
+        words = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
         self._say(words)
         if not self._leads:
             self._stopped = words

@@ -20,6 +20,7 @@ from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.procedure.records import RUNGS, Rung
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Run
 
 SLOW, UNSENT, COMPUTED = "e", "c", "d"
 """Rungs of which more is to be said."""
@@ -66,7 +67,7 @@ class Ladder:
     ) -> None:
         self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
         self.level, self.ratio = level, ratio
-        self._predicted: dict[str, dict[str, dict[str, float]]] = {}
+        self._rehearsed: dict[str, Run] = {}
 
     @cached_property
     def simulated(self) -> Scenario:
@@ -99,22 +100,28 @@ class Ladder:
             if known:
                 self.step(name)
 
-    def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
-        """How far each axis goes on the rung, as its rehearsal says: peaks by axis. Raises ConfigError."""
-        if name not in self._predicted:
-            rehearsed = rehearsal.simulated(self.step(name).scenario)
-            done = hosts.run(rehearsed, progress=progress, interrupted=lambda: False)
+    def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
+        """The rung on a simulator, as it is expected to go; computed once. Raises ConfigError."""
+        scenario = rehearsal.simulated(self.step(name).scenario)
+        key = rehearsal.hash_of(scenario)
+        if key not in self._rehearsed:
+            done = hosts.run(scenario, progress=progress, interrupted=lambda: False)
             if done.outcome != "finished":
                 raise ConfigError(f"rung {name}: its rehearsal was {done.outcome}: {done.reason}")
-            self._predicted[name] = comparison.peaks(done.read())
-        return self._predicted[name]
+            self._rehearsed[key] = done.read()
+        return self._rehearsed[key]
+
+    def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+        """How far each axis goes on the rung, as its rehearsal says: peaks by axis. Raises ConfigError."""
+        return comparison.peaks(self.rehearsed(name, progress))
 
     def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
         """As :meth:`predicted`; empty where the test has no simulator."""
-        return self.predicted(name, progress) if self._simulator else {}
+        return self.predicted(name, progress) if self.has_simulator else {}
 
     @cached_property
-    def _simulator(self) -> bool:
+    def has_simulator(self) -> bool:
+        """The test can be rehearsed."""
         try:
             return bool(self.simulated)
         except ConfigError:
@@ -122,7 +129,7 @@ class Ladder:
 
     def unknown(self, name: str) -> list[str]:
         """What of the rung cannot be predicted, in words."""
-        if self._simulator:
+        if self.has_simulator:
             return []
         words = "there is no simulator of this test, so that nobody knows how far the axes will go"
         limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))

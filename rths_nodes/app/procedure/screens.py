@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rths_nodes.analysis.units import KN, MM, PERCENT
 from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.comparison import REHEARSAL
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.walk import WORDS
 from rths_nodes.loop.procedure.records import AxisChecks, OffsetsRecord, RungRecord
@@ -82,15 +83,29 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 def rungs(found: list[RungRecord]) -> Table:
     """The ladder so far."""
     grid = Table(
-        "rung", "outcome", "level", "ratio", "samples", "displacement", "force", "differs from the one before"
+        "rung",
+        "outcome",
+        "level",
+        "ratio",
+        "samples",
+        "displacement",
+        "force",
+        "from the one before",
+        "from its rehearsal",
     )
     for row in found:
         far = ", ".join(f"{MM * peak['displacement']:.4g} mm" for peak in row.peaks.values())
         force = ", ".join(f"{KN * peak['force']:.4g} kN" for peak in row.peaks.values())
-        differs = f"{max(row.differences.values()):.3g} ({row.compared_with})" if row.differences else "-"
+        differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
         ratio = str(row.time_ratio)
-        grid.add_row(row.name, row.outcome, f"{row.level:g}", ratio, str(row.samples), far, force, differs)
+        grid.add_row(row.name, row.outcome, f"{row.level:g}", ratio, str(row.samples), far, force, *differs)
     return grid
+
+
+def _worst(found: Mapping[str, float], rehearsal: bool) -> str:
+    """The largest difference to the rehearsal of a rung, or to the rung before."""
+    values = [value for name, value in found.items() if name.endswith(REHEARSAL) == rehearsal]
+    return f"{max(values):.3g}" if values else "-"
 
 
 def _plain(words: str) -> str:

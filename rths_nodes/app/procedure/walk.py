@@ -5,7 +5,6 @@ A file of answers follows it; a terminal proposes it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from rths_nodes.app.procedure.conduct import Conductor
@@ -59,12 +58,6 @@ class Walk:
     def wrong(self) -> list[str]:
         """What the small move has found that bars the way, in words."""
         return [words for row in self.conductor.record.checks.values() for words in row.findings]
-
-
-def largest_difference(conductor: Conductor) -> float:
-    """That of the last rung to the one before it; 0 where there is none, inf where it cannot be told."""
-    found = conductor.record.rungs[-1].differences.values() if conductor.record.rungs else ()
-    return max((math.inf if math.isnan(value) else value for value in found), default=0.0)
 
 
 def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
