@@ -64,6 +64,7 @@ LAYERS = {
     ),
     "recording": (
         ("run", "records", "definitions", "scenario_text"),
+        ("procedure",),
         ("inventory",),
         ("journal",),
         ("recovery",),
@@ -80,7 +81,7 @@ LAYERS = {
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes", "ports"), ("hosting",)),
-    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "studies"), ("commands",), ("cli",)),
+    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "procedure", "studies"), ("commands",), ("cli",)),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 

@@ -86,6 +86,7 @@ class Loop:
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
+        self._interrupted: Callable[[], bool] | None = None
 
     def run(
         self,
@@ -119,6 +120,7 @@ class Loop:
         progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
     ) -> Outcome:
+        self._interrupted = interrupted
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
@@ -187,8 +189,16 @@ class Loop:
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         """The Command of a sample and its Measurement; ``before`` is the last one."""
         measured = self.rig.tick(command)
-        assert measured is not None  # nothing is late here, so the rig does not pause
+        while measured is None:  # nothing is late here: an operator holds the test
+            self._await_operator()
+            measured = self.rig.tick(None, late=True)
         return command, measured
+
+    def _await_operator(self) -> None:
+        """While the test is held: wait for the operator, and hear who wants it to end."""
+        self.rig.await_operator()
+        if self._interrupted and self._interrupted():
+            self.rig.hold("interrupted")
 
     def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
         self._to_compensator(target)
