@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, IntegratorError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -62,12 +63,14 @@ class Outcome:
     integrator: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
+def checked_loop(
+    scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
+) -> Loop:
     """The loop of ``scenario`` with all its components built: what every way to run it needs.
 
-    ``make`` is for another kind of loop. Raises ConfigError for what cannot run, with the same words whoever asks.
+    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what cannot run, with the same words whoever asks.
     """
-    assembly = Assembly(scenario)
+    assembly = Assembly(scenario, port)
     assembly.codec()
     return (make or Loop)(assembly)
 

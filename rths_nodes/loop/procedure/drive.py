@@ -270,7 +270,10 @@ class RigDrive:
         wait = getattr(port, "wait", self._clock.sleep)
         while not port.ready():
             wait(LOOK_S)
-        return port.read()
+        measured = port.read()
+        if self.realtime and np.isnan(measured.displacement).all():  # its far end is silent: there are no more ticks
+            raise PortError(port.interlock or "the port measures nothing any more")
+        return measured
 
     def _next(self) -> tuple[Array, int]:
         if self._stop is None and self._motion is not None:
