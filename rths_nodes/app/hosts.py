@@ -146,7 +146,9 @@ def run(
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
-    result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
+    result = (
+        _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
+    )
     result.wall_s = time.monotonic() - started
     return result
 

@@ -271,7 +271,9 @@ class RigDrive:
         while not port.ready():
             wait(LOOK_S)
         measured = port.read()
-        if self.realtime and np.isnan(measured.displacement).all():  # its far end is silent: there are no more ticks
+        if (
+            self.realtime and np.isnan(measured.displacement).all()
+        ):  # its far end is silent: there are no more ticks
             raise PortError(port.interlock or "the port measures nothing any more")
         return measured
 

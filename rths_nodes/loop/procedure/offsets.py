@@ -145,7 +145,6 @@ class Offsets:
         columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         axes = {
-            name: AxisOffsets(*row, force_tared=self.unloaded)
-            for name, row in zip(self.names, rows, strict=True)
+            name: AxisOffsets(*row, force_tared=self.unloaded) for name, row in zip(self.names, rows, strict=True)
         }
         return OffsetsRecord(self.time, self.seconds, axes, self.hash, self.confirmed)
