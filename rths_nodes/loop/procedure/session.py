@@ -95,6 +95,11 @@ class RigSession:
         """Of each axis of the test, the rig's."""
         return {name: axis.rig_axis for name, axis in self.scenario.axes.items() if axis.rig_axis is not None}
 
+    @property
+    def unsigned(self) -> list[str]:
+        """What is neither verified nor signed for, in words."""
+        return self._clearance.unsigned()
+
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
         with self._machine.lock:
