@@ -168,7 +168,7 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
     if options.host == PROCESSES:
         raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
     if options.actuator_nodes != ONE_NODE:
-        raise ConfigError(f"actuator_nodes = {options.actuator_nodes!r}: a handed port has one node for all axes")
+        raise ConfigError(f"actuator_nodes = {options.actuator_nodes}: a handed port has one node")
     paced = bool(getattr(port, "paced", False))
     if paced != (options.pace == REALTIME):
         here = REALTIME if paced else LOCKSTEP

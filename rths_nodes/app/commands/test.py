@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the rungs on the rig; a real one has realtime; default for simulators and emulators: lockstep",
     )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
+    parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_reference(parser)
     arguments.add_json(parser)
 
@@ -168,6 +169,6 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
         words = f"{record.test_id}: {record.outcome}" + (f": {record.reason}" if record.reason else "")
         _say(screen, words)
         _say(screen, f"record: {folder / 'procedure.yaml'}")
-    if recorded:
+    if recorded and not options.no_report:
         with terminal.writing(folder / REPORT, "" if options.json else "report"):
             report.write(read_run(folder / recorded[-1]), folder / REPORT, options.reference)

@@ -274,7 +274,7 @@ class Conductor:
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
-        if not (step.rung.moves and self.ladder.has_simulator):
+        if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
         found = comparison.differences(run, 1.0, self.ladder.rehearsed(entry.name), 1.0)
         entry.differences |= {f"{name}{comparison.REHEARSAL}": value for name, value in found.items()}

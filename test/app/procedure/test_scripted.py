@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+import rths_nodes
+from rths_nodes.app.cli import main
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 
@@ -64,9 +71,7 @@ class Tested:
         return {rung.name: rung.outcome for rung in self.record.rungs}
 
 
-def tested(
-    folder: Path, environment: Mapping[str, str], words: Sequence[str], answers: Path, **more: Any
-) -> Tested:
+def tested(folder: Path, environment: Mapping[str, str], words: Sequence[str], answers: Path) -> Tested:
     """``rths test`` in a process of its own, without a terminal."""
     command = [*PROGRAM, "test", NAME, *words, "--answers", str(answers)]
     done = subprocess.run(
@@ -92,3 +97,232 @@ def test_all_rungs_are_climbed_on_the_simulator(on_simulator: Tested) -> None:
     assert record.offsets_before.confirmed
     assert record.offsets_after is not None
     assert record.ended
+
+
+def test_every_rung_is_recorded_and_compared(on_simulator: Tested) -> None:
+    rungs = on_simulator.record.rungs
+    for before, rung in zip([None, *rungs], rungs, strict=False):
+        run = rths_nodes.read(on_simulator.folder / rung.recording)
+        assert run.outcome == "finished"
+        assert len(run.time) == rung.samples + 1
+        assert rung.compared_with == (before.name if before else "")
+        assert bool(rung.differences) is (before is not None)
+        assert rung.peaks["story_1"]["displacement"] > 0.0
+    named = {rung.name: rung for rung in rungs}
+    assert set(named["b"].differences.values()) == {0.0}
+    assert (
+        max(named["g"].differences[f"{name} of story_1 to its rehearsal"] for name in ("displacement", "force"))
+        < 0.2
+    )
+
+
+def test_levels_ratios_and_hashes_stand_in_the_record(on_simulator: Tested) -> None:
+    named = {rung.name: rung for rung in on_simulator.record.rungs}
+    assert {name: rung.level for name, rung in named.items() if rung.level != 1.0} == dict.fromkeys("def", 0.1)
+    assert {name: rung.time_ratio for name, rung in named.items() if rung.time_ratio != 1} == {"e": 4}
+    assert {named[name].host for name in "acdefg"} == {"embedded"}
+    assert named["b"].host == "composed"
+    offsets = on_simulator.record.offsets_before
+    assert offsets is not None
+    assert {named[name].offsets_hash for name in "cdefg"} == {offsets.hash}
+    assert any("depends on the rate" in words for words in named["e"].remarks)
+
+
+def test_the_moving_rungs_are_the_history_of_the_specimen(on_simulator: Tested) -> None:
+    history = on_simulator.record.specimen.history
+    assert [row["rung"] for row in history] == MOVING
+    assert history[-1]["displacement"]["story_1"] > 5.0 * history[0]["displacement"]["story_1"]
+
+
+def test_every_act_is_written_down(on_simulator: Tested) -> None:
+    acts = [act.act for act in on_simulator.record.acts]
+    assert [name for name in acts if name in ("connect", "take_offsets", "confirm_offsets", "check")] == [
+        *("connect", "take_offsets", "confirm_offsets", "check"),
+    ]
+    assert acts.count("position") == acts.count("arm") == acts.count("run") == 5
+    assert acts[-2:] == ["unload", "finish"]
+    assert [act.refused for act in on_simulator.record.acts if act.refused] == []
+
+
+def test_a_report_stands_at_the_end(on_simulator: Tested) -> None:
+    assert "<html" in (on_simulator.folder / "report.html").read_text()
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Emulated:
+    """A test on an emulated rig: how both programs ended."""
+
+    test: Tested
+    code: int
+
+
+@pytest.fixture(scope="module")
+def by_udp(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Emulated:
+    """The whole ladder through the port udp, against an emulator in a process of its own, in lockstep."""
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        pytest.skip("no C compiler here")
+    folder = tmp_path_factory.mktemp("udp")
+    words = ["--rig", "bench_udp", BRIEF, f"--set=port.port={free_port()}"]
+    emulator = subprocess.Popen(
+        [*PROGRAM, "emulate", NAME, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert emulator.stdout is not None
+        assert "emulated at" in emulator.stdout.readline()
+        test = tested(folder, environment, words, answered(folder))
+        return Emulated(test, emulator.wait(timeout=20))
+    finally:
+        emulator.kill()
+        emulator.wait()
+
+
+def test_all_rungs_are_climbed_by_udp(by_udp: Emulated) -> None:
+    assert by_udp.test.code == 0, by_udp.test.shown
+    assert by_udp.test.outcomes == dict.fromkeys("abcdefg", "finished")
+    assert by_udp.test.record.port == "udp"
+    assert by_udp.code == 0
+
+
+def test_a_rung_by_udp_is_that_of_the_simulator(by_udp: Emulated, on_simulator: Tested) -> None:
+    """The rung in front of the rig has the same bits, as they do not depend on it."""
+    for name in "ab":
+        first, second = (rths_nodes.read(each.folder / f"rung_{name}") for each in (by_udp.test, on_simulator))
+        assert (first.displacement == second.displacement).all()
+
+
+# -- what ends a test early ------------------------------------------------------------------------------------
+
+
+def in_short(folder: Path, environment: Mapping[str, str], *words: str, **changed: Any) -> Tested:
+    """A test that begins on the rig, with little of the ladder."""
+    return tested(folder, environment, ["--rig", RIG, "--set=duration=0.3", *words], answered(folder, **changed))
+
+
+def test_answers_that_are_missing_are_named_before_anything_moves(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    found = in_short(tmp_path, environment, unloaded=None, operator=None, arm=["d", "e", "f"])
+    assert found.code == 2
+    for words in ("operator: who does the test", "unloaded: the specimen carries nothing", "arm: g: planned"):
+        assert words in found.shown
+    assert "there is no terminal" in found.shown
+    assert not found.folder.exists()
+
+
+def test_a_typo_in_the_answers_is_refused(tmp_path: Path, environment: dict[str, str]) -> None:
+    found = in_short(tmp_path, environment, timeratio=4)
+    assert found.code == 2
+    assert "timeratio: unknown key 'timeratio' (did you mean 'time_ratio'?)" in found.shown
+    assert not found.folder.exists()
+
+
+def test_without_a_rig_file_there_is_no_procedure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", NAME]) == 2
+    assert "--rig: missing" in capsys.readouterr().err
+
+
+def test_a_template_of_answers_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", NAME, "--print-answers"]) == 0
+    assert "time_ratio:" in capsys.readouterr().out
+
+
+def test_a_test_is_never_written_over(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "runs" / "first" / "rung_a").mkdir(parents=True)
+    found = in_short(tmp_path, environment)
+    assert found.code == 2
+    assert "a test is never written over" in found.shown
+
+
+def test_a_wrong_sign_of_the_load_cell_ends_the_test_before_it_is_armed(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    wrong = "--set=axes.story_1.sensors.force_scale=-1"
+    found = in_short(tmp_path, environment, wrong, rungs=["d", "g"], arm=["d", "g"])
+    assert found.code == 2, found.shown
+    assert found.record.outcome == "refused"
+    assert "sign" in found.record.reason
+    assert found.outcomes == {}
+    assert "arm" not in [act.act for act in found.record.acts]
+    assert found.record.ended
+
+
+def test_a_rung_that_trips_ends_the_test(tmp_path: Path, environment: dict[str, str]) -> None:
+    tight = "--set=axes.story_1.limits.levels={displacement: {maximum: 2.0e-3, minimum: -2.0e-3}}"
+    words = (tight, "--set=duration=2")
+    found = in_short(tmp_path, environment, *words, rungs=["g"], arm=["g"], largest_difference=None)
+    assert found.code == 3, found.shown
+    assert found.record.outcome == "tripped"
+    assert "displacement" in found.record.reason
+    assert found.record.rungs[-1].outcome == "tripped"
+    assert found.record.sample == found.record.rungs[-1].samples > 0
+    assert rths_nodes.read(found.folder / "rung_g").outcome == "tripped"
+    assert (found.folder / "report.html").is_file()
+
+
+def test_a_rung_that_differs_too_much_ends_the_ladder(tmp_path: Path, environment: dict[str, str]) -> None:
+    bounds = ANSWERS["largest_difference"] | {"f": 1e-9}
+    found = in_short(tmp_path, environment, rungs=["f", "g"], arm=["f", "g"], largest_difference=bounds)
+    assert found.code == 130, found.shown
+    assert found.outcomes == {"f": "finished"}
+    assert "rung f differs by" in found.record.reason
+
+
+@pytest.fixture
+def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A test that is under way on the rig for a long time; its folder is runs/first."""
+    answers = answered(tmp_path, rungs=["g"], arm=["g"], largest_difference=None, unload=False)
+    words = ["--rig", RIG, "--set=duration=600", "--answers", str(answers)]
+    program = subprocess.Popen(
+        [*PROGRAM, "test", NAME, *words],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield program
+    program.kill()
+    program.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_test_ends_in_order(
+    number: signal.Signals, tmp_path: Path, long_test: subprocess.Popen[str]
+) -> None:
+    folder = tmp_path / "runs" / "first"
+    journal = folder / "rung_g" / "rung_g_0.mcap"
+    while long_test.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+        time.sleep(0.05)
+    long_test.send_signal(number)
+    shown, _ = long_test.communicate(timeout=60)
+    assert long_test.returncode == 130, shown
+    record = procedure.read(folder)
+    assert record.outcome == "held"
+    assert record.rungs[-1].outcome == "held"
+    assert record.ended
+    assert record.offsets_after is not None
+    assert rths_nodes.read(folder / "rung_g").outcome == "held"
+
+
+def test_the_record_is_printed_as_json(tmp_path: Path, environment: dict[str, str]) -> None:
+    found = in_short(tmp_path, environment, "--json", rungs=["a"], largest_difference=None, arm=None)
+    assert found.code == 0
+    data = json.loads(found.shown[found.shown.index("{\n") :])
+    assert data["rungs"][0]["outcome"] == "finished"
+
+
+def test_the_history_of_a_specimen_goes_over_its_tests(tmp_path: Path, environment: dict[str, str]) -> None:
+    brief = {"rungs": ["g"], "arm": ["g"], "largest_difference": None, "unload": False}
+    first = in_short(tmp_path, environment, **brief)
+    assert first.code == 0, first.shown
+    second = in_short(tmp_path, environment, test_id="second", **brief)
+    assert second.code == 0, second.shown
+    history = procedure.read(tmp_path / "runs" / "second").specimen.history
+    assert [(row["test"], row["rung"]) for row in history] == [("first", "g"), ("second", "g")]
