@@ -22,6 +22,7 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
 from rths_nodes.core.units import FORCES, LENGTHS, SI
+from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 
 _ITS_UNIT = "its unit"
 _NAMED = re.compile(r"\s*(.*?)\s*(?:\[(.*)\])?\s*")
@@ -105,18 +106,48 @@ class Similitude:
 
 
 @params
-class RigAxis:
-    """The axis of the rig that an axis of the test is, from a rig file: its channels and scales."""
+class OnRig:
+    """What a rig file says of one of its axes and a scenario keeps of it: channels, scales, bounds of handling."""
 
-    name: str = text("its name in the rig file")
-    number: int = integer("its place among the axes of the port", at_least=0)
     displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
     force: ForceChannel = section(ForceChannel, "measured force")
     command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
     similitude: Similitude = section(Similitude, "scale of the specimen")
+    elastic_limit: float | None = number(
+        "displacement from the zero of the test up to which a rehearsal does the specimen no harm",
+        "m",
+        None,
+        more_than=0.0,
+    )
+    stiffness: float | None = number(
+        "tangent stiffness expected of the specimen at small displacement, the other axes held",
+        "N/m",
+        None,
+        more_than=0.0,
+    )
+    stiffness_known_to: float | None = number(
+        "share by which the stiffness may differ from that; up to 0.03 it verifies the scales of the sensors",
+        "1",
+        None,
+        more_than=0.0,
+        less_than=1.0,
+    )
+    small_move: SmallMove | None = section(SmallMove, "the small move that checks signs and scales", None)
+    unloading: Unloading | None = section(Unloading, "the way to no force", None)
 
-    def check_limits(self, limits: Any, path: str) -> None:
-        """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach."""
+
+@params
+class RigAxis(OnRig):
+    """The axis of the rig that an axis of the test is, from a rig file: its channels and scales."""
+
+    name: str = text("its name in the rig file")
+    number: int = integer("its place among the axes of the port", at_least=0)
+
+    def check_limits(self, limits: Any, path: str, place: str = "") -> None:
+        """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach.
+
+        It does, too, for bounds beyond ``limits``, which stand at ``place`` below ``path``.
+        """
         for key, channel, unit in (
             ("stroke", "displacement", "m"),
             ("stroke", "command", "m"),
@@ -128,6 +159,7 @@ class RigAxis:
                     f"{join(path, 'limits')}.{key} = {limit:g} {unit}: must be <= {end:g} {unit}, the range of "
                     f"{channel} on axis {self.name} of the rig"
                 )
+        check_handling(self, limits, join(path, place) if place else path)
 
 
 _ROUNDING = 1.0 + 1e-9

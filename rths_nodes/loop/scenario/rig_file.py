@@ -12,22 +12,18 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.parameters import component, integer, number, params, section, sections, text, texts
+from rths_nodes.core.parameters import component, declared, integer, number, params, section, sections, text, texts
 from rths_nodes.core.strict import as_data
-from rths_nodes.laboratory.calibration import Channel, DisplacementChannel, ForceChannel, RigAxis, Similitude
+from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
 
 @params
-class RigFileAxis:
+class RigFileAxis(OnRig):
     """One axis of the rig."""
 
     serves: tuple[str, ...] = texts("names that scenarios have for this axis, beside its own")
-    displacement: DisplacementChannel = section(DisplacementChannel, "measured displacement")
-    force: ForceChannel = section(ForceChannel, "measured force")
-    command: DisplacementChannel = section(DisplacementChannel, "command to the controller")
-    similitude: Similitude = section(Similitude, "scale of the specimen")
     actuator: Any = component(
         "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
     )
@@ -35,7 +31,7 @@ class RigFileAxis:
 
     def axis(self, name: str, place: int) -> RigAxis:
         """What of it stands in a scenario."""
-        shared = {key: getattr(self, key) for key in ("displacement", "force", "command", "similitude")}
+        shared = {key: getattr(self, key) for key in declared(OnRig)}
         return RigAxis(name=name, number=place, **shared)
 
     def validate(self, path: str) -> None:

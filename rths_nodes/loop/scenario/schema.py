@@ -83,7 +83,7 @@ class Axis:
     def validate(self, path: str) -> None:
         """Refuses limits that a channel of the rig cannot show."""
         if self.rig_axis is not None:
-            self.rig_axis.check_limits(self.limits, path)
+            self.rig_axis.check_limits(self.limits, path, "rig_axis")
 
 
 @params

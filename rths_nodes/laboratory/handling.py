@@ -1,0 +1,80 @@
+"""How far an axis of a real rig may be moved outside of a test, and what is known of its specimen beforehand.
+
+A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when the
+act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.core.parameters import flag, number, params
+
+VERIFYING = 0.03
+"""A stiffness known worse than this verifies no scale: one that is off by 10 % would pass."""
+
+
+@params
+class SmallMove:
+    """Bounds of the small move that checks the signs and scales of an axis."""
+
+    displacement: float = number("how far it goes to one side", "m", more_than=0.0)
+    velocity: float = number("as fast at most", "m/s", more_than=0.0)
+    force: float = number("the move is given up where a force changes by more", "N", more_than=0.0)
+
+
+@params
+class Unloading:
+    """Bounds of the way on which the operator has the specimen unloaded."""
+
+    travel: float = number("as far at most, from where it begins", "m", more_than=0.0)
+    velocity: float = number("as fast at most", "m/s", more_than=0.0)
+    tolerance: float = number(
+        "share of the range of the load cell that counts as no force", "1", 0.01, at_least=1e-4, at_most=0.1
+    )
+    carries_gravity: bool = flag("it carries weight: it is unloaded after the others", False)
+
+
+class Handled(Protocol):
+    """What a rig file says of the handling of one axis."""
+
+    elastic_limit: float | None
+    stiffness: float | None
+    stiffness_known_to: float | None
+    small_move: SmallMove | None
+    unloading: Unloading | None
+    displacement: Any
+    force: Any
+
+
+def check_handling(axis: Handled, limits: Any, path: str) -> None:
+    """Raises ConfigError for bounds beyond the limits and the ranges of the ``axis``, and what lacks its other half."""
+    if axis.stiffness_known_to is not None and axis.stiffness is None:
+        raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
+    bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]
+    if axis.small_move is not None:
+        far = (limits.stroke, "limits.stroke") if axis.elastic_limit is None else (axis.elastic_limit, "elastic_limit")
+        bounds += [
+            ("small_move.displacement", axis.small_move.displacement, "m", *far),
+            ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
+            ("small_move.force", axis.small_move.force, "N", limits.force, "limits.force"),
+        ]
+        step = axis.displacement.resolution * axis.displacement.unit_si
+        if axis.small_move.displacement < STEPS * step:
+            raise ConfigError(
+                f"{join(path, 'small_move')}.displacement = {axis.small_move.displacement:g} m: must be >= "
+                f"{STEPS * step:g} m, {STEPS} steps of the resolution of displacement"
+            )
+    if axis.unloading is not None:
+        bounds += [
+            ("unloading.travel", axis.unloading.travel, "m", 2.0 * limits.stroke, "2 limits.stroke"),
+            ("unloading.velocity", axis.unloading.velocity, "m/s", limits.velocity, "limits.velocity"),
+        ]
+    for key, value, unit, bound, words in bounds:
+        if value is not None and value > bound:
+            raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {words}")
+
+
+STEPS = 20
+"""Steps of its resolution that a displacement sensor must go through in a small move."""
