@@ -28,7 +28,7 @@ RATE = 0.02
 WAVE = {"type": "sine", "amplitude": 0.01, "frequency": 1.0}
 NOISE = {"displacement_noise_rms": 2e-6, "force_noise_rms": 25.0}
 STEEL = {"type": "elastoplastic_absorber", "stiffness": 2e6, "yield_force": 20e3, "post_yield_ratio": 0.05}
-SPRING = {"type": "kelvin_voigt", "stiffness": 1e6}
+SPRING = {"type": "kelvin_voigt", "stiffness": 1e6, "damping": 0.0}
 SOFT = {"type": "softening_elastomeric", "stiffness": 2e5, "damping": 1e4, "friction_force": 20e3}
 SPECIMENS: dict[str, tuple[dict[str, Any], float]] = {
     "spring": ({"type": "kelvin_voigt", "stiffness": 1e6, "damping": 2e4}, 0.03),

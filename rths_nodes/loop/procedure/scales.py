@@ -2,8 +2,8 @@
 
 Both are compared over the last half of the small move, where play and lost motion are behind it. The stiffness is
 that of the axis with the others held: K = F X^-1 of the changes of all forces and displacements in the moves
-of all axes, so that axes of one specimen may move each other. It compares the two scales with each other: where both are
-off by the same factor, it tells nothing.
+of all axes, so that axes of one specimen may move each other. It compares the two scales with each other: where
+both are off by the same factor, it tells nothing.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def judge_scales(
     for what in ("displacement", "force"):
         if getattr(found, f"{what}_scale") == NOT_VERIFIED:
             found.remarks.append(
-                f"axes.{name}: scale of the {what} not verified: there is no second sensor, and no stiffness known "
-                f"to {VERIFYING:.0%}: the operator has to sign for it"
+                f"axes.{name}: scale of the {what} not verified: there is no second sensor, and no stiffness "
+                f"known to {VERIFYING:.0%}: the operator has to sign for it"
             )
 
 
@@ -122,8 +122,8 @@ def _by_stiffness(rig: RigKnowledge, move: AxisMove, stiffness: float, found: Ax
     off, unsure = stiffness / expected - 1.0, uncertainty(rig, move)
     if abs(off) > known + unsure:
         words = (
-            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the {expected:.4g} N/m that the "
-            f"rig file knows to {known:.0%}"
+            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the {expected:.4g} N/m that "
+            f"the rig file knows to {known:.0%}"
         )
         if found.displacement_scale == VERIFIED:
             found.force_scale = WRONG

@@ -87,7 +87,8 @@ def _refuse(scenario: Scenario, offsets: Offsets) -> None:
         if rig.small_move.displacement < needed:
             problems.append(
                 f"axes.{rig.name}.small_move.displacement of the rig file = "
-                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to be seen beside the scatter of the displacement, {scatter:.3g} m rms"
+                f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to be seen beside "
+                f"the scatter of the displacement, {scatter:.3g} m rms"
             )
     problems.refuse()
 

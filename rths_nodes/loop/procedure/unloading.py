@@ -209,8 +209,8 @@ class Way:
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
             gone = self._walk.command - self._start
             self.given_up = (
-                f"axes.{self._names[worst]}: {why}: {self._forces()[worst]:.4g} N after {1e3 * gone[worst]:.4g} mm "
-                f"of {1e3 * self._travel[worst]:.4g} mm: the rig holds where it is"
+                f"axes.{self._names[worst]}: {why}: {self._forces()[worst]:.4g} N after "
+                f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm: the rig holds where it is"
             )
         return
         yield self._walk.command  # never: it makes this a step as the others are
