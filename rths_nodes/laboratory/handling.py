@@ -1,7 +1,7 @@
 """How far an axis of a real rig may be moved outside of a test, and what is known of its specimen beforehand.
 
-A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when the
-act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
+A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when
+the act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
 """
 
 from __future__ import annotations
@@ -49,12 +49,16 @@ class Handled(Protocol):
 
 
 def check_handling(axis: Handled, limits: Any, path: str) -> None:
-    """Raises ConfigError for bounds beyond the limits and the ranges of the ``axis``, and what lacks its other half."""
+    """Raises ConfigError for bounds beyond the limits and ranges of the ``axis``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]
     if axis.small_move is not None:
-        far = (limits.stroke, "limits.stroke") if axis.elastic_limit is None else (axis.elastic_limit, "elastic_limit")
+        far = (
+            (limits.stroke, "limits.stroke")
+            if axis.elastic_limit is None
+            else (axis.elastic_limit, "elastic_limit")
+        )
         bounds += [
             ("small_move.displacement", axis.small_move.displacement, "m", *far),
             ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
