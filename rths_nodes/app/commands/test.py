@@ -15,7 +15,7 @@ from rths_nodes.app.procedure import answers as answering
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
-from rths_nodes.loop.options import LOCKSTEP, PACES, REALTIME
+from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -43,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=PACES,
         help="of the rungs on the rig; a real one has realtime; default for simulators and emulators: lockstep",
     )
+    parser.add_argument(
+        "--services",
+        nargs="?",
+        const=NAMESPACE,
+        metavar="NAMESPACE",
+        help="the acts are asked for by a service (NAMESPACE/operator/act): by a page, a robot or a program, not at "
+        f"the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
+    )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_reference(parser)
@@ -59,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
     scenario = arguments.scenario(options)
     answers = answering.read(options.answers) if options.answers else Answers()
     attended = sys.stdin.isatty() and sys.stderr.isatty()
-    if not attended and (lacking := answering.missing(answers)):
+    only = answering.HEAD if options.services else None
+    if not attended and (lacking := answering.missing(answers, only)):
         where = options.answers or "--answers"
         raise ConfigError(
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
@@ -103,7 +112,12 @@ def _test(
     conductor = Conductor(ladder, record, folder)
     for words in answers.notes:
         conductor.do("note", text=words)
-    code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
+    if options.services:
+        from rths_nodes.app.procedure.services import Attendant
+
+        code = Attendant(conductor, options.services, dialogue.say).run()
+    else:
+        code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
     _tell(options, screen, conductor.record, folder)
     return code
 

@@ -24,6 +24,8 @@ from rths_nodes.loop.procedure.records import RUNGS
 ALL = tuple(RUNGS)
 REDUCED = ("d", "e", "f")
 """Rungs below the elastic limit, at the reduced level."""
+HEAD = ("operator", "specimen", "level", "time_ratio")
+"""What is not said by an act."""
 _NAME = re.compile(r"\w[\w .-]*")
 LONGEST_ID = 120
 """Characters of a test id: it names the folder of the test."""
@@ -152,11 +154,13 @@ def needed(planned: Iterable[str]) -> list[str]:
     return found + ["largest_difference"] * (len(rungs) > 1)
 
 
-def missing(answers: Answers) -> list[str]:
-    """What the planned rungs ask for and ``answers`` leave out: each key with what it means."""
+def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
+    """What the planned rungs ask for and ``answers`` leave out: each key with what it means; of ``only`` these."""
     planned, specs = answers.rungs or ALL, declared(Answers)
     found = []
     for key in needed(planned):
+        if only is not None and key not in only:
+            continue
         given, spec = getattr(answers, key), specs[key]
         if given is None or given in ((), {}):
             found.append(f"{key}: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")

@@ -1,16 +1,17 @@
-"""The operator node: the acts of a procedure as one service, and what rig and procedure are at meanwhile as topics.
+"""The operator node: the acts of a procedure as one service, and where rig and procedure stand as topics.
 
     service  ~/act             rths_nodes/srv/Act            an act; answered once it is over
     topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
-    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, with a counter of its own
+    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
 
-A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The node
-lives outside of every run: runs have their own nodes and topics.
+A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The
+node lives outside of every run: runs have their own nodes and topics.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -34,6 +35,8 @@ from rths_nodes.srv import Act
 
 RIG_STATE_HZ = 10.0
 """How often rig_state is published."""
+DISCOVERY_S, LOOK_S = 1.0, 0.05
+"""How long another operator node is looked for before the first act, and between two looks."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
 
@@ -70,15 +73,12 @@ class Conducted(Protocol):
     def situation(self) -> Situation: ...
 
     def act(self, name: str, arguments: Mapping[str, str], by: str) -> str:
-        """Do an act; what came of it, in words. Raises ConfigError where it is refused, before anything changed."""
+        """Do an act; what came of it, in words. Raises ConfigError where it is refused: nothing has changed."""
         ...
 
 
 class OperatorNode:
-    """Serves the acts of ``conducted`` in ``namespace``, from :meth:`start` to :meth:`close`, in threads of its own.
-
-    Raises ConfigError where another operator node is in that namespace.
-    """
+    """Serves the acts of ``conducted`` in ``namespace``, in its own threads, from :meth:`start` to :meth:`close`."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         self._conducted = conducted
@@ -106,7 +106,13 @@ class OperatorNode:
         return f"{self._node.get_fully_qualified_name()}/act"
 
     def start(self) -> None:
-        """From now on acts are done."""
+        """From now on acts are done. Raises ConfigError where another operator node is in that namespace."""
+        mine = (self._node.get_name(), self._node.get_namespace())
+        end = time.monotonic() + DISCOVERY_S
+        while time.monotonic() < end:
+            if self._node.get_node_names_and_namespaces().count(mine) > 1:
+                raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
+            time.sleep(LOOK_S)
         self.tell_state(self._conducted.state, self._conducted.reason)
         self._spinning.start()
 
