@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, IntegratorError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -22,6 +23,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.handover import Handover
 from rths_nodes.loop.supervision.limits import level_numbers
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
@@ -62,12 +64,15 @@ class Outcome:
     integrator: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
+def checked_loop(
+    scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
+) -> Loop:
     """The loop of ``scenario`` with all its components built: what every way to run it needs.
 
-    ``make`` is for another kind of loop. Raises ConfigError for what cannot run, with the same words whoever asks.
+    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what
+    cannot run, with the same words whoever asks.
     """
-    assembly = Assembly(scenario)
+    assembly = Assembly(scenario, port)
     assembly.codec()
     return (make or Loop)(assembly)
 
@@ -196,7 +201,9 @@ class Loop:
 
     def _await_operator(self) -> None:
         """While the test is held: wait for the operator, and hear who wants it to end."""
-        self.rig.await_operator()
+        handover: Handover | None = getattr(self.rig.port, "handover", None)
+        if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
+            handover.requests.wait()
         if self._interrupted and self._interrupted():
             self.rig.hold("interrupted")
 

@@ -1,8 +1,8 @@
 """The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
 
-All numbers here are untared, in coordinates of the axes. The first command is the active command of the controller
-as it is read back, or, where it cannot be read, the measured position. From there on a command differs from the one
-before it only in a motion that an act has asked for (``motions.py``), or in the safe stop that ends one.
+All numbers here are untared, in coordinates of the axes. The first command is the active command of the
+controller as it is read back, or, where it cannot be read, the measured position. From there on a command differs
+from the one before it only in a motion that an act has asked for (``motions.py``), or in its safe stop.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError, Problems
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
 from rths_nodes.core.samples import FLAG_TRIPPED, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
+from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
 from rths_nodes.loop.procedure.motions import GuidedMotion
 from rths_nodes.loop.scenario.schema import Scenario
@@ -26,10 +27,6 @@ from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 
-AGREEMENT = 0.02
-"""Share of the range of the displacement sensor by which active command and measured position may differ."""
-MOVED = 1e-4
-"""The same, by which the active command may differ from what was sent last: converters have steps."""
 LOOK_S = 0.001
 """Between two looks whether a Measurement is there, where the port cannot wait for it."""
 KEPT_ALIVE = 0.25
@@ -51,8 +48,9 @@ class DriveOutcome:
 class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig must
-    not be moved now, in words; empty where it may. ``heard`` gets every Measurement, ``failed`` what has broken.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
+    must not be moved now, in words; empty where it may. ``broken`` is why the port has failed. ``braking`` is told
+    why a motion is stopped, ``heard`` gets every Measurement.
     """
 
     measured: Measurement
@@ -64,10 +62,13 @@ class RigDrive:
         scenario: Scenario,
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
+        braking: Callable[[str], None] = lambda reason: None,
         heard: Callable[[Measurement], None] = lambda measured: None,
     ) -> None:
         self.port, self.realtime = port, realtime
-        self._scenario, self._clock, self._heard = scenario, clock, heard
+        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self.mishap: DriveOutcome | None = None
+        """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
         self._dt = scenario.dt
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
@@ -75,7 +76,7 @@ class RigDrive:
         """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
         follows = bool(getattr(port, "follows_rig", False))
         if realtime:
-            self._own_pace = self._pacer(follows)
+            self._own_pace = _pacer(scenario, follows, clock)
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
         self.keeper = Keeper(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -86,12 +87,6 @@ class RigDrive:
         self._samples = 0
         self._over = threading.Event()
         self._open = False
-        self._refer(np.zeros(len(scenario.axes)))
-
-    def _pacer(self, follows: bool) -> Pacer:
-        if follows:
-            return FollowedTicks(self._dt, 1, self._scenario.port.transport_samples, self._clock)
-        return Pacer(self._dt, 1, self._clock)
 
     # -- the session of the port --------------------------------------------------------------------------
 
@@ -137,25 +132,10 @@ class RigDrive:
                 )
         else:
             self.command = np.array(active, float)
-            if reason := self._disagreement(active, measured):
+            if reason := disagreement(self._scenario.axes, active, measured.displacement):
                 raise ConfigError(reason)
         self._before = self.command
-        self._refer(measured.displacement - self.command)
-
-    def _disagreement(self, active: Array, measured: Measurement, shift: Array | None = None) -> str:
-        """Why the external command must not be accepted: where the rig stands and is led to differ, in words."""
-        problems = Problems()
-        shown = measured.displacement if shift is None else measured.displacement - shift
-        for (name, axis), command, place in zip(
-            self._scenario.axes.items(), active.tolist(), shown.tolist(), strict=True
-        ):
-            span = axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke
-            if not abs(command - place) <= AGREEMENT * span:
-                problems.append(
-                    f"axes.{name}: the controller drives to {command:.6g} m, {place:.6g} m is measured: the "
-                    f"external command is accepted only where they differ by <= {AGREEMENT * span:.6g} m"
-                )
-        return "\n".join(problems)
+        self.refer(measured.displacement)
 
     def close(self) -> None:
         """Give the port back; the rig is left to its own safe state. May be called again."""
@@ -181,11 +161,8 @@ class RigDrive:
 
     def refer(self, displacement: Array) -> None:
         """The rig rests, at ``displacement`` ``(n_axes,)`` m: errors of tracking count from there."""
-        self._refer(displacement - self.command)
-
-    def _refer(self, shift: Array) -> None:
+        shift = self._shift = displacement - self.command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
-        self._shift = shift
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
         self._check = LimitCheck(limits, self._dt, self.port.auxiliary_inputs, channels, tares)
         self.levels = LevelWatch.of(limits, self._dt, channels, tares)
@@ -197,19 +174,20 @@ class RigDrive:
         active = self.port.active_command
         if active is None:
             return ""
-        for (name, axis), now, sent in zip(
-            self._scenario.axes.items(), active.tolist(), self.command.tolist(), strict=True
-        ):
-            span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
-            if not abs(now - sent) <= MOVED * span:
-                return (
-                    f"axes.{name}: the controller drives to {now:.6g} m, {sent:.6g} m was sent last: it does not "
-                    "take the external command"
-                )
-        return self._disagreement(active, self.measured, self._shift)
+        axes = self._scenario.axes
+        return not_taken(axes, active, self.command) or disagreement(
+            axes, active, self.measured.displacement - self._shift
+        )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or to a safe stop."""
+        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`."""
+        if self.mishap is None:
+            outcome = self._driven(motion)
+            self.mishap = outcome if outcome.reason else None
+            return outcome
+        return self.mishap
+
+    def _driven(self, motion: GuidedMotion) -> DriveOutcome:
         self._over.clear()
         if self.broken:
             return DriveOutcome(self.broken, True)
@@ -233,9 +211,9 @@ class RigDrive:
         """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
         self._asked = self._asked or reason
 
-    def forget_stop(self) -> None:
-        """What was asked for before a motion state is entered stops nothing any more."""
-        self._asked = ""
+    def ready(self) -> None:
+        """An act begins: what was asked for, or has happened, before it stops nothing any more."""
+        self._asked, self.mishap = "", None
 
     # -- a tick -------------------------------------------------------------------------------------------
 
@@ -260,7 +238,12 @@ class RigDrive:
         wait = getattr(port, "wait", self._clock.sleep)
         while not port.ready():
             wait(LOOK_S)
-        return port.read()
+        measured = port.read()
+        if (
+            self.realtime and np.isnan(measured.displacement).all()
+        ):  # its far end is silent: there are no more ticks
+            raise PortError(port.interlock or "the port measures nothing any more")
+        return measured
 
     def _next(self) -> tuple[Array, int]:
         if self._stop is None and self._motion is not None:
@@ -276,22 +259,26 @@ class RigDrive:
 
     def _guided(self, motion: GuidedMotion) -> Array | None:
         """The next command of ``motion``; None where it is over, or has to stop."""
-        if self._asked:
-            return self._brake(DriveOutcome(self._asked))
-        try:
-            wanted = motion.step(self.measured)
-        except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
-            return self._brake(DriveOutcome(f"{type(error).__name__}: {error}", True))
-        if wanted is None:
-            return self._brake(DriveOutcome())
-        asked = Command(0, wanted, wanted, self._passive)
-        if reason := self._check.command(asked, self.command.tolist()):
-            return self._brake(DriveOutcome(reason, True))
-        return np.array(wanted, float)
+        wanted, outcome = None, DriveOutcome(self._asked)
+        if not self._asked:
+            try:
+                wanted = motion.step(self.measured)
+            except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
+                outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
+        if wanted is not None:
+            asked = Command(0, wanted, wanted, self._passive)
+            reason = self._check.command(asked, self.command.tolist())
+            if not reason:
+                return np.array(wanted, float)
+            outcome = DriveOutcome(reason, True)
+        self._brake(outcome)
+        return None
 
     def _brake(self, outcome: DriveOutcome) -> None:
         """The safe stop, from the velocity of the last two commands."""
         self._outcome = outcome
+        if outcome.reason:
+            self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt)
         self._stop.begin(self._before, self.command)
         if self._stop.at_rest:
@@ -356,3 +343,8 @@ class RigDrive:
         self._over.wait()
 
 
+def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:
+    """What sets the ticks in real time: the clock, or the rig."""
+    if follows:
+        return FollowedTicks(scenario.dt, 1, scenario.port.transport_samples, clock)
+    return Pacer(scenario.dt, 1, clock)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.scenario.schema import Scenario
 
 STEEPEST = 15.0 / 8.0
 """Largest slope of 10 s^3 - 15 s^4 + 6 s^5."""
@@ -27,6 +28,9 @@ MOST_CURVED = 10.0 / math.sqrt(3.0)
 """Its largest curvature."""
 GENTLE = 0.1
 """Share of the deceleration of the safe stop that a ramp may have."""
+
+SLOW = 0.02
+"""Share of the velocity limit at which an axis goes to its start, where the rig file has no velocity for it."""
 
 
 class GuidedMotion(Protocol):
@@ -87,3 +91,13 @@ class Rest:
 def accelerations(limits: Mapping[str, Limits]) -> Array:
     """What a gentle ramp may have, m/s^2: a share of what the safe stop of each axis has."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])
+
+
+def positioning_velocities(scenario: Scenario) -> Array:
+    """At what velocity an axis goes to its start, m/s: that of its small move, or a share of its limit."""
+    return np.array([_velocity(axis) for axis in scenario.axes.values()])
+
+
+def _velocity(axis: Any) -> float:
+    given = getattr(getattr(axis.rig_axis, "small_move", None), "velocity", None)
+    return float(given) if given else SLOW * float(axis.limits.velocity)

@@ -35,6 +35,8 @@ class RungPort:
 
     def __init__(self, drive: RigDrive, tares: Tares) -> None:
         self.handover = Handover(tares, self._presented)
+        self.paced = drive.realtime
+        """True where ticks come by the clock, or from the rig."""
         self._drive, self._port = drive, drive.port
         self._pacer: Callable[[], int] | None = None
         self._begun = self.given_back = False

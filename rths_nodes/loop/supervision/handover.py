@@ -1,4 +1,4 @@
-"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for meanwhile."""
+"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Tares:
-    """Where the test counts from, ``(n_axes,)``: zero of the test in the numbers of sensors and controller, m and N.
+    """Where the test counts from, ``(n_axes,)``: its zero in the numbers of sensors and controller, m and N.
 
-    ``reach`` m is how far a measured displacement may go from there, beside its limits; inf: as far as they let it.
+    ``reach`` m is how far a measured displacement may go from there, beside its limits; inf: no further bound.
     """
 
     displacement: Array
@@ -82,7 +82,7 @@ class Handover:
     """What the stage of the rig takes from a handed port.
 
     ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
-    told when a held rig has come to rest, ``under_way`` when it follows the test again.
+    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops.
     """
 
     tares: Tares
@@ -90,6 +90,7 @@ class Handover:
     requests: OperatorRequests = field(default_factory=OperatorRequests)
     at_rest: Callable[[], None] = lambda: None
     under_way: Callable[[], None] = lambda: None
+    stopping: Callable[[str], None] = lambda reason: None
     holds: list[Relaxation] = field(default_factory=list)
     """How the forces relaxed in each hold so far."""
 

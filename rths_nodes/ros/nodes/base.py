@@ -16,6 +16,7 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ConfigError, IntegratorError, PortError
+from rths_nodes.core.protocols import Port
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
@@ -73,6 +74,8 @@ class RthsNode(LifecycleNode):
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     missing: Callable[[], str] = str
     """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
+    _handed: Port | None = None
+    """The port of a procedure, in place of the scenario's."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -148,7 +151,7 @@ class RthsNode(LifecycleNode):
     def _configure(self) -> None:
         settings, place = self.settings, self.place
         self.scenario = settings.load()
-        self.assembly = Assembly(self.scenario)
+        self.assembly = Assembly(self.scenario, self._handed)
         codec = serialization.codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))
