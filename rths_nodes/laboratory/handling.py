@@ -6,7 +6,7 @@ the act is asked for that needs it. Numbers are in SI units, in coordinates of t
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import flag, number, params
@@ -36,20 +36,8 @@ class Unloading:
     carries_gravity: bool = flag("it carries weight: it is unloaded after the others", False)
 
 
-class Handled(Protocol):
-    """What a rig file says of the handling of one axis."""
-
-    elastic_limit: float | None
-    stiffness: float | None
-    stiffness_known_to: float | None
-    small_move: SmallMove | None
-    unloading: Unloading | None
-    displacement: Any
-    force: Any
-
-
-def check_handling(axis: Handled, limits: Any, path: str) -> None:
-    """Raises ConfigError for bounds beyond the limits and ranges of the ``axis``, and for a half of a pair."""
+def check_handling(axis: Any, limits: Any, path: str) -> None:
+    """Raises ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]

@@ -115,8 +115,8 @@ def _ended(rig: RigKnowledge, move: AxisMove, found: dict[str, AxisChecks]) -> N
         other = int(np.argmax(changes / rig.force_bound))
         own.findings.append(
             f"axes.{name}: the small move was given up after {_mm(gone)}: the force of axes.{rig.names[other]} "
-            f"has changed by {changes[other]:.4g} N, and may by {rig.force_bound[other]:.4g} N (small_move.force): "
-            "the scale of command or force is wrong, something is in the way, or the specimen is stiffer"
+            f"has changed by {changes[other]:.4g} N, and may by {rig.force_bound[other]:.4g} N (small_move.force)"
+            ": the scale of command or force is wrong, something is in the way, or the specimen is stiffer"
         )
     elif move.ended == SWAPPED:
         _swapped(rig, move, moved, gone, found)

@@ -125,16 +125,12 @@ class QuasiStatic:
         rows: list[Measurement] = []
         for _ in range(samples):
             rows.append((yield self.command))
-        displacement, force, auxiliary = (
-            np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
-        )
-        return Stand(
-            self.command,
-            *(values.mean(axis=0) for values in (displacement, force, auxiliary)),
-            *(values.std(axis=0) for values in (displacement, force, auxiliary)),
-            samples,
-            resting,
-        )
+        values = {
+            name: np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
+        }
+        mean = {name: each.mean(axis=0) for name, each in values.items()}
+        scatter = {f"{name}_scatter": each.std(axis=0) for name, each in values.items()}
+        return Stand(command=self.command, samples=samples, resting=resting, **mean, **scatter)
 
     def _rests(self, before: Stand, now: Stand) -> bool:
         noise = CERTAIN * math.sqrt(2.0 / now.samples)

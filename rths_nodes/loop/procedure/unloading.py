@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rths_nodes.core.errors import Problems
 from rths_nodes.core.samples import Array, Measurement
@@ -27,6 +28,9 @@ from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script, Stand, S
 from rths_nodes.loop.procedure.records import UnloadingRecord
 from rths_nodes.loop.procedure.small_move import Drive
 from rths_nodes.loop.scenario.schema import Scenario
+
+Places = NDArray[np.intp]
+"""Of axes, among all."""
 
 FIRST_STEP = 0.02
 """Share of the travel of the first step of an axis."""
@@ -153,10 +157,10 @@ class Way:
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, 0.1 * AIM * self._tolerance))
 
-    def _within(self, active: Array, share: float) -> bool:
+    def _within(self, active: Places, share: float) -> bool:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
-    def _guard(self, active: Array) -> Callable[[Measurement], str]:
+    def _guard(self, active: Places) -> Callable[[Measurement], str]:
         """A force that rises, and one that has gone through zero, end a step."""
         sign = np.sign(self._forces())[active]
         through = (self._tolerance + self._noise)[active]
@@ -175,7 +179,7 @@ class Way:
 
     # -- the steps ----------------------------------------------------------------------------------------
 
-    def _unload(self, active: Array) -> Steps[None]:
+    def _unload(self, active: Places) -> Steps[None]:
         if self._within(active, AIM):
             return
         for index in active.tolist():
@@ -189,21 +193,21 @@ class Way:
                 return
             step = self._next_step(active)
             if not np.any(step):
-                yield from self._give_up(active, "the travel is used up")
+                self._give_up(active, "the travel is used up")
                 return
             yield from self._go(step, active)
             level = self._level(active)
             waited = 0 if level < FALLS * best else waited + 1
             best = min(best, level)
             if waited >= PATIENCE:
-                yield from self._give_up(active, "the force does not fall")
+                self._give_up(active, "the force does not fall")
                 return
-        yield from self._give_up(active, f"it was not unloaded after {MOST_STEPS} steps")
+        self._give_up(active, f"it was not unloaded after {MOST_STEPS} steps")
 
-    def _level(self, active: Array) -> float:
+    def _level(self, active: Places) -> float:
         return float((np.abs(self._forces()) / self._range)[active].max())
 
-    def _give_up(self, active: Array, why: str) -> Steps[None]:
+    def _give_up(self, active: Places, why: str) -> None:
         """The end, where the rig is; unloaded all the same where the forces are within their tolerance."""
         if not self._within(active, 1.0):
             worst = int(active[np.argmax((np.abs(self._forces()) / self._range)[active])])
@@ -212,10 +216,8 @@ class Way:
                 f"axes.{self._names[worst]}: {why}: {self._forces()[worst]:.4g} N after "
                 f"{1e3 * gone[worst]:.4g} mm of {1e3 * self._travel[worst]:.4g} mm: the rig holds where it is"
             )
-        return
-        yield self._walk.command  # never: it makes this a step as the others are
 
-    def _first_step(self, index: int, active: Array) -> Steps[None]:
+    def _first_step(self, index: int, active: Places) -> Steps[None]:
         """The column of the tangent of one axis: it goes towards less force until that answers."""
         start, before = self._walk.command, self._forces()
         direction = -np.sign(before[index]) or 1.0
@@ -231,10 +233,10 @@ class Way:
             if abs(change[index]) > self._seen()[index] and gone:
                 self._tangent[:, index] = change / gone
                 if change[index] * gone < 0.0:
-                    yield from self._give_up(active, "the force does not fall, it rises")
+                    self._give_up(active, "the force does not fall, it rises")
                 return
             if why or length >= min(BLIND * self._travel[index], room):
-                yield from self._give_up(active, why or "the force does not fall")
+                self._give_up(active, why or "the force does not fall")
                 if not self.given_up:  # nothing is loaded beyond its tolerance: nothing to be done
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
@@ -246,7 +248,7 @@ class Way:
         gone = direction * float(self._walk.command[index] - self._start[index])
         return max(0.0, float(self._travel[index]) - gone)
 
-    def _next_step(self, active: Array) -> Array:
+    def _next_step(self, active: Places) -> Array:
         """The damped Newton step of the ``active`` axes, ``(n_axes,)`` m, within what is left of the travel."""
         force, step = self._forces()[active], np.zeros(len(self._names))
         tangent = self._tangent[np.ix_(active, active)]
@@ -267,7 +269,7 @@ class Way:
         step[places] = min(1.0, float(share)) * wanted
         return step
 
-    def _go(self, step: Array, active: Array) -> Steps[None]:
+    def _go(self, step: Array, active: Places) -> Steps[None]:
         """One step, its rest, and what it tells of the tangent."""
         start, before = self._walk.command, self._forces()
         yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
