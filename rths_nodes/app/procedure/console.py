@@ -299,8 +299,8 @@ class Console:
             self._say(str(error))
 
     def _changed(self, state: State, reason: str) -> None:
-        """What happens to the rig by itself is told at once."""
-        if state in (State.TRIPPED, State.HELD) and reason:
+        """What ends a motion before its time is told at once."""
+        if state is State.STOPPING and reason:
             self._say(f"{state.name.lower()}: {reason}")
 
     def _unloads(self) -> bool:
