@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -155,6 +156,19 @@ def lock_of_free_domain() -> tuple[int, int]:
             continue
         return number, lock
     raise RuntimeError("no free ROS domain: a hundred tests are under way on this machine")
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    """The environment of programs that several tests of a module look at: with a ROS domain of its own."""
+    number, lock = lock_of_free_domain()
+    path = os.pathsep.join(sys.path)
+    yield os.environ | {
+        "ROS_DOMAIN_ID": str(number),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "PYTHONPATH": path,
+    }
+    os.close(lock)
 
 
 @pytest.fixture(autouse=True)

@@ -146,7 +146,9 @@ def run(
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
-    result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
+    result = (
+        _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
+    )
     result.wall_s = time.monotonic() - started
     return result
 
@@ -166,7 +168,7 @@ def _check_handed(port: Port | None, options: RunOptions) -> None:
     if options.host == PROCESSES:
         raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
     if options.actuator_nodes != ONE_NODE:
-        raise ConfigError(f"actuator_nodes = {options.actuator_nodes!r}: a handed port has one node for all axes")
+        raise ConfigError(f"actuator_nodes = {options.actuator_nodes}: a handed port has one node")
     paced = bool(getattr(port, "paced", False))
     if paced != (options.pace == REALTIME):
         here = REALTIME if paced else LOCKSTEP

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -50,6 +51,16 @@ def statistics(seconds: Array) -> dict[str, float]:
     median, p99, p999 = np.percentile(seconds, (50.0, 99.0, 99.9)).tolist()
     mean, largest = float(seconds.mean()), float(seconds.max())
     return {"mean_s": mean, "median_s": median, "p99_s": p99, "p999_s": p999, "max_s": largest}
+
+
+def median_count(counts: Counter[int]) -> int:
+    """The median of whole numbers that were counted."""
+    left = counts.total() // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left < 0:
+            break
+    return value
 
 
 def histogram(seconds: Array, edges: Array | None = None) -> dict[str, list[float]]:

@@ -330,7 +330,8 @@ class Port(Readback, Protocol):
     Whatever a port of another package raises is told with its type, its address and what was tried. It may leave
     out what it cannot read back (:class:`Readback`). It may have ``address``: where the rig is, in words;
     ``failure``: as ``interlock``, but the test has failed; ``numbers()``: after the test, what it has counted;
-    ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself;
+    ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself; where that
+    depends on its ``Params``, these have ``has_heartbeat``;
     ``one_node = True`` in its ``Params`` where no axis can have a node. Where the rig gives the ticks, the port
     declares ``follows_rig = True``: it sends a Command when it is written, calls ``pacer`` at each tick of the
     rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.

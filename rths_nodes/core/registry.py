@@ -1,8 +1,8 @@
 """One loader for all families of components.
 
-A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with places below it; other packages add
-components through the entry point group ``rths_nodes.<family>``. Nothing is imported before it is asked for by
-name.
+A family is a table ``TABLE = {name: ".module:Class"}`` in its module, with places below it, or whole ones without
+the dot; other packages add components through the entry point group ``rths_nodes.<family>``. Nothing is imported
+before it is asked for by name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def built_in(family: str) -> dict[str, str]:
     """Name -> ``module:Class`` of the components of ``family`` that this package brings along."""
     home = FAMILIES[family]
     table: dict[str, str] = importlib.import_module(home).TABLE
-    return {name: f"{home}{place}" for name, place in table.items()}
+    return {name: f"{home}{place}" if place.startswith((".", ":")) else place for name, place in table.items()}
 
 
 @cache

@@ -23,6 +23,7 @@ from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
+from rths_nodes.loop.supervision.handover import Handover
 from rths_nodes.loop.supervision.limits import level_numbers
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
@@ -68,7 +69,8 @@ def checked_loop(
 ) -> Loop:
     """The loop of ``scenario`` with all its components built: what every way to run it needs.
 
-    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what cannot run, with the same words whoever asks.
+    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what
+    cannot run, with the same words whoever asks.
     """
     assembly = Assembly(scenario, port)
     assembly.codec()
@@ -199,7 +201,9 @@ class Loop:
 
     def _await_operator(self) -> None:
         """While the test is held: wait for the operator, and hear who wants it to end."""
-        self.rig.await_operator()
+        handover: Handover | None = getattr(self.rig.port, "handover", None)
+        if handover is not None and self.rig.pause.rests and not self.rig.stop_due:
+            handover.requests.wait()
         if self._interrupted and self._interrupted():
             self.rig.hold("interrupted")
 

@@ -1,1 +1,1 @@
-"""The only folder that may import rclpy, launch or rths_nodes.msg."""
+"""The only folder that may import rclpy, launch, rths_nodes.msg or rths_nodes.srv."""

@@ -22,6 +22,8 @@ AXIS = "axis"
 CONSOLE = "console"
 """The ear of `rths run` where nodes are in other processes: it only listens, and may ask for a trip."""
 ROLES = (*NODES, AXIS)
+OPERATOR = "operator"
+"""Serves the acts of a procedure. It is in no run, and no peer of the nodes of one."""
 RIG = "rig"
 """The executable that has several nodes of a test in one process."""
 PEERS = (*NODES, CONSOLE)
@@ -121,6 +123,16 @@ AXIS_TOPICS: dict[str, Topic] = {
         _stream("true_state", "Measurement", AXIS, ACTUATOR),
     )
 }
+
+
+OPERATOR_TOPICS: dict[str, Topic] = {
+    topic.name: topic
+    for topic in (
+        Topic("procedure_state", _own("TestState"), (OPERATOR,), (), True, recorded=False),
+        Topic("rig_state", _own("Measurement"), (OPERATOR,), (), recorded=False),
+    )
+}
+"""Of a procedure, beside those of its runs: outside of runs the rig reports here."""
 
 
 def axis_node(axis: str) -> str:

@@ -57,7 +57,7 @@ def test_a_linear_test_at_half_the_level_goes_half_as_far() -> None:
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ("ground_motion={type: none}", 0.5, "nothing excites it"),
+        ("ground_motion={type: none}", 0.5, "nothing excites the test"),
         ("duration=1", 0.0, "level = 0: must be > 0"),
         ("duration=1", float("nan"), "level = nan: must be > 0"),
     ],

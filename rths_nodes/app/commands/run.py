@@ -150,7 +150,11 @@ def _of_port(counts: dict[str, float]) -> str:
     words = f"transport {counts['transport_declared']:.0f} samples declared"
     if "transport_median" in counts:
         words += f", {counts['transport_median']:.0f} needed (median; largest {counts['transport_largest']:.0f})"
-    wrong = [f"{count:.0f} {name}" for name, count in counts.items() if count and not name.startswith("transport")]
+    if "answer_median_s" in counts:
+        median, largest = (1e3 * counts[f"answer_{name}_s"] for name in ("median", "largest"))
+        words += f", commands {median:.3g} ms after the states they answer (median; largest {largest:.3g})"
+    told = [name for name in counts if not name.startswith("transport") and not name.endswith("_s")]
+    wrong = [f"{counts[name]:.0f} {name}" for name in told if counts[name]]
     return f"port: {words}; {', '.join(wrong) or 'nothing lost'}"
 
 

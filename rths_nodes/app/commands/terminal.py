@@ -149,8 +149,9 @@ def finite(entry: Any) -> Any:
     return None if isinstance(entry, float) and not math.isfinite(entry) else entry
 
 
-def console() -> Any:
-    """Where tables go: as wide as the terminal, wide in a pipe."""
+def console(stream: Any = None) -> Any:
+    """Where tables go, stdout or another ``stream``: as wide as the terminal, wide in a pipe."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    stream = sys.stdout if stream is None else stream
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else 160)

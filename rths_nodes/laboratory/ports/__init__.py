@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-TABLE = {"simulator": ".simulator:Simulator", "udp": ".udp:UdpPort"}
+TABLE = {
+    "simulator": ".simulator:Simulator",
+    "udp": ".udp:UdpPort",
+    "ros2_control": "rths_nodes.ros.ports.ros2_control:Ros2ControlPort",
+}
+"""The last one stands in the room that may speak ROS: it is only named here."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
@@ -366,7 +367,7 @@ class UdpPort:
         counts: dict[str, float] = {"bridged": self._bridged, "limited": self._limited, **self._link.counts}
         counts["transport_declared"] = self.transport_samples
         if self._needed:
-            counts["transport_median"] = _median(self._needed)
+            counts["transport_median"] = median_count(self._needed)
             counts["transport_largest"] = max(self._needed)
         return counts
 
@@ -387,13 +388,3 @@ class UdpPort:
     def close(self) -> None:
         self.safe()
         self._link.close()
-
-
-def _median(counts: Counter[int]) -> int:
-    """Of what was counted."""
-    left = counts.total() // 2
-    for value in sorted(counts):
-        left -= counts[value]
-        if left < 0:
-            break
-    return value

@@ -1,4 +1,4 @@
-"""What an operator arms: one rung of one scenario with one set of offsets on one rig; with anything else, nothing."""
+"""What an operator arms: one rung of one scenario, with one set of offsets, on one rig; nothing else."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def arm(
     problems = Problems()
     if (now := hash_of(scenario)) != scenario_hash:
         problems.append(
-            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, that of the scenario of "
-            f"rung {rung} is {now}"
+            f"the scenario has changed: the hash to be armed is {scenario_hash or 'empty'}, that of rung "
+            f"{rung} is {now}"
         )
     if offsets.hash != offsets_hash:
         problems.append(
@@ -92,9 +92,9 @@ def _reach(rung: str, scenario: Scenario) -> Array:
 
 
 def start_of(scenario: Scenario, port: Port) -> Array:
-    """Where the axes stand at the first sample of a test, ``(n_axes,)`` m from its zero; ``port`` is that of the rig.
+    """Where the axes stand at the first sample of a test, ``(n_axes,)`` m from its zero.
 
-    Zero where the integrator is outside of this process.
+    ``port`` is that of the rig. Zero where the integrator is outside of this process.
     """
     external = getattr(registry.class_of("integrator", scenario.integrator), "external", False)
     if external or scenario.soft_start is not None:

@@ -1,8 +1,8 @@
 """The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
 
-All numbers here are untared, in coordinates of the axes. The first command is the active command of the controller
-as it is read back, or, where it cannot be read, the measured position. From there on a command differs from the one
-before it only in a motion that an act has asked for (``motions.py``), or in the safe stop that ends one.
+All numbers here are untared, in coordinates of the axes. The first command is the active command of the
+controller as it is read back, or, where it cannot be read, the measured position. From there on a command differs
+from the one before it only in a motion that an act has asked for (``motions.py``), or in its safe stop.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rths_nodes.core.errors import ConfigError, PortError, Problems
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
 from rths_nodes.core.samples import FLAG_TRIPPED, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
+from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
 from rths_nodes.loop.procedure.motions import GuidedMotion
 from rths_nodes.loop.scenario.schema import Scenario
@@ -26,10 +27,6 @@ from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 
-AGREEMENT = 0.02
-"""Share of the range of the displacement sensor by which active command and measured position may differ."""
-MOVED = 1e-4
-"""The same, by which the active command may differ from what was sent last: converters have steps."""
 LOOK_S = 0.001
 """Between two looks whether a Measurement is there, where the port cannot wait for it."""
 KEPT_ALIVE = 0.25
@@ -51,8 +48,9 @@ class DriveOutcome:
 class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
-    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig must
-    not be moved now, in words; empty where it may. ``heard`` gets every Measurement, ``failed`` what has broken.
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
+    must not be moved now, in words; empty where it may. ``broken`` is why the port has failed. ``braking`` is told
+    why a motion is stopped, ``heard`` gets every Measurement.
     """
 
     measured: Measurement
@@ -78,7 +76,7 @@ class RigDrive:
         """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
         follows = bool(getattr(port, "follows_rig", False))
         if realtime:
-            self._own_pace = self._pacer(follows)
+            self._own_pace = _pacer(scenario, follows, clock)
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
         self.keeper = Keeper(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -89,12 +87,6 @@ class RigDrive:
         self._samples = 0
         self._over = threading.Event()
         self._open = False
-        self._refer(np.zeros(len(scenario.axes)))
-
-    def _pacer(self, follows: bool) -> Pacer:
-        if follows:
-            return FollowedTicks(self._dt, 1, self._scenario.port.transport_samples, self._clock)
-        return Pacer(self._dt, 1, self._clock)
 
     # -- the session of the port --------------------------------------------------------------------------
 
@@ -140,25 +132,10 @@ class RigDrive:
                 )
         else:
             self.command = np.array(active, float)
-            if reason := self._disagreement(active, measured):
+            if reason := disagreement(self._scenario.axes, active, measured.displacement):
                 raise ConfigError(reason)
         self._before = self.command
-        self._refer(measured.displacement - self.command)
-
-    def _disagreement(self, active: Array, measured: Measurement, shift: Array | None = None) -> str:
-        """Why the external command must not be accepted: where the rig stands and is led to differ, in words."""
-        problems = Problems()
-        shown = measured.displacement if shift is None else measured.displacement - shift
-        for (name, axis), command, place in zip(
-            self._scenario.axes.items(), active.tolist(), shown.tolist(), strict=True
-        ):
-            span = axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke
-            if not abs(command - place) <= AGREEMENT * span:
-                problems.append(
-                    f"axes.{name}: the controller drives to {command:.6g} m, {place:.6g} m is measured: the "
-                    f"external command is accepted only where they differ by <= {AGREEMENT * span:.6g} m"
-                )
-        return "\n".join(problems)
+        self.refer(measured.displacement)
 
     def close(self) -> None:
         """Give the port back; the rig is left to its own safe state. May be called again."""
@@ -184,11 +161,8 @@ class RigDrive:
 
     def refer(self, displacement: Array) -> None:
         """The rig rests, at ``displacement`` ``(n_axes,)`` m: errors of tracking count from there."""
-        self._refer(displacement - self.command)
-
-    def _refer(self, shift: Array) -> None:
+        shift = self._shift = displacement - self.command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
-        self._shift = shift
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
         self._check = LimitCheck(limits, self._dt, self.port.auxiliary_inputs, channels, tares)
         self.levels = LevelWatch.of(limits, self._dt, channels, tares)
@@ -200,19 +174,13 @@ class RigDrive:
         active = self.port.active_command
         if active is None:
             return ""
-        for (name, axis), now, sent in zip(
-            self._scenario.axes.items(), active.tolist(), self.command.tolist(), strict=True
-        ):
-            span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
-            if not abs(now - sent) <= MOVED * span:
-                return (
-                    f"axes.{name}: the controller drives to {now:.6g} m, {sent:.6g} m was sent last: it does not "
-                    "take the external command"
-                )
-        return self._disagreement(active, self.measured, self._shift)
+        axes = self._scenario.axes
+        return not_taken(axes, active, self.command) or disagreement(
+            axes, active, self.measured.displacement - self._shift
+        )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or to a safe stop; after a stop nothing moves until :meth:`ready`."""
+        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`."""
         if self.mishap is None:
             outcome = self._driven(motion)
             self.mishap = outcome if outcome.reason else None
@@ -270,7 +238,12 @@ class RigDrive:
         wait = getattr(port, "wait", self._clock.sleep)
         while not port.ready():
             wait(LOOK_S)
-        return port.read()
+        measured = port.read()
+        if (
+            self.realtime and np.isnan(measured.displacement).all()
+        ):  # its far end is silent: there are no more ticks
+            raise PortError(port.interlock or "the port measures nothing any more")
+        return measured
 
     def _next(self) -> tuple[Array, int]:
         if self._stop is None and self._motion is not None:
@@ -368,3 +341,10 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds."""
         self._over.wait()
+
+
+def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:
+    """What sets the ticks in real time: the clock, or the rig."""
+    if follows:
+        return FollowedTicks(scenario.dt, 1, scenario.port.transport_samples, clock)
+    return Pacer(scenario.dt, 1, clock)

@@ -7,11 +7,18 @@ command, but not for ever; one that computes in this process needs no keeper at 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+
+from rths_nodes.loop.realtime import PRIORITY
 
 log = logging.getLogger(__name__)
 
+SWITCH_S = 1e-4
+"""After so long another thread lets the keeper go on: each tick waits for that a few times, and is 1 ms long."""
 PATIENCE_S = 10.0
 """How long a tick may take before who wants the rig gives up."""
 
@@ -30,10 +37,14 @@ class Keeper:
         self._turn = threading.Condition()
         self._borrowed = 0
         self._busy = self._over = False
+        self._switch = 0.0
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """From now on the rig is kept."""
+        if self._interval == 0.0:
+            self._switch = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._switch, SWITCH_S))
         if self._interval is not None:
             self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
             self._thread.start()
@@ -62,17 +73,32 @@ class Keeper:
         with self._turn:
             self._over = True
             self._turn.notify_all()
+        if self._switch:
+            sys.setswitchinterval(self._switch)
+            self._switch = 0.0
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(PATIENCE_S)
 
+    def _rise(self) -> None:
+        """In real time the ticks come before ordinary work, where the system lets them.
+
+        A run to which the rig was lent leaves all threads as ordinary ones.
+        """
+        if self._interval == 0.0:
+            with suppress(OSError):
+                os.sched_setscheduler(threading.get_native_id(), os.SCHED_FIFO, os.sched_param(PRIORITY))
+
     def _run(self) -> None:
+        self._rise()
         while True:
             with self._turn:
                 self._busy = False
                 self._turn.notify_all()
                 if self._interval:
                     self._turn.wait(self._interval)
-                self._turn.wait_for(lambda: not self._borrowed or self._over)
+                if self._borrowed:
+                    self._turn.wait_for(lambda: not self._borrowed or self._over)
+                    self._rise()
                 if self._over:
                     return
                 self._busy = True

@@ -6,6 +6,7 @@ for stopping, which any trip enters, too. No arrow leaves out a state.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from rths_nodes.loop.supervision.states import State
@@ -39,13 +40,15 @@ ARROWS: dict[State, tuple[State, ...]] = {
 class SessionMachine:
     """The state of a procedure and why it was entered; refuses an arrow that is not there.
 
-    ``changed`` is told of each state with its reason. ``history`` are the states so far.
+    ``changed`` is told of each state with its reason. ``history`` are the states so far. Threads that look before
+    they leap hold the ``lock``.
     """
 
     def __init__(self, changed: Callable[[State, str], None] | None = None) -> None:
         self.state = State.IDLE
         self.reason = ""
         self.history = [State.IDLE]
+        self.lock = threading.RLock()
         self._changed = changed
 
     @property
@@ -59,9 +62,16 @@ class SessionMachine:
 
     def to(self, state: State, reason: str = "") -> None:
         """Enter ``state``. Raises RuntimeError when there is no such arrow."""
-        if not self.may(state):
-            raise RuntimeError(f"state of the procedure {self.state.name} -> {state.name}: no such transition")
-        self.state, self.reason = state, reason
-        self.history.append(state)
-        if self._changed is not None:
-            self._changed(state, reason)
+        with self.lock:
+            if not self.may(state):
+                raise RuntimeError(f"state of the procedure {self.state.name} -> {state.name}: no such transition")
+            self.state, self.reason = state, reason
+            self.history.append(state)
+            if self._changed is not None:
+                self._changed(state, reason)
+
+    def brake(self, reason: str) -> None:
+        """What moves is stopped; nothing happens where nothing moves, or it is stopped already."""
+        with self.lock:
+            if self.moving and self.state is not State.STOPPING:
+                self.to(State.STOPPING, reason)

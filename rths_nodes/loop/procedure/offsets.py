@@ -1,9 +1,10 @@
 """Offsets of a rig at rest: what its sensors show where the test counts from, with their scatter.
 
-A test counts displacements and commands from the place where the rig stood while its offsets were taken, and forces
-from what the load cells showed there, if the operator has stated that the specimen carried nothing. What is tared
-that way is bounded: a sensor that is further off has a wrong zero, and no test makes that good. The displacement
-sensor is compared with the active command of the controller where that can be read, otherwise with its own zero.
+A test counts displacements and commands from the place where the rig stood while its offsets were taken, and
+forces from what the load cells showed there, if the operator has stated that the specimen carried nothing. What is
+tared that way is bounded: a sensor that is further off has a wrong zero, and no test makes that good. The
+displacement sensor is compared with the active command of the controller where that can be read, otherwise with
+its own zero.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ AT_REST = 0.005
 
 
 class Watching:
-    """A motion that is none: ``command`` is held for so many ``samples``; ``seen`` are the Measurements meanwhile."""
+    """A motion that is none: ``command`` is held for so many ``samples``; ``seen`` are the Measurements."""
 
     def __init__(self, command: Array, samples: int) -> None:
         self._command, self._samples = np.array(command, float), samples
@@ -98,7 +99,7 @@ class Offsets:
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
     def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis]) -> Offsets:
-        """The same, confirmed. Raises ConfigError for a tare that is larger than the channels of ``axes`` allow."""
+        """The same, confirmed. Raises ConfigError for a tare beyond what the channels of ``axes`` allow."""
         problems = Problems()
         for index, (name, axis) in enumerate(axes.items()):
             shown, active = float(self.displacement[index]), float(self.active[index])
@@ -122,17 +123,15 @@ class Offsets:
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
         """By axis, in words: a force that stands at rest and was not tared, though it is no noise."""
-        return (
-            {}
-            if self.unloaded
-            else {
-                name: f"axes.{name}: the load cell shows {force:.6g} N at rest ({force / axis.force.range_si:.2%} of its "
-                "range): tare it (state that the specimen is unloaded when the offsets are confirmed), or unload the "
-                "specimen first"
-                for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True)
-                if not abs(force) <= AT_REST * axis.force.range_si
-            }
-        )
+        found: dict[str, str] = {}
+        for (name, axis), force in zip(axes.items(), self.force.tolist(), strict=True):
+            span = axis.force.range_si
+            if not (self.unloaded or abs(force) <= AT_REST * span):
+                found[name] = (
+                    f"axes.{name}: the load cell shows {force:.6g} N at rest, {force / span:.2%} of its range: "
+                    "tare it (state that the specimen is unloaded when the offsets are confirmed), or unload first"
+                )
+        return found
 
     def tares(self, reach: Array | None = None) -> Tares:
         """Where the test counts from; ``reach`` ``(n_axes,)`` m is how far it may go from there."""
@@ -143,9 +142,10 @@ class Offsets:
     def record(self) -> OffsetsRecord:
         """What is written down."""
         columns = (self.displacement, self.displacement_scatter, self.force, self.force_scatter, self.active)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        axes = {
-            name: AxisOffsets(*row, force_tared=self.unloaded)
-            for name, row in zip(self.names, rows, strict=True)
-        }
-        return OffsetsRecord(self.time, self.seconds, axes, self.hash, self.confirmed)
+        numbers = zip(*(column.tolist() for column in columns), strict=True)
+        rows = [AxisOffsets(x, x_scatter, f, f_scatter, active) for x, x_scatter, f, f_scatter, active in numbers]
+        for row in rows:
+            row.force_tared = self.unloaded
+        return OffsetsRecord(
+            self.time, self.seconds, dict(zip(self.names, rows, strict=True)), self.hash, self.confirmed
+        )

@@ -6,16 +6,13 @@ terminal, a file of answers, a service. Numbers are untared, in coordinates of t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
-from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Measurement
@@ -23,24 +20,22 @@ from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.procedure import acts
 from rths_nodes.loop.procedure.acts import ActRefused
-from rths_nodes.loop.procedure.arming import Armed, arm, start_of
+from rths_nodes.loop.procedure.arming import arm, start_of
+from rths_nodes.loop.procedure.clearance import Clearance
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.machine import SessionMachine
 from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations, positioning_velocities
 from rths_nodes.loop.procedure.offsets import Offsets, Watching
+from rths_nodes.loop.procedure.readback import told_of
 from rths_nodes.loop.procedure.records import (
-    NOT_VERIFIED,
-    SIGNED,
     AxisChecks,
     Note,
     ProcedureRecord,
     RungRecord,
     UnloadingRecord,
 )
-from rths_nodes.loop.procedure.readback import told_of
-from rths_nodes.loop.procedure.rung_port import ComputedForcePort, RungPort, UnsentPort
+from rths_nodes.loop.procedure.rungs import RungUnderWay, RunOutcome
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rehearsal import simulated
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
@@ -48,15 +43,6 @@ __all__ = ["ActRefused", "RigSession", "RunOutcome"]
 
 SHORTEST_S, LONGEST_S = 0.02, 600.0
 """How long offsets may be taken."""
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """How a run on the handed port went: finished, held, tripped, failed, refused or interrupted, and why."""
-
-    outcome: str
-    reason: str = ""
-    samples: int = 0
 
 
 class RigSession:
@@ -81,15 +67,12 @@ class RigSession:
         self.scenario, self.record, self.realtime = scenario, record, realtime
         self.offsets: Offsets | None = None
         """The confirmed ones."""
-        self.drive = RigDrive(Assembly(scenario).port, scenario, realtime, clock, self._braking)
-        self._clock = clock
         self._machine = SessionMachine(changed)
-        self._lock = threading.RLock()
+        self.drive = RigDrive(Assembly(scenario).port, scenario, realtime, clock, self._machine.brake)
+        self._clock = clock
+        self._clearance = Clearance(record, self.rig_axes)
         self._taken: Offsets | None = None
-        self._signed: set[str] = set()
-        self._armed: Armed | None = None
-        self._rung: RungPort | None = None
-        self._suspended = self._slow = False
+        self._rung: RungUnderWay | None = None
 
     # -- what it shows ------------------------------------------------------------------------------------
 
@@ -112,44 +95,31 @@ class RigSession:
         """Of each axis of the test, the rig's."""
         return {name: axis.rig_axis for name, axis in self.scenario.axes.items() if axis.rig_axis is not None}
 
+    @property
+    def unsigned(self) -> list[str]:
+        """What is neither verified nor signed for, in words."""
+        return self._clearance.unsigned()
+
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
-        with self._lock:
+        with self._machine.lock:
             return {act: self._why_not(act) for act in acts.STATES}
 
     def _why_not(self, act: str) -> str:
         if reason := acts.why_not(act, self.state):
             return reason
-        if act == "resume" and not self._suspended:
+        suspended = self._rung is not None and self._rung.suspended
+        if act == "resume" and not suspended:
             return "nothing is held that could go on: the rung is over"
-        if self._suspended and act not in ("resume", "stop", "note"):
+        if suspended and act not in ("resume", "stop", "note"):
             return "a rung is held: resume or stop it"
         if act == "confirm_offsets" and self._taken is None:
             return "no offsets were taken"
-        if act == "sign_for" and not self._unsigned():
+        if act == "sign_for" and not self._clearance.unsigned():
             return "nothing is to be signed for"
         if act in acts.MOVING and (reason := self.drive.unfit()):
             return reason
-        return self._barred() if act in ("position", "arm", "run") else ""
-
-    def _barred(self) -> str:
-        """Why a rig that could move must not leave its place: what the checks have found."""
-        if not self.record.checks:
-            return "the axes were not checked"
-        found = [words for checks in self.record.checks.values() for words in checks.findings]
-        return "\n".join(found + [f"{what}: sign for it, or verify it" for what in self._unsigned()])
-
-    def _unsigned(self) -> list[str]:
-        """What is neither verified nor signed for."""
-        wanting = [
-            f"scale of {channel} of {name} not verified"
-            for name, checks in self.record.checks.items()
-            for channel in ("displacement", "force")
-            if getattr(checks, f"{channel}_scale") == NOT_VERIFIED
-        ]
-        if self.offsets is not None:
-            wanting += self.offsets.forces_at_rest(self.rig_axes).values()
-        return [what for what in wanting if what not in self._signed]
+        return self._clearance.barred() if act in ("position", "arm", "run") else ""
 
     # -- from cold to checked -----------------------------------------------------------------------------
 
@@ -161,7 +131,7 @@ class RigSession:
         self.record.controller = told_of(self.drive)
         for words in self.drive.remarks:
             self.note(words)
-        self._to(State.CONNECTED)
+        self._machine.to(State.CONNECTED)
 
     def take_offsets(self, seconds: float) -> Offsets:
         """What the sensors show in ``seconds`` of rest, with its scatter; not confirmed yet."""
@@ -192,10 +162,9 @@ class RigSession:
         self._taken = None
         self.drive.refer(self.offsets.displacement)
         self.record.offsets_before = self.offsets.record()
-        self.record.checks = {}
-        self._signed.clear()
+        self._clearance.begin(self.offsets)
         if self.state is State.CONNECTED:
-            self._to(State.REFERENCED)
+            self._machine.to(State.REFERENCED)
 
     def check(self) -> dict[str, AxisChecks]:
         """A small guarded move of every axis; what it finds may bar the way to the start."""
@@ -208,20 +177,9 @@ class RigSession:
         return self.record.checks
 
     def sign_for(self, what: str, by: str = "") -> None:
-        """The operator answers for what is not verified, by its words or the name of its axis."""
+        """The operator answers for what is not verified, named by its words or its axis."""
         self._begin("sign_for")
-        meant = [each for each in self._unsigned() if what == each or f" of {what} " in f" {each} "]
-        meant = meant or [each for each in self._unsigned() if what and each.startswith(f"axes.{what}:")]
-        if not meant:
-            raise ActRefused(f"{what or 'empty'}: is not to be signed for; it is: {'; '.join(self._unsigned())}")
-        who = by or self.record.operator
-        for words in meant:
-            self._signed.add(words)
-            self.record.deviations.append(f"{words}: signed for by {who or 'the operator'}")
-            for name, checks in self.record.checks.items():
-                for channel in ("displacement", "force"):
-                    if words == f"scale of {channel} of {name} not verified":
-                        setattr(checks, f"{channel}_scale", SIGNED)
+        self._clearance.sign(what, by or self.record.operator)
 
     # -- the rungs ----------------------------------------------------------------------------------------
 
@@ -241,7 +199,7 @@ class RigSession:
         return self.offsets.held + start_of(scenario, self.drive.port)
 
     def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
-        """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from the hashes."""
+        """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""
         self._begin("arm")
         assert self.offsets is not None
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash)
@@ -249,25 +207,23 @@ class RigSession:
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
-        self._rung = self._port_of(armed)
-        self._armed = armed
-        self._to(State.ARMED, f"rung {rung}")
+        self._rung = RungUnderWay(armed, self.drive, self.offsets, self._machine)
+        self._machine.to(State.ARMED, f"rung {rung}")
 
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing is armed afterwards."""
         self._begin("run")
-        armed, port = self._armed, self._rung
-        assert armed is not None
-        assert port is not None
+        rung = self._rung
+        assert rung is not None
         assert self.offsets is not None
-        self._armed, self._slow = None, armed.scenario.time_ratio > 1
+        armed, drive = rung.armed, self.drive
         written = RungRecord(armed.rung, self._now(), time_ratio=armed.scenario.time_ratio)
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, self.offsets.hash
         outcome = RunOutcome("failed", "the host has given no result")
-        self.drive.ready()
-        self._to(State.RUNNING, f"rung {armed.rung}")
+        drive.ready()
+        self._machine.to(State.RUNNING, f"rung {armed.rung}")
         try:
-            outcome = runner(armed.scenario, port)
+            outcome = runner(armed.scenario, rung.port)
         except ConfigError as error:
             outcome = RunOutcome("refused", str(error))
             raise
@@ -275,99 +231,40 @@ class RigSession:
             outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
             raise
         finally:
-            port.release()
-            self.drive.await_rest()
+            rung.port.release()
+            drive.await_rest()
             written.outcome, written.reason, written.samples = outcome.outcome, outcome.reason, outcome.samples
-            written.remarks += self._relaxed(port)
+            written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
             self.record.rungs.append(written)
-            self._rung_over(outcome)
+            self._rung = None
+            rung.over(outcome, drive.broken)
         return written
-
-    def _rung_over(self, outcome: RunOutcome) -> None:
-        with self._lock:
-            self._suspended, self._rung = False, None
-            reason = outcome.reason or self.drive.broken
-            if outcome.outcome in ("tripped", "failed") or self.drive.broken:
-                if self.state in (State.RUNNING, State.RESUMING):
-                    self._to(State.STOPPING, reason)
-                self._to(State.TRIPPED, reason)
-            elif self.state is not State.HELD:
-                if self.state is State.RESUMING:
-                    self._to(State.STOPPING, reason)
-                self._to(State.HELD, reason or "the rung is over")
-
-    def _port_of(self, armed: Armed) -> RungPort:
-        """The port as the armed rung sees it. Raises ConfigError where the scenario lacks a model that it needs."""
-        assert self.offsets is not None
-        tares, scenario = self.offsets.tares(armed.reach), armed.scenario
-        if armed.rung == "c":
-            port: RungPort = UnsentPort(self.drive, tares, Assembly(simulated(scenario)).port)
-        elif armed.rung == "d":
-            if scenario.rig is not None:
-                raise ConfigError(
-                    "rung d: the specimen of a coupled rig has no model that follows what is measured"
-                )
-            models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
-            port = ComputedForcePort(self.drive, tares, models, scenario.dt)
-        else:
-            port = RungPort(self.drive, tares)
-        handover = port.handover
-        handover.stopping, handover.at_rest = self._braking, self._at_rest
-        handover.under_way = self._under_way
-        return port
-
-    def _relaxed(self, port: RungPort) -> Iterator[str]:
-        for hold in port.handover.holds:
-            told = ", ".join(
-                f"{name} from {before:.6g} N to {after:.6g} N"
-                for name, before, after in zip(self.scenario.axes, hold.before, hold.after, strict=True)
-            )
-            yield f"held behind sample {hold.sample} for {hold.ticks * self.scenario.dt:.3g} s: {told}"
 
     # -- hold, resume, stop -------------------------------------------------------------------------------
 
     def hold(self, reason: str = "") -> None:
         """In slow time the rung stands still until :meth:`resume`; in real time it ends here, held."""
-        with self._lock:
+        with self._machine.lock:
             self._begin("hold")
             assert self._rung is not None
-            reason = reason or "the operator holds the test"
-            requests = self._rung.handover.requests
-            if not self._slow:
-                requests.stop(reason)
-                return
-            self._suspended = True
-            requests.hold()
-            self._to(State.STOPPING, reason)
+            self._rung.hold(reason or "the operator holds the test")
 
     def resume(self) -> None:
         """The rung that is held goes on."""
-        with self._lock:
+        with self._machine.lock:
             self._begin("resume")
             assert self._rung is not None
-            self._suspended = False
-            self._to(State.RESUMING)
-            self._rung.handover.requests.resume()
-
-    def _at_rest(self) -> None:
-        with self._lock:
-            if self._suspended and self.state is State.STOPPING:
-                self._to(State.HELD, self.reason)
-
-    def _under_way(self) -> None:
-        with self._lock:
-            if self.state is State.RESUMING:
-                self._to(State.RUNNING)
+            self._rung.resume()
 
     def stop(self, reason: str = "") -> None:
         """Whatever moves comes to rest and is held; what is armed is so no more. At any time, from any thread."""
         reason = reason or "the operator stops the rig"
-        with self._lock:
+        with self._machine.lock:
             if self.state is State.ARMED:
-                self._armed = self._rung = None
-                self._to(State.HELD, reason)
+                self._rung = None
+                self._machine.to(State.HELD, reason)
             elif self._rung is not None:
-                self._rung.handover.requests.stop(reason)
+                self._rung.stop(reason)
             elif self._machine.moving:
                 self.drive.stop(reason)
 
@@ -376,7 +273,7 @@ class RigSession:
         self._begin("acknowledge")
         if self.drive.broken:
             raise ActRefused(f"{self.drive.broken}: nothing drives this rig any more: finish")
-        self._to(State.HELD, f"acknowledged: {self.reason}")
+        self._machine.to(State.HELD, f"acknowledged: {self.reason}")
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -406,7 +303,7 @@ class RigSession:
         last = self.record.rungs[-1].outcome if self.record.rungs else ""
         outcome = "tripped" if self.state is State.TRIPPED else last or "no rung was climbed"
         self.record.outcome = self.record.outcome or outcome
-        self._to(State.FINISHED)
+        self._machine.to(State.FINISHED)
         self.close()
 
     def close(self) -> None:
@@ -422,7 +319,7 @@ class RigSession:
 
     def _begin(self, act: str) -> None:
         """Raises ActRefused where ``act`` is not possible now."""
-        with self._lock:
+        with self._machine.lock:
             if reason := self._why_not(act):
                 raise ActRefused(f"{act}: {reason}")
 
@@ -431,31 +328,21 @@ class RigSession:
         """In the motion state ``state``, which ends in ``then``, or after a stop in held or tripped."""
         drive = self.drive
         drive.ready()
-        self._to(state)
+        self._machine.to(state)
         try:
             yield
         except BaseException:
             drive.stop("the act has failed")
-            self._braking("the act has failed")
-            self._to(State.TRIPPED, "the act has failed")
+            self._machine.brake("the act has failed")
+            self._machine.to(State.TRIPPED, "the act has failed")
             raise
         mishap = drive.mishap
         if mishap is None:
-            self._to(then)
+            self._machine.to(then)
             return
-        self._braking(mishap.reason)
-        self._to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
+        self._machine.brake(mishap.reason)
+        self._machine.to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
         raise ActRefused(mishap.reason)
-
-    def _braking(self, reason: str) -> None:
-        """A motion is stopped."""
-        with self._lock:
-            if self._machine.moving and self.state is not State.STOPPING:
-                self._to(State.STOPPING, reason)
-
-    def _to(self, state: State, reason: str = "") -> None:
-        with self._lock:
-            self._machine.to(state, reason)
 
     def _now(self) -> str:
         seconds = self._clock.time_ns() * 1e-9

@@ -192,7 +192,7 @@ def _parts_with_time(scenario: Scenario, ratio: int) -> Iterator[str]:
     if damping.any():
         yield (
             f"integrator ({_name(scenario.integrator)}): equivalent_damping counts on a damping of the specimen, "
-            f"of which it gets one {ratio}th"
+            f"of which it gets 1/{ratio}"
         )
     if (kind := _name(scenario.compensator)) != "none":
         yield (

@@ -248,7 +248,8 @@ class Scenario(AxesByMode):
         """What is allowed but dangerous or doubtful, in words; each component knows its own."""
         found = [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
         cls = None if hasattr(self.port, "cannot_be_built") else registry.class_of("port", self.port)
-        for name, limits in self.limits.items() if not hasattr(cls, "drop_heartbeat") else ():
+        beats = getattr(self.port, "has_heartbeat", hasattr(cls, "drop_heartbeat"))
+        for name, limits in self.limits.items() if not beats else ():
             for quantity, level in (limits.levels.given() if limits.levels else {}).items():
                 if level.action == INTERLOCK:
                     found.append(

@@ -24,7 +24,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
-from rths_nodes.loop.supervision.handover import Handover
+from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.load_bridge import LoadBridge
 from rths_nodes.loop.supervision.pause import Pause
@@ -34,7 +34,7 @@ from rths_nodes.loop.supervision.stop_request import StopRequest
 
 
 def check_armed(port: Port) -> None:
-    """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator has armed it."""
+    """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator armed it."""
     if not (port.simulated or getattr(port, "armed", False)):
         name = getattr(port, "label", "port")
         raise ConfigError(f"{name}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)")
@@ -173,16 +173,12 @@ class RigStage:
 
     def trip(self, reason: str, sample: int = 0) -> None:
         """Ask for a safe stop from ``sample`` on, or from now on if that is past; the first request counts."""
-        self._ask(StopRequest(reason, sample))
+        self.stop_request = self.stop_request or StopRequest(reason, sample)
 
     def hold(self, reason: str) -> None:
         """The operator asks for the same safe stop; the test does not count as tripped."""
         if not self.ended:
-            self._ask(StopRequest(reason, end=State.HELD))
-
-    def _ask(self, request: StopRequest) -> None:
-        if self.stop_request is None:
-            self.stop_request = request
+            self.stop_request = self.stop_request or StopRequest(reason, end=State.HELD)
 
     def settle(self) -> None:
         """After the last judgement: a finished test for which a stop was asked too late counts as tripped.
@@ -210,7 +206,7 @@ class RigStage:
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
         if self._handover is not None:
-            self._heed(self._handover)
+            self._heed(self._handover.requests)
         if not self.stopping:
             command = self._driven(command, late, sample)
             if reason := self._refusal(command, sample):
@@ -269,28 +265,15 @@ class RigStage:
             self.machine.to(State.FINISHED)
         return measured
 
-    @property
-    def standing(self) -> bool:
-        """True when an operator holds the test, and the rig has come to rest."""
-        return self.pause.rests and not self.stop_due
-
-    def await_operator(self) -> None:
-        """In lockstep, where time does not go on by itself: wait a little for what the operator asks for next."""
-        if self._handover is not None and self.standing and self._handover.requests.held:
-            self._handover.requests.wait()
-
-    def _heed(self, handover: Handover) -> None:
-        """What the operator asks for: an end, a hold, or that the test goes on."""
-        asked, pause = handover.requests, self.pause
-        if asked.stop_reason and self.stop_request is None:
+    def _heed(self, asked: OperatorRequests) -> None:
+        """What the operator of a procedure asks for: an end, a hold, or that the test goes on."""
+        if asked.stop_reason:
             self.hold(asked.stop_reason)
-        if pause.held and not asked.held:
-            pause.held = False
-        elif asked.held and self._driving is not None and not self.stopping:
-            pause.held = True
-            if pause.can_be_held:
-                pause.begin(self._driven_before or self._driving, self._driving)
-                self._bridges.end()
+        pause = self.pause
+        pause.held = asked.held and self._driving is not None and not self.stopping
+        if pause.held and pause.can_be_held and self._driving is not None:
+            pause.begin(self._driven_before or self._driving, self._driving)
+            self._bridges.end()
 
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         """The Command that drives the rig: the one in time, or a straight line where it is late."""
@@ -364,7 +347,7 @@ class RigStage:
         """The safe stop, for ``reason``; where that is empty, for the level that was broken."""
         if breach is not None:
             if breach.action == HOLD and not reason:
-                self._ask(StopRequest(breach.reason, end=State.HELD))
+                self.stop_request = self.stop_request or StopRequest(breach.reason, end=State.HELD)
             elif breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
                 self.port.drop_heartbeat()
             reason = reason or breach.reason

@@ -1,4 +1,4 @@
-"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for meanwhile."""
+"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True)
 class Tares:
-    """Where the test counts from, ``(n_axes,)``: zero of the test in the numbers of sensors and controller, m and N.
+    """Where the test counts from, ``(n_axes,)``: its zero in the numbers of sensors and controller, m and N.
 
-    ``reach`` m is how far a measured displacement may go from there, beside its limits; inf: as far as they let it.
+    ``reach`` m is how far a measured displacement may go from there, beside its limits; inf: no further bound.
     """
 
     displacement: Array

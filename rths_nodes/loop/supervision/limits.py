@@ -97,8 +97,8 @@ class LimitCheck:
             moved = displacement - place
             if not abs(moved) <= reach:
                 return (
-                    f"axes.{name}.rig_axis.elastic_limit: measured = {moved:.6g} m from the zero of the test: must "
-                    f"be within +- {reach:g} m on this rung"
+                    f"axes.{name}.rig_axis.elastic_limit: measured = {moved:.6g} m from the zero of the test: "
+                    f"must be within +- {reach:g} m on this rung"
                 )
             if not abs(wanted - moved) <= tracking:
                 error = wanted - moved
@@ -153,8 +153,8 @@ class _Rule:
 
 
 _Row = list[list[float]]
-"""Displacement, force, command and target of one sample, by axis, the auxiliary channels, and the displacement from
-where command and target count."""
+"""Displacement, force, command and target of one sample, by axis, the auxiliary channels, and the displacement
+from where command and target count."""
 _Value = Callable[[_Row, _Row, int, float], float]
 """Of this sample, the one before, the axis and the servo rate."""
 _VALUES: dict[str, _Value] = {

@@ -1,4 +1,4 @@
-"""The states of a test and the transitions between them; those of a procedure, which has further ones, are apart."""
+"""The states of a test and the transitions between them; those of a procedure are apart."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ConfigError, IntegratorError, PortError
+from rths_nodes.core.protocols import Port
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
 from rths_nodes.ros.nodes.diagnostics import Diagnostics
@@ -74,6 +74,8 @@ class RthsNode(LifecycleNode):
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     missing: Callable[[], str] = str
     """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
+    _handed: Port | None = None
+    """The port of a procedure, in place of the scenario's."""
     awaited_streams: Sequence[str] = STREAMS
     """The inboxes whose messages give the node something to do, where it waits in a process of its own."""
 
@@ -121,10 +123,6 @@ class RthsNode(LifecycleNode):
         """Names of what the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
 
-    def assemble(self, scenario: Scenario) -> Assembly:
-        """The parts of the test, of which the stage takes its own."""
-        return Assembly(scenario)
-
     def build(self, assembly: Assembly) -> None:
         """Make the stage of this node."""
         raise TypeError(f"{type(self).__name__} has no stage")
@@ -153,7 +151,7 @@ class RthsNode(LifecycleNode):
     def _configure(self) -> None:
         settings, place = self.settings, self.place
         self.scenario = settings.load()
-        self.assembly = self.assemble(self.scenario)
+        self.assembly = Assembly(self.scenario, self._handed)
         codec = serialization.codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))

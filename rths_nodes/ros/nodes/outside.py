@@ -8,8 +8,6 @@ from typing import Any
 from rclpy.lifecycle import TransitionCallbackReturn
 
 from rths_nodes.core.protocols import Port
-from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros.nodes.base import RthsNode
 
 
@@ -23,10 +21,6 @@ class OutsideNode(RthsNode):
         self.outside = ExitStack()
         self._handed = handed
         super().__init__(*args, **kwargs)
-
-    def assemble(self, scenario: Scenario) -> Assembly:
-        """The parts of the test, with the handed port."""
-        return Assembly(scenario, self._handed)
 
     def on_cleanup(self, state: Any) -> Any:
         """As of all nodes; then what is outside is given back."""

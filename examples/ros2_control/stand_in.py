@@ -1,0 +1,144 @@
+"""A controller manager that is not there: the topics, QoS and parameters of ros2_controllers, and nothing moves.
+
+    python3 stand_in.py --joints bench --rate 100 --stiffness 1e6
+
+One node is a forward_command_controller (topic ``~/commands``, parameters ``joints`` and ``interface_name``), one
+a joint_state_broadcaster (topic ``/joint_states``). Each joint follows its last command with a lag, for ever, and
+its effort is that of a spring. With ``--counter`` a further joint takes the number of each command and shows it;
+with ``--watchdog`` the joints halt where they are when that number stands still. ``--misbehave KIND@STATE[:N]``
+does something wrong from so many joint states after the first command on: silent, nan, missing, lose, deaf.
+"""
+
+import argparse
+import math
+import sys
+import time
+from contextlib import suppress
+
+import rclpy
+from rclpy.executors import ExternalShutdownException
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.time import Time
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+
+SYSTEM_DEFAULTS = QoSProfile(
+    depth=1, reliability=ReliabilityPolicy.SYSTEM_DEFAULT, durability=DurabilityPolicy.SYSTEM_DEFAULT
+)
+KINDS = ("silent", "nan", "missing", "lose", "deaf")
+
+
+class StandIn:
+    """The hardware, its update loop, and the two controllers."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.joints = options, options.joints.split(",")
+        self.position = [options.start] * len(self.joints)
+        self.driven = list(self.position)
+        self.echo, self.echo_at = 0.0, time.monotonic()
+        self.pending: list[float] | None = None
+        self.states = 0  # since the first command; 0 before it
+        self.kind, self.first, self.count = misbehaviour(options.misbehave)
+        self.controller = Node(options.controller)
+        every = [*self.joints, *([options.counter] if options.counter else [])]
+        self.controller.declare_parameter("joints", list(reversed(every)) if options.reversed else every)
+        self.controller.declare_parameter("interface_name", options.interface)
+        if not options.unmarked:
+            self.controller.declare_parameter("rths_stand_in", True)
+        self.every = self.controller.get_parameter("joints").value
+        self.controller.create_subscription(Float64MultiArray, "~/commands", self.hear, SYSTEM_DEFAULTS)
+        self.broadcaster = Node("joint_state_broadcaster")
+        self.publisher = self.broadcaster.create_publisher(JointState, "joint_states", SYSTEM_DEFAULTS)
+        self.began_ns, self.cycles = time.time_ns(), 0
+
+    def hear(self, command: Float64MultiArray) -> None:
+        """A command of another length, or with a number that is none, is dropped, as the real one does."""
+        deaf = self.kind == "deaf" and self.states >= self.first
+        if not deaf and len(command.data) == len(self.every) and all(map(math.isfinite, command.data)):
+            self.pending = list(command.data)
+
+    @property
+    def due_ns(self) -> int:
+        """When the next cycle begins, and the stamp of its state: a schedule that a busy machine does not bend."""
+        return self.began_ns + round(self.cycles * 1e9 / self.options.rate)
+
+    def update(self) -> None:
+        """One cycle: read the hardware and publish it, then take the newest command."""
+        options, wrong = self.options, self.kind and self.states >= self.first
+        if self.count and self.states >= self.first + self.count:
+            wrong = False
+        left = math.exp(-1.0 / (options.rate * options.lag)) if options.lag else 0.0
+        for index, driven in enumerate(self.driven):
+            self.position[index] = driven - left * (driven - self.position[index])
+        if not (wrong and self.kind in ("silent", "lose")):
+            self.publisher.publish(self.state(self.kind if wrong else ""))
+        if self.pending is not None:
+            values = dict(zip(self.every, self.pending, strict=True))
+            number = values.get(options.counter, 0.0)
+            if number != self.echo:
+                self.echo, self.echo_at = number, time.monotonic()
+            self.driven = [values[joint] for joint in self.joints]
+            self.states = max(self.states, 1)
+            self.pending = None
+        if options.watchdog and time.monotonic() - self.echo_at > options.watchdog:
+            self.driven = list(self.position)
+        self.states += self.states > 0
+        self.cycles += 1
+
+    def state(self, wrong: str) -> JointState:
+        told = JointState()
+        told.header.stamp = Time(nanoseconds=self.due_ns).to_msg()
+        told.name = [*self.joints, *([self.options.counter] if self.options.counter else []), "elsewhere"]
+        effort = [self.options.stiffness * position for position in self.position]
+        told.position = [*self.position, *([self.echo] if self.options.counter else []), 0.5]
+        told.effort = [*effort, *([math.nan] * (len(told.name) - len(effort)))]  # as it tells what is not there
+        told.velocity = [math.nan] * len(told.name)
+        if wrong == "nan":
+            told.effort[0] = math.nan
+        if wrong == "missing":
+            told.name[0] = "somebody_else"
+        return told
+
+
+def misbehaviour(words: str) -> tuple[str, int, int]:
+    """``nan@20:1`` -> kind, first state and how many; 0: for ever."""
+    kind, _, place = words.partition("@")
+    if kind and kind not in KINDS:
+        sys.exit(f"--misbehave {kind}: unknown; known: {', '.join(KINDS)}")
+    first, _, count = place.partition(":")
+    return kind, int(first or 1), int(count or 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--controller", default="forward_position_controller", help="name of the controller")
+    parser.add_argument("--joints", default="bench", help="joints, separated by commas")
+    parser.add_argument("--reversed", action="store_true", help="the controller has its joints in the other order")
+    parser.add_argument("--rate", type=float, default=100.0, help="update rate, Hz")
+    parser.add_argument("--start", type=float, default=0.0, help="where the joints stand, m")
+    parser.add_argument("--stiffness", type=float, default=1e6, help="of the springs, N/m")
+    parser.add_argument("--lag", type=float, default=0.0, help="time constant of the joints, s")
+    parser.add_argument("--interface", default="position", help="command interface of the controller")
+    parser.add_argument("--counter", default="", help="joint that takes the numbers of the commands")
+    parser.add_argument(
+        "--watchdog", type=float, default=0.0, help="time without a new number after which all halts, s"
+    )
+    parser.add_argument("--unmarked", action="store_true", help="does not say that it is a stand-in")
+    parser.add_argument("--misbehave", default="", help="KIND@STATE[:N]")
+    rclpy.init()
+    stand_in = StandIn(parser.parse_args())
+    executor = rclpy.executors.SingleThreadedExecutor()
+    executor.add_node(stand_in.controller)
+    executor.add_node(stand_in.broadcaster)
+    print("ready", flush=True)
+    with suppress(KeyboardInterrupt, ExternalShutdownException):
+        while True:
+            ahead = (stand_in.due_ns - time.time_ns()) * 1e-9
+            executor.spin_once(timeout_sec=max(ahead, 0.0))
+            if time.time_ns() >= stand_in.due_ns:
+                stand_in.update()
+    rclpy.try_shutdown()
+
+
+main()

@@ -1,0 +1,188 @@
+"""``rths test``: a test from the cold rig to its report, rung by rung, at a terminal or by a file of answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.app.commands import arguments, completion, report, terminal
+from rths_nodes.app.log import show_log
+from rths_nodes.app.procedure import answers as answering
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
+from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+
+REPORT = "report.html"
+RUNS = "runs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    arguments.add_scenario(parser)
+    given = parser.add_argument(
+        "--answers",
+        metavar="FILE",
+        help="answers of the operator (YAML): the test goes from act to act by itself, and asks only what is not "
+        "in there; without it the operator says each act",
+    )
+    completion.offer(given, completion.yaml_files)
+    parser.add_argument(
+        "--print-answers", action="store_true", help="print a file of answers to be filled in, and do nothing else"
+    )
+    parser.add_argument(
+        "--pace",
+        choices=PACES,
+        help="of the rungs on the rig; a real one has realtime; default for simulators and emulators: lockstep",
+    )
+    parser.add_argument(
+        "--services",
+        nargs="?",
+        const=NAMESPACE,
+        metavar="NAMESPACE",
+        help="the acts are asked for by a service (NAMESPACE/operator/act): by a page, a robot or a program, not at "
+        f"the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
+    )
+    parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
+    parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
+    arguments.add_reference(parser)
+    arguments.add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lead the operator through the test; the exit code is that of its outcome."""
+    if options.print_answers:
+        print(answering.template(), end="")
+        return 0
+    if not options.rig:
+        raise ConfigError("--rig: missing: a procedure needs a rig file, with its channels and limits")
+    scenario = arguments.scenario(options)
+    answers = answering.read(options.answers) if options.answers else Answers()
+    attended = sys.stdin.isatty() and sys.stderr.isatty()
+    only = answering.HEAD if options.services else None
+    if not attended and (lacking := answering.missing(answers, only)):
+        where = options.answers or "--answers"
+        raise ConfigError(
+            *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
+        )
+    realtime = _realtime(scenario, options.pace)
+    return _test(options, scenario, answers, realtime, attended)
+
+
+def _realtime(scenario: Scenario, pace: str | None) -> bool:
+    """The pace of the rungs on the rig. Raises ConfigError for a real rig in lockstep."""
+    port = Assembly(scenario).port
+    if port.simulated:
+        return pace == REALTIME
+    if pace == LOCKSTEP:
+        kind = type(scenario.port).type_name
+        raise ConfigError(
+            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
+        )
+    return True
+
+
+def _test(
+    options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
+) -> int:
+    from rths_nodes.app.procedure.conduct import Conductor
+    from rths_nodes.app.procedure.console import Console
+    from rths_nodes.app.procedure.dialogue import Dialogue
+    from rths_nodes.app.procedure.ladder import Ladder
+
+    ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
+    ladder.check()
+    show_log()
+    screen = terminal.console(sys.stderr if options.json else sys.stdout)
+    dialogue = Dialogue(answers, _typed if attended else None, lambda shown: _say(screen, shown))
+    record = _record(scenario, answers, dialogue, ladder.planned)
+    folder = Path(options.record) if options.record else Path(RUNS) / record.test_id
+    terminal.check_writable(folder / REPORT)
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
+    record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
+    conductor = Conductor(ladder, record, folder)
+    for words in answers.notes:
+        conductor.do("note", text=words)
+    if options.services:
+        from rths_nodes.app.procedure.services import Attendant
+
+        code = Attendant(conductor, options.services, dialogue.say).run()
+    else:
+        code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
+    _tell(options, screen, conductor.record, folder)
+    return code
+
+
+def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[str, ...]) -> ProcedureRecord:
+    """The head of the record: who tests what on which rig."""
+    from rths_nodes.app.procedure.conduct import now
+
+    operator, specimen = dialogue.value("operator"), dialogue.value("specimen")
+    head = scenario.rig_file
+    return ProcedureRecord(
+        test_id=answers.test_id or scenario.run_id(),
+        scenario=scenario.name,
+        scenario_hash=rehearsal.hash_of(scenario),
+        rig=head.name if head else "",
+        rig_description=head.description if head else "",
+        port=type(scenario.port).type_name,
+        operator=operator,
+        specimen=SpecimenRecord(specimen),
+        started=now(),
+        planned=list(planned),
+        versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
+        deviations=[] if planned == answering.ALL else [f"planned rungs: {', '.join(planned)} alone"],
+    )
+
+
+def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
+    """What the specimen has gone through in earlier tests, whose folders stand beside that of this one."""
+    from rths_nodes.recording import procedure
+
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    folders = sorted(place.iterdir()) if place.is_dir() else []
+    for folder in folders:
+        if not procedure.exists(folder):
+            continue
+        try:
+            earlier = procedure.read(folder).specimen
+        except ConfigError as error:
+            terminal.tell([f"history of the specimen: {error}"])
+            continue
+        if earlier.id == specimen:
+            found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
+    return sorted(found.values(), key=lambda row: str(row.get("date")))
+
+
+def _typed(question: str) -> str:
+    print(question, end="", file=sys.stderr, flush=True)
+    return input()
+
+
+def _say(screen: Any, shown: Any) -> None:
+    screen.print(shown, markup=not isinstance(shown, str))
+
+
+def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, folder: Path) -> None:
+    """How the test has ended, and where its record and report stand."""
+    from rths_nodes.recording.reading import read_run
+
+    recorded = [rung.recording for rung in record.rungs if rung.recording]
+    if options.json:
+        print(json.dumps(terminal.finite(asdict(record)), indent=2))
+    else:
+        words = f"{record.test_id}: {record.outcome}" + (f": {record.reason}" if record.reason else "")
+        _say(screen, words)
+        _say(screen, f"record: {folder / 'procedure.yaml'}")
+    if recorded and not options.no_report:
+        with terminal.writing(folder / REPORT, "" if options.json else "report"):
+            report.write(read_run(folder / recorded[-1]), folder / REPORT, options.reference)

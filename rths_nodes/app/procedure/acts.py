@@ -1,0 +1,41 @@
+"""The acts of an operator, one table for the terminal, a file of answers, and services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Act:
+    """What an act does, in words; names of its arguments; ``at_once``: also while another one is under way.
+
+    ``lasting``: it takes its time, and may move the rig: the operator watches meanwhile.
+    """
+
+    words: str
+    arguments: tuple[str, ...] = ()
+    lasting: bool = False
+    at_once: bool = False
+
+
+ACTS = {
+    "rehearse": Act("run a rung on the simulator", ("rung",), lasting=True),
+    "connect": Act("open the port; the controller's active command becomes ours", lasting=True),
+    "take_offsets": Act("what the sensors show at rest, with its scatter", ("seconds",), lasting=True),
+    "confirm_offsets": Act("the test counts from these offsets", ("hash", "unloaded")),
+    "check": Act("a small guarded move of every axis: signs, scales, stiffness", lasting=True),
+    "sign_for": Act("answer for a scale that is not verified", ("what",)),
+    "position": Act("to the start of the test, by a bounded ramp", lasting=True),
+    "arm": Act(
+        "arm a rung: its scenario and the offsets, by their hashes", ("rung", "scenario_hash", "offsets_hash")
+    ),
+    "run": Act("run the rung that is armed", lasting=True),
+    "hold": Act("bring the rig to rest; in slow time the test may be resumed", ("reason",), at_once=True),
+    "resume": Act("go on with the rung that is held", lasting=True, at_once=True),
+    "stop": Act("stop whatever moves", ("reason",), at_once=True),
+    "acknowledge": Act("what has tripped the rig is understood"),
+    "unload": Act("unload the specimen to zero force", lasting=True),
+    "note": Act("words for the report", ("text",), at_once=True),
+    "finish": Act("take the offsets again, close the port, end the test", lasting=True),
+}
+"""By name; those of the session have the names of its methods."""

@@ -1,0 +1,197 @@
+"""The answers of an operator, from a file: what is left out there is asked on the terminal.
+
+operator: A. Tester
+rungs: [a, b, c, d, e, f, g]
+level: 0.2
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, Problems, show, unknown
+from rths_nodes.core.parameters import declared, flag, integer, mapping, number, params, text, texts
+from rths_nodes.core.strict import build
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.procedure.records import RUNGS
+
+ALL = tuple(RUNGS)
+REDUCED = ("d", "e", "f")
+"""Rungs below the elastic limit, at the reduced level."""
+HEAD = ("operator", "specimen", "level", "time_ratio")
+"""What is not said by an act."""
+_NAME = re.compile(r"\w[\w .-]*")
+LONGEST_ID = 120
+"""Characters of a test id: it names the folder of the test."""
+
+
+@params
+class Answers:
+    """What an operator answers before and during a test; None or empty: not answered here."""
+
+    version: int = integer("version of this file format", default=1, at_least=1, at_most=1)
+    test_id: str | None = text("names the test, and its folder; left out: scenario and time", None)
+    operator: str | None = text("who does the test, and answers for it", None)
+    specimen: str | None = text("name of the specimen", None)
+    rungs: tuple[str, ...] = texts("rungs of the ladder to climb, in its order; left out: all", ALL)
+    level: float | None = number(
+        "level of the rungs d, e and f: factor on the excitation", "", None, more_than=0.0, at_most=1.0
+    )
+    time_ratio: int | None = integer(
+        "of the rung e: the rig moves so many times slower than the structure", "", None, at_least=2, at_most=1000
+    )
+    offsets_seconds: float | None = number(
+        "how long the offsets are taken", "s", None, at_least=0.1, at_most=600.0
+    )
+    confirm_offsets: bool | None = flag("the offsets that are found are confirmed unseen", None)
+    unloaded: bool | None = flag(
+        "the specimen carries nothing while the offsets are taken: forces are tared", None
+    )
+    sign_for: tuple[str, ...] = texts(
+        "axes for whose scales the operator answers where the small move cannot verify them"
+    )
+    arm: tuple[str, ...] = texts("moving rungs that are armed unseen", ALL)
+    largest_difference: dict[str, Any] = mapping(
+        "by rung: the ladder goes on up to this difference (rms over rms) of a rung that moves to its rehearsal "
+        "on the simulator, of another one to the rung before; .inf: any"
+    )
+    unload: bool | None = flag("the specimen is unloaded to zero force at the end", None)
+    notes: tuple[str, ...] = texts("words of the operator for the report")
+
+    def validate(self, path: str) -> None:
+        """Refuses a test id that names no folder, rungs out of order, and differences that are none."""
+        problems = Problems()
+        for check in (self._check_id, self._check_rungs, self._check_differences):
+            with problems.gathered():
+                check()
+        problems.refuse()
+
+    def _check_id(self) -> None:
+        if self.test_id is not None:
+            check_id(self.test_id)
+        for key in ("operator", "specimen"):
+            if (given := getattr(self, key)) is not None and not given.strip():
+                raise ConfigError(f"{key} = {show(given)}: must not be empty")
+
+    def _check_rungs(self) -> None:
+        for key in ("rungs", "arm"):
+            check_rungs(getattr(self, key), key)
+        if extra := [name for name in self.arm if not RUNGS[name].moves]:
+            moving = ", ".join(name for name, rung in RUNGS.items() if rung.moves)
+            raise ConfigError(f"arm: {', '.join(extra)}: nothing moves there; rungs that are armed: {moving}")
+
+    def _check_differences(self) -> None:
+        for name, value in self.largest_difference.items():
+            place = f"largest_difference.{name}"
+            if name not in RUNGS:
+                raise unknown(place, "rung", name, RUNGS)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
+                raise ConfigError(f"{place} = {show(value)}: must be a number >= 0 (rms over rms), or .inf")
+
+
+def check_id(given: str) -> None:
+    """Raises ConfigError for a test id that cannot name a folder."""
+    if not _NAME.fullmatch(given) or len(given) > LONGEST_ID:
+        raise ConfigError(
+            f"test_id = {show(given)}: must be at most {LONGEST_ID} letters, digits and ' _ . -', to name a folder"
+        )
+
+
+def check_rungs(given: Iterable[str], key: str = "rungs") -> tuple[str, ...]:
+    """The names of rungs, once each and in the order of the ladder. Raises ConfigError."""
+    found = tuple(given)
+    for name in found:
+        if name not in RUNGS:
+            raise unknown(key, "rung", name, RUNGS)
+    if found != tuple(name for name in RUNGS if name in found):
+        raise ConfigError(f"{key} = {show(list(found))}: must be each once, and in this order: {', '.join(RUNGS)}")
+    return found
+
+
+def read(path: str | os.PathLike[str]) -> Answers:
+    """The answers in a file. Raises ConfigError with the file, the key, value, bound and known names."""
+    try:
+        source = read_text(Path(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"answers {str(path)!r}: cannot be read ({error})") from None
+    data = parse(source, str(path))
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path}: must be a mapping of answers, and not empty")
+    try:
+        return build(Answers, _given(data))
+    except ConfigError as error:
+        raise error.within(str(path)) from None
+
+
+def _given(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is empty: the lines of a template that nobody has filled in."""
+    known = declared(Answers)
+    found = {key: value for key, value in data.items() if value is not None or key not in known}
+    if isinstance(differences := found.get("largest_difference"), Mapping):
+        found["largest_difference"] = {key: value for key, value in differences.items() if value is not None}
+    return found
+
+
+def needed(planned: Iterable[str]) -> list[str]:
+    """Keys of the answers that a test of the ``planned`` rungs asks for."""
+    rungs = [RUNGS[name] for name in planned]
+    names = {rung.name for rung in rungs}
+    found = ["operator", "specimen"]
+    if names & set(REDUCED):
+        found.append("level")
+    if "e" in names:
+        found.append("time_ratio")
+    if any(rung.on_rig for rung in rungs):
+        found += ["offsets_seconds", "confirm_offsets", "unloaded"]
+    if any(rung.moves for rung in rungs):
+        found += ["arm", "unload"]
+    return found + ["largest_difference"] * (len(rungs) > 1)
+
+
+def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
+    """What the planned rungs ask for and ``answers`` leave out: each key with what it means; of ``only`` these."""
+    planned, specs = answers.rungs or ALL, declared(Answers)
+    found = []
+    for key in needed(planned):
+        if only is not None and key not in only:
+            continue
+        given, spec = getattr(answers, key), specs[key]
+        if given is None or given in ((), {}):
+            found.append(f"{key}: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
+        elif key == "arm":
+            left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
+            found += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
+        elif key == "largest_difference":
+            found += [f"{key}.{name}: {spec.doc}" for name in planned[1:] if name not in given]
+    return found
+
+
+def template(planned: Iterable[str] = ALL) -> str:
+    """A file of answers to be filled in: each key with what it is; what is left empty is asked on the terminal."""
+    lines = ["# Answers of the operator: rths test SCENARIO --rig RIG --answers FILE", "version: 1"]
+    rungs = tuple(planned)
+    keys = {"test_id", "rungs", "sign_for", "notes", *needed(rungs)}
+    for name, spec in declared(Answers).items():
+        if name == "version" or name not in keys:
+            continue
+        if name == "rungs":
+            lines += [f"#   {rung.name}: {rung.words}" for rung in RUNGS.values() if rung.name in rungs]
+        bound = f"; {spec.bound}" if spec.bound and not spec.choices else ""
+        words = f"# {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}{bound}"
+        if name == "largest_difference":
+            lines += [f"{name + ':':<31} {words}", *(f"  {rung}:" for rung in rungs[1:])]
+        else:
+            given = f"[{', '.join(rungs)}]" if name == "rungs" else ""
+            lines.append(f"{f'{name}: {given}'.rstrip():<31} {words}")
+    return "\n".join(lines) + "\n"
+
+
+def difference_bound(answers: Answers, rung: str) -> float:
+    """The largest difference with which the ladder goes on behind ``rung``; nan where it is not answered."""
+    return float(answers.largest_difference.get(rung, math.nan))

@@ -1,0 +1,90 @@
+"""A rung beside the one before it: how much displacement and force differ, and how far each axis went.
+
+Rungs are compared at the integration steps, which they share whatever their time ratio; a level is divided out, so
+that a linear test gives no difference. The difference is the rms of the two histories' over the rms of the earlier
+one, from the end of a soft start to the last step that both have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from rths_nodes.core.samples import FLAG_BRIDGED, Array
+from rths_nodes.recording.run import Run
+
+
+def at_steps(run: Run) -> tuple[Array, Array]:
+    """Measured displacement (m) and force (N) at every step of the test proper, ``(n, n_axes)`` each."""
+    scenario = run.scenario
+    each = scenario.samples_per_step
+    first = scenario.soft_start_steps * each
+    return run.displacement[first::each], run.force[first::each]
+
+
+def differences(run: Run, level: float, before: Run, level_before: float) -> dict[str, float]:
+    """By ``displacement of AXIS`` and ``force of AXIS``; nan where nothing was there before, but is now."""
+    found: dict[str, float] = {}
+    for name, now, then in zip(("displacement", "force"), at_steps(run), at_steps(before), strict=True):
+        n = min(len(now), len(then))
+        for column, axis in enumerate(run.axes):
+            found[f"{name} of {axis}"] = _difference(now[:n, column] / level, then[:n, column] / level_before)
+    return found
+
+
+REHEARSAL = " to its rehearsal"
+"""Behind the names of differences between a rung and its own rehearsal on a simulator."""
+
+
+def largest(found: Mapping[str, float]) -> float:
+    """The largest of ``differences``, to the own rehearsal where there was one, else to the rung before.
+
+    0 where there are none, inf where one cannot be told.
+    """
+    own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
+    return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
+
+
+def _difference(now: Array, then: Array) -> float:
+    both = np.isfinite(now) & np.isfinite(then)
+    if not both.any():
+        return math.nan
+    size, off = np.sqrt(np.mean(then[both] ** 2)), np.sqrt(np.mean((now[both] - then[both]) ** 2))
+    if size > 0.0:
+        return float(off / size)
+    return math.nan if off > 0.0 else 0.0
+
+
+def peaks(run: Run) -> dict[str, dict[str, float]]:
+    """By axis the largest magnitudes of displacement (m), force (N) and rate of the displacement (m/s)."""
+    rate = np.diff(run.displacement, axis=0) / run.scenario.dt
+    rows = {"displacement": run.displacement, "force": run.force, "velocity": rate}
+    return {
+        axis: {name: _largest(values[:, column]) for name, values in rows.items()}
+        for column, axis in enumerate(run.axes)
+    }
+
+
+def _largest(values: Array) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.abs(known).max()) if len(known) else 0.0
+
+
+def bridged(run: Run) -> int:
+    """Samples whose Command or Measurement was not there in time, and was made up for."""
+    return int(np.count_nonzero(run.flags & FLAG_BRIDGED))
+
+
+def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -> list[str]:
+    """What the comparison of two rungs that differ so does not show, in words."""
+    found = []
+    if level != level_before:
+        found.append(
+            f"compared with a rung at level {level_before:g}: displacement and force over the level; what is not "
+            "linear differs"
+        )
+    if ratio != ratio_before:
+        found.append(f"compared with a rung at the time ratio {ratio_before}: what depends on the rate differs")
+    return found

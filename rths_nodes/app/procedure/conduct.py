@@ -1,0 +1,294 @@
+"""Conducts a test: the operator's acts, one after another, each written down with what came of it.
+
+Who asks for an act does not matter: a terminal, a file of answers, a service. What is not possible now is refused
+in words, and nothing has changed then.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.app import hosts
+from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.ladder import Ladder, Step
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.protocols import Port
+from rths_nodes.loop.procedure import records
+from rths_nodes.loop.procedure.offsets import Offsets
+from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording import procedure as on_disk
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.run import Run
+
+Look = Callable[[int, int], None]
+
+
+@dataclass
+class Watch:
+    """Who looks on: ``progress`` gets sample and samples of the rung under way, ``starting`` what it waits for.
+
+    ``changed`` gets each state of the session with its reason.
+    """
+
+    progress: Look = lambda sample, samples: None
+    starting: Callable[[str], None] = lambda words: None
+    changed: Callable[[State, str], None] = lambda state, reason: None
+
+
+def now() -> str:
+    """The time as a text, with its offset from UTC."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+class Conductor:
+    """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session`` of the rig.
+
+    ``do`` may be called from any thread: one act at a time, but for those that are heard at once.
+    """
+
+    def __init__(self, ladder: Ladder, record: ProcedureRecord, folder: Path, watch: Watch | None = None) -> None:
+        self.ladder, self.record, self.folder = ladder, record, folder
+        self.watch = watch or Watch()
+        self.session = RigSession(
+            ladder.scenario, record, realtime=ladder.realtime, changed=lambda *told: self.watch.changed(*told)
+        )
+        self.taken: Offsets | None = None
+        """Offsets that were taken, and are not confirmed yet."""
+        self._one = threading.Lock()
+        self._armed: Step | None = None
+        self._under_way: Step | None = None
+        self._rehearsing, self._asked_to_stop = False, ""
+
+    # -- what is possible ---------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """That of the session."""
+        return self.session.state
+
+    @property
+    def can_resume(self) -> bool:
+        """The rung under way is in slow time: a hold does not end it."""
+        return self._under_way is not None and self._under_way.ratio > 1
+
+    @property
+    def climbed(self) -> list[str]:
+        """Names of the rungs that have finished."""
+        return [rung.name for rung in self.record.rungs if rung.outcome == "finished"]
+
+    @property
+    def next_rung(self) -> str:
+        """The next planned rung; empty behind the last one."""
+        done = self.climbed
+        return next((name for name in self.ladder.planned if name not in done), "")
+
+    def possible(self) -> dict[str, str]:
+        """Every act: empty where it is possible now, else why it is not."""
+        found = dict.fromkeys(ACTS, "") | self.session.possible()
+        left = [name for name in self.ladder.planned if not RUNGS[name].on_rig and name not in self.climbed]
+        if not left:
+            found["rehearse"] = "every planned rung on the simulator has been climbed"
+        elif self.state is not State.IDLE:
+            found["rehearse"] = "the rig is connected: the simulator comes before it"
+        if self._rehearsing:
+            found |= {
+                name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
+            }
+            found["stop"] = ""
+        return {name: found.get(name, "") for name in ACTS}
+
+    # -- doing it -----------------------------------------------------------------------------------------
+
+    def do(self, act: str, by: str = "", **arguments: Any) -> str:
+        """Do an ``act`` for the operator ``by``; what came of it, in words.
+
+        Raises ActRefused (a ConfigError) for what is not possible now, with the reason.
+        """
+        if act not in ACTS:
+            raise unknown("act", "act", act, ACTS)
+        if unfit := sorted(arguments.keys() - set(ACTS[act].arguments)):
+            raise ActRefused(
+                f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
+            )
+        if ACTS[act].at_once:
+            return self._done(act, by, arguments)
+        if not self._one.acquire(blocking=False):
+            raise ActRefused(f"{act}: another act is under way; possible meanwhile: hold, resume, stop, note")
+        try:
+            return self._done(act, by, arguments)
+        finally:
+            self._one.release()
+
+    def _done(self, act: str, by: str, arguments: dict[str, Any]) -> str:
+        work = getattr(self, f"_{act}", None) or getattr(self.session, act)
+        written = records.Act(now(), act, dict(arguments), by=by or self.record.operator)
+        try:
+            if reason := self.possible()[act]:
+                raise ActRefused(f"{act}: {reason}")
+            result = work(**arguments)
+            written.result = result if isinstance(result, str) else ""
+            return written.result
+        except ConfigError as error:
+            written.refused = str(error)
+            raise
+        finally:
+            self.record.acts.append(written)
+            self.write()
+
+    def write(self) -> None:
+        """Write down what there is so far."""
+        on_disk.write(self.record, self.folder)
+
+    # -- acts that are more than one of the session -------------------------------------------------------
+
+    def _rehearse(self, rung: str = "") -> str:
+        name = rung or self.next_rung
+        if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
+            raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
+        step = self.ladder.step(name)
+        entry = RungRecord(name, now())
+        self._rehearsing, self._asked_to_stop = True, ""
+        try:
+            done = self._host(step, step.scenario, self._free(name))
+        finally:
+            self._rehearsing = False
+        entry.outcome, entry.reason, entry.samples = done.outcome, done.reason, done.samples
+        entry.wall_s = done.wall_s
+        self.record.rungs.append(entry)
+        return self._judged(entry, step, done)
+
+    def _stop(self, reason: str = "") -> str:
+        reason = reason or "the operator has asked for it"
+        if self._rehearsing:
+            self._asked_to_stop = reason
+        else:
+            self.session.stop(reason)
+        return ""
+
+    def _take_offsets(self, seconds: float) -> str:
+        self.taken = self.session.take_offsets(seconds)
+        return f"offsets {self.taken.hash}"
+
+    def _confirm_offsets(self, hash: str, unloaded: bool) -> str:
+        self.session.confirm_offsets(hash, unloaded)
+        self.taken = None
+        return "forces are tared" if unloaded else "forces count as the load cells show them"
+
+    def _sign_for(self, what: str) -> str:
+        self.session.sign_for(what, self.record.operator)
+        return ""
+
+    def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:
+        name = rung or self.next_rung
+        if name not in self.ladder.planned:
+            raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
+        step = self.ladder.step(name)
+        self.ladder.check_elastic(name)
+        self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
+        self._armed = step
+        return f"rung {name} is armed: scenario {scenario_hash}, offsets {offsets_hash}"
+
+    def _run(self) -> str:
+        step, self._armed = self._armed, None
+        if step is None:
+            raise ActRefused("run: nothing is armed")
+        kept: list[hosts.RunResult] = []
+
+        def runner(scenario: Scenario, port: Port) -> RunOutcome:
+            done = self._host(step, scenario, self._free(step.rung.name), port)
+            kept.append(done)
+            return RunOutcome(done.outcome, done.reason, done.samples)
+
+        self._asked_to_stop = ""
+        started, self._under_way = time.monotonic(), step
+        try:
+            entry = self.session.run(runner)
+        finally:
+            self._under_way = None
+        entry.wall_s = time.monotonic() - started
+        return self._judged(entry, step, kept[-1] if kept else None)
+
+    # -- a rung -------------------------------------------------------------------------------------------
+
+    def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
+        """Run a rung on its host, recorded into ``folder``."""
+        handed: dict[str, Any] = {} if port is None else {"port": port}
+        return hosts.run(
+            scenario,
+            keep=False,
+            progress=self.watch.progress,
+            starting=self.watch.starting,
+            interrupted=lambda: bool(self._asked_to_stop),
+            host=step.host,
+            pace=step.pace,
+            record=folder,
+            **handed,
+        )
+
+    def _free(self, rung: str) -> Path:
+        """A folder for the next recording of a rung: the second time it has a number."""
+        place, number = self.folder / f"rung_{rung}", 1
+        while place.exists():
+            number += 1
+            place = self.folder / f"rung_{rung}_{number}"
+        return place
+
+    def _judged(self, entry: RungRecord, step: Step, done: hosts.RunResult | None) -> str:
+        """Complete the ``entry`` of a rung by what was recorded of it; how it went, in words."""
+        entry.host, entry.pace = step.host, step.pace
+        entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
+        entry.remarks += step.remarks()
+        words = f"rung {entry.name}: {entry.outcome} after {entry.samples} samples"
+        words += f": {entry.reason}" if entry.reason else ""
+        if done is not None and done.recording is not None:
+            entry.recording = done.recording.name
+            run = read_run(done.recording)
+            entry.peaks = comparison.peaks(run)
+            if count := comparison.bridged(run):
+                entry.remarks.append(f"{count} samples were bridged")
+            words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
+        if step.rung.moves:
+            self.record.specimen.history.append(self._history(entry))
+        return words
+
+    def _compare(self, entry: RungRecord, run: Run) -> str:
+        earlier = [each for each in self.record.rungs if each is not entry and each.recording]
+        before = next((each for each in reversed(earlier) if each.outcome == "finished"), None)
+        if before is None:
+            return ""
+        then = read_run(self.folder / before.recording)
+        entry.compared_with = before.name
+        entry.differences = comparison.differences(run, entry.level, then, before.level)
+        entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
+        return f"; differs from rung {before.name} (rms over rms): {_listed(entry.differences)}"
+
+    def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
+        """A rung that moves beside its own rehearsal: the same level, the same time."""
+        if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
+            return ""
+        found = comparison.differences(run, 1.0, self.ladder.rehearsed(entry.name), 1.0)
+        entry.differences |= {f"{name}{comparison.REHEARSAL}": value for name, value in found.items()}
+        return f"; from its rehearsal: {_listed(found)}"
+
+    def _history(self, entry: RungRecord) -> dict[str, Any]:
+        """What the specimen has gone through on a rung."""
+        largest = {
+            name: {axis: values[name] for axis, values in entry.peaks.items()}
+            for name in ("displacement", "force")
+        }
+        told = {"date": entry.started, "test": self.record.test_id, "rung": entry.name, "level": entry.level}
+        return told | largest
+
+
+def _listed(differences: dict[str, float]) -> str:
+    return ", ".join(f"{name} by {value:.3g}" for name, value in differences.items())

@@ -1,0 +1,317 @@
+"""A test at a terminal, or by a file of answers: proposes the next act, asks what it needs, watches what moves."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from signal import SIGINT
+from typing import Any
+
+from rths_nodes.app.procedure import comparison, screens, walk
+from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.conduct import Conductor, now
+from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.app.procedure.walk import Walk
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import SAME_REQUEST_S, stop_signals_handled
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.records import RUNGS
+from rths_nodes.loop.supervision.states import State
+
+INTERRUPTED = "the operator has interrupted the test"
+LOOK_S = 0.05
+"""Between two looks at what moves, at the keys, and at signals."""
+HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
+"""What an operator may type while something moves; anything else is a note."""
+
+Progress = Callable[[str], AbstractContextManager[Any]]
+
+
+class Console:
+    """Leads one operator through a test, from the first act to its end.
+
+    ``progress`` shows how far a rung is, by its name; ``leads``: the operator says each act, instead of the file.
+    """
+
+    def __init__(self, conductor: Conductor, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
+        self.conductor, self._dialogue, self._progress = conductor, dialogue, progress
+        self._leads = leads
+        self._walk = Walk(conductor, self._unloads)
+        conductor.watch.changed = self._changed
+        self._say = dialogue.say
+        self._signals: list[int] = []
+        self._heard_at = -SAME_REQUEST_S
+        self._answered = 0
+        self._stopped = self._refused = self._failed = ""
+        self._done = (0, 0)
+
+    # -- the whole test -----------------------------------------------------------------------------------
+
+    def run(self) -> ExitCode:
+        """Walk the acts to the end of the test; however that comes, the rig is left safe, and all is written."""
+        with stop_signals_handled(self._signal):
+            try:
+                self._walk_on()
+            except Interrupted as left:
+                self._stopped = self._stopped or str(left)
+            except KeyboardInterrupt:
+                self._stopped = self._stopped or INTERRUPTED
+            except ConfigError as error:
+                self._refused = str(error)
+                self._say(self._refused)
+            except Exception as error:
+                self._failed = f"{type(error).__name__}: {error}"
+                raise
+            finally:
+                code = self._leave()
+        return code
+
+    def _leave(self) -> ExitCode:
+        """Close the rig, and write how the test has ended."""
+        conductor = self.conductor
+        tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
+        try:
+            if not conductor.possible()["finish"]:
+                self._perform("finish")
+        except Exception as error:  # the rig is closed all the same
+            self._failed = self._failed or f"finish: {type(error).__name__}: {error}"
+        finally:
+            conductor.session.close()
+        code = walk.ended(conductor, self._refused, self._failed, self._stopped, tripped)
+        conductor.record.ended = conductor.record.ended or now()
+        conductor.write()
+        return code
+
+    def _walk_on(self) -> None:
+        while act := self._walk.next():
+            if self._stopped:
+                return
+            if self._leads and not self._proposed(act):
+                continue
+            if not self._do(act):
+                return
+
+    # -- one act ------------------------------------------------------------------------------------------
+
+    def _proposed(self, act: str) -> bool:
+        """Show what is possible, and take the operator's word; true where he takes the proposed act."""
+        conductor = self.conductor
+        reason = conductor.session.reason
+        self._say(f"\nstate: {conductor.state.name.lower()}{f' ({reason})' if reason else ''}")
+        rung = conductor.next_rung
+        words = f", for rung {rung} ({RUNGS[rung].title})" if rung else ""
+        typed = self._dialogue.line(f"act (Enter: {act}{words}; ?: all): ")
+        name, _, rest = typed.partition(" ")
+        if not typed or typed == act:
+            return True
+        if name in ("?", "help"):
+            self._say(screens.acts(conductor.possible(), act))
+        elif name not in ACTS:
+            self._say(f"unknown act {name!r}; known: {', '.join(ACTS)}")
+        else:
+            self._do(name, rest)
+        return False
+
+    def _do(self, act: str, rest: str = "") -> bool:
+        """Do an act with what it needs; false where the walk ends with it. Who leads is told refusals."""
+        try:
+            return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
+        except ConfigError as error:
+            if not self._leads:
+                raise
+            self._say(f"refused: {error}")
+            return True
+
+    def _plain(self, act: str, rest: str) -> bool:
+        arguments = {name: rest for name in ACTS[act].arguments[:1] if rest}
+        if words := self._perform(act, **arguments):
+            self._say(words)
+        return True
+
+    def _do_acknowledge(self, act: str, rest: str) -> bool:
+        """Only an operator at a terminal goes on behind a trip."""
+        return self._leads and self._plain(act, rest)
+
+    def _do_rehearse(self, act: str, rest: str) -> bool:
+        return self._rung(act, self.conductor.next_rung, {"rung": rest} if rest else {})
+
+    def _do_run(self, act: str, rest: str) -> bool:
+        return self._rung(act, self.conductor.next_rung, {})
+
+    def _rung(self, act: str, rung: str, arguments: dict[str, Any]) -> bool:
+        words = self._perform(act, f"rung {rung}", **arguments)
+        record = self.conductor.record
+        self._say(screens.rungs(record.rungs) if self._leads else words)
+        last = record.rungs[-1]
+        for remark in last.remarks:
+            self._say(f"note: {remark}")
+        if last.outcome != "finished":
+            if self._leads:
+                self._say(words)
+            return self._leads
+        difference = comparison.largest(last.differences)
+        if self._dialogue.goes_on(last.name, difference):
+            return True
+        bound = self._dialogue.answers.largest_difference[last.name]
+        words = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
+        self._say(words)
+        if not self._leads:
+            self._stopped = words
+        return self._leads
+
+    def _do_take_offsets(self, act: str, rest: str) -> bool:
+        seconds = self._dialogue.value("offsets_seconds", 2.0)
+        self._perform(act, seconds=seconds)
+        if (found := self.conductor.taken) is not None:
+            self._say(screens.offsets(found.record(), self.conductor.ladder.scenario))
+        return True
+
+    def _do_confirm_offsets(self, act: str, rest: str) -> bool:
+        found, ask = self.conductor.taken, self._dialogue
+        if found is None:
+            raise ConfigError("confirm_offsets: none were taken")
+        if not ask.agreed("confirm_offsets", f"confirm these offsets ({found.hash})?"):
+            self.conductor.taken = None
+            return self._leads
+        unloaded = ask.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
+        self._perform(act, hash=found.hash, unloaded=unloaded)
+        return True
+
+    def _do_check(self, act: str, rest: str) -> bool:
+        self._perform(act)
+        self._say(screens.checks(self.conductor.record.checks))
+        remarks = [words for row in self.conductor.record.checks.values() for words in row.remarks]
+        for words in (*remarks, *self._walk.wrong()):
+            self._say(words)
+        if self._walk.wrong() and not self._leads:
+            self._refused = "; ".join(self._walk.wrong())
+            return False
+        return True
+
+    def _do_sign_for(self, act: str, rest: str) -> bool:
+        for words in [rest] if rest else self._walk.unsigned():
+            if not self._dialogue.signs(words):
+                if self._leads:
+                    return True
+                raise ConfigError(f"sign_for: nobody signs for: {words}")
+            self._perform(act, what=words)
+        return True
+
+    def _do_arm(self, act: str, rest: str) -> bool:
+        conductor, rung = self.conductor, rest or self.conductor.next_rung
+        if rung not in conductor.ladder.planned:
+            raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
+        self._complete(rung)
+        step, found = conductor.ladder.step(rung), conductor.session.offsets
+        offsets_hash = found.hash if found is not None else ""
+        moves = RUNGS[rung].moves
+        if moves and (self._leads or rung not in self._dialogue.answers.arm):
+            self._say(screens.armed(step, conductor.ladder, offsets_hash))
+        if moves and not self._dialogue.arms(rung, step.hash):
+            self._say("not armed")
+            return self._leads
+        self._say(self._perform(act, rung=rung, scenario_hash=step.hash, offsets_hash=offsets_hash))
+        return True
+
+    def _complete(self, rung: str) -> None:
+        """Level and time ratio, which the first rung that needs them asks for."""
+        ladder = self.conductor.ladder
+        if rung in ("d", "e", "f") and ladder.level is None:
+            ladder.level = float(self._dialogue.value("level", ladder.proposed_level()))
+        if rung == "e" and ladder.ratio is None:
+            ladder.ratio = int(self._dialogue.value("time_ratio", 10))
+
+    # -- while it is under way ----------------------------------------------------------------------------
+
+    def _perform(self, act: str, name: str = "", **arguments: Any) -> str:
+        """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
+        if not ACTS[act].lasting:
+            return self.conductor.do(act, **arguments)
+        found: dict[str, Any] = {}
+
+        def work() -> None:
+            try:
+                found["words"] = self.conductor.do(act, **arguments)
+            except BaseException as error:
+                found["error"] = error
+
+        thread = threading.Thread(target=work, name=act, daemon=True)
+        self._done = (0, 0)
+        self.conductor.watch.progress = lambda sample, samples: setattr(self, "_done", (sample, samples))
+        with self._progress(name or act) as bar:
+            self.conductor.watch.starting = bar.starting
+            thread.start()
+            while thread.is_alive():
+                self._attend()
+                if self._done[1]:
+                    bar(*self._done)
+                thread.join(LOOK_S)
+        if "error" in found:
+            raise found["error"]
+        return str(found.get("words", ""))
+
+    def _attend(self) -> None:
+        """What the operator wants meanwhile, by a signal or a key."""
+        if len(self._signals) > self._answered:
+            self._answered = len(self._signals)
+            first = self._answered == 1 and self._signals[0] == SIGINT
+            if self._answered > 2:
+                raise KeyboardInterrupt
+            self._interrupt("hold" if first and self._can_hold() else "stop", self._signals[-1] != SIGINT)
+        if self._dialogue.attended and select.select([sys.stdin], [], [], 0.0)[0]:
+            typed = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+            if not typed:
+                self._interrupt("stop", ends=True)
+            for line in typed.splitlines():
+                self._heard(line.strip())
+
+    def _heard(self, line: str) -> None:
+        act = HEARD.get(line.lower(), "note" if line else "")
+        if act == "note":
+            self._attempt("note", text=line)
+        elif act:
+            self._interrupt(act)
+
+    def _can_hold(self) -> bool:
+        """Somebody is there to resume what is held."""
+        return self._dialogue.attended and not self.conductor.possible()["hold"]
+
+    def _interrupt(self, act: str, ends: bool = False) -> None:
+        """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
+        if act == "stop" and (ends or not self._leads):
+            self._stopped = self._stopped or INTERRUPTED
+        if act == "resume":
+            self._signals.clear()
+            self._answered = 0
+        self._attempt(act, **({} if act == "resume" else {"reason": "the operator has asked for it"}))
+        if act == "hold" and self.conductor.can_resume:
+            self._say("held: r resumes, s stops")
+
+    def _attempt(self, act: str, **arguments: Any) -> None:
+        try:
+            self.conductor.do(act, **arguments)
+        except ConfigError as error:
+            self._say(str(error))
+
+    def _changed(self, state: State, reason: str) -> None:
+        """What ends a motion before its time is told at once."""
+        if state is State.STOPPING and reason:
+            self._say(f"{state.name.lower()}: {reason}")
+
+    def _unloads(self) -> bool:
+        """Whether the specimen is to be unloaded at the end; asked when it comes to that."""
+        given = self._dialogue.answers.unload
+        return self._leads if given is None else given
+
+    def _signal(self, number: int) -> None:
+        """A request to stop: heard by who watches a motion; at a question it ends the test in order."""
+        if self._dialogue.asking:
+            raise Interrupted(INTERRUPTED)
+        if time.monotonic() - self._heard_at > SAME_REQUEST_S or not self._signals:
+            self._heard_at = time.monotonic()
+            self._signals.append(number)

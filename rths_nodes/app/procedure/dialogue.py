@@ -1,0 +1,108 @@
+"""What an operator is asked: from a file of answers where they stand there, else on the terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rths_nodes.app.procedure.answers import Answers, difference_bound
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import declared
+from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import number_in
+
+NAMED_BY = 6
+"""Characters of a hash that an operator types to arm."""
+YES, NO = ("y", "yes"), ("n", "no", "")
+
+
+class Interrupted(Exception):
+    """The operator has interrupted a question, or the terminal is closed: in words."""
+
+
+class Dialogue:
+    """Answers out of ``answers``; what is not there is asked by ``ask``, which gets the question.
+
+    Without ``ask`` there is no terminal, and every answer stands in the file.
+    """
+
+    def __init__(self, answers: Answers, ask: Callable[[str], str] | None, say: Callable[[Any], None]) -> None:
+        self.answers, self._ask, self.say = answers, ask, say
+        self.asking = False
+        """True while the operator thinks about an answer."""
+
+    @property
+    def attended(self) -> bool:
+        """There is somebody to be asked."""
+        return self._ask is not None
+
+    def line(self, question: str) -> str:
+        """A line of the operator. Raises Interrupted where nobody can be asked."""
+        if self._ask is None:
+            raise Interrupted(f"nobody can be asked: {question}")
+        self.asking = True
+        try:
+            return self._ask(question).strip()
+        except (EOFError, OSError):
+            raise Interrupted("the terminal is closed") from None
+        finally:
+            self.asking = False
+
+    def value(self, key: str, proposed: Any = None) -> Any:
+        """The answer ``key``, checked as in a file; an empty line takes what is ``proposed``."""
+        given = getattr(self.answers, key)
+        if given is not None and given != ():
+            return given
+        spec = declared(Answers)[key]
+        unit = f" [{spec.unit}]" if spec.unit else ""
+        standing = f" ({proposed})" if proposed is not None else ""
+        while True:
+            typed = self.line(f"{key}: {spec.doc}{unit}{standing}: ")
+            try:
+                return self._checked(key, typed) if typed or proposed is None else proposed
+            except ConfigError as error:
+                self.say(str(error))
+
+    @staticmethod
+    def _checked(key: str, typed: str) -> Any:
+        return getattr(build(Answers, {key: number_in(typed)}), key)
+
+    def agreed(self, key: str, question: str) -> bool:
+        """A question to which the answer is yes or no; from the file where ``key`` stands there."""
+        given = getattr(self.answers, key, None)
+        return bool(given) if given is not None else self.yes(question)
+
+    def yes(self, question: str) -> bool:
+        """Yes or no, asked until it is one of both; an empty line is no."""
+        while True:
+            typed = self.line(f"{question} [y/N]: ").lower()
+            if typed in YES:
+                return True
+            if typed in NO:
+                return False
+            self.say("y or n")
+
+    def arms(self, rung: str, scenario_hash: str) -> bool:
+        """Whether the rung is to be armed: it stands in the file, or the operator types the head of the hash."""
+        if rung in self.answers.arm:
+            return True
+        if self._ask is None:
+            return False
+        head = scenario_hash[:NAMED_BY]
+        typed = self.line(f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: ")
+        return typed.lower() == head
+
+    def signs(self, what: str) -> bool:
+        """Whether the operator answers for ``what`` is not verified: words with the name of an axis in them."""
+        if set(re.findall(r"\w+", what)) & set(self.answers.sign_for):
+            return True
+        return self._ask is not None and self.yes(f"{what}; do you sign for it?")
+
+    def goes_on(self, rung: str, difference: float) -> bool:
+        """Whether the ladder goes on behind a rung that differs so much; on a terminal the operator decides."""
+        bound = difference_bound(self.answers, rung)
+        if math.isnan(bound):
+            return True
+        return difference <= bound

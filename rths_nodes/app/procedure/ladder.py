@@ -1,0 +1,166 @@
+"""The ladder of a test: each rung with its scenario, its host, and how far the rig is expected to go on it.
+
+Rungs (a) and (b) run on a simulator, (c) to (g) on the rig. Those that move it below its elastic limit, (d) to
+(f), have the reduced level; (e) is slow, all others have the scenario's own time ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rths_nodes.app import hosts
+from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.answers import REDUCED
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.embedded import checked_loop
+from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
+from rths_nodes.loop.procedure.records import RUNGS, Rung
+from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.run import Run
+
+SLOW, UNSENT, COMPUTED = "e", "c", "d"
+"""Rungs of which more is to be said."""
+ROOM = 0.8
+"""Share of the elastic limit that a proposed level reaches."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rung as it is to be climbed: ``scenario`` with its level and time ratio applied."""
+
+    rung: Rung
+    scenario: Scenario
+    level: float
+    ratio: int
+    host: str
+    pace: str
+
+    @cached_property
+    def hash(self) -> str:
+        """What names the scenario of the rung when it is armed."""
+        return rehearsal.hash_of(self.scenario)
+
+    def remarks(self) -> list[str]:
+        """What the rung cannot show, in words."""
+        return rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
+
+
+class Ladder:
+    """The ``planned`` rungs of ``scenario``; ``level`` and ``ratio`` may come later (None), before they are used.
+
+    In lockstep the rungs on the rig run embedded, in real time composed.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        planned: Sequence[str],
+        level: float | None,
+        ratio: int | None,
+        realtime: bool,
+    ) -> None:
+        self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
+        self.level, self.ratio = level, ratio
+        self._rehearsed: dict[str, Run] = {}
+
+    @cached_property
+    def simulated(self) -> Scenario:
+        """The whole test on a simulator. Raises ConfigError where it has none."""
+        return rehearsal.simulated(self.scenario)
+
+    def step(self, name: str) -> Step:
+        """The rung ``name``. Raises ConfigError where its level or ratio is not known, or cannot be had."""
+        rung = RUNGS[name]
+        level = self._known("level", self.level, name) if name in REDUCED else 1.0
+        ratio = int(self._known("time_ratio", self.ratio, name)) if name == SLOW else 1
+        base = self.scenario if rung.on_rig else self.simulated
+        scenario = rehearsal.slower(rehearsal.at_level(base, level), ratio)
+        fast = self.realtime and rung.on_rig
+        host = COMPOSED if name == "b" or fast else EMBEDDED
+        return Step(rung, scenario, level, scenario.time_ratio, host, REALTIME if fast else LOCKSTEP)
+
+    @staticmethod
+    def _known(key: str, value: float | None, rung: str) -> float:
+        if value is None:
+            raise ConfigError(f"{key}: not known yet, rung {rung} needs it")
+        return value
+
+    def check(self) -> None:
+        """Build every planned rung whose level and ratio are known, and its rehearsal. Raises ConfigError."""
+        if {"a", "b", UNSENT} & set(self.planned):
+            checked_loop(self.simulated)
+        for name in self.planned:
+            known = (self.level is not None or name not in REDUCED) and (self.ratio is not None or name != SLOW)
+            if known:
+                self.step(name)
+
+    def rehearsed(self, name: str, progress: Progress | None = None) -> Run:
+        """The rung on a simulator, as it is expected to go; computed once. Raises ConfigError."""
+        scenario = rehearsal.simulated(self.step(name).scenario)
+        key = rehearsal.hash_of(scenario)
+        if key not in self._rehearsed:
+            done = hosts.run(scenario, progress=progress, interrupted=lambda: False)
+            if done.outcome != "finished":
+                raise ConfigError(f"rung {name}: its rehearsal was {done.outcome}: {done.reason}")
+            self._rehearsed[key] = done.read()
+        return self._rehearsed[key]
+
+    def predicted(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+        """How far each axis goes on the rung, as its rehearsal says: peaks by axis. Raises ConfigError."""
+        return comparison.peaks(self.rehearsed(name, progress))
+
+    def expected(self, name: str, progress: Progress | None = None) -> dict[str, dict[str, float]]:
+        """As :meth:`predicted`; empty where the test has no simulator."""
+        return self.predicted(name, progress) if self.has_simulator else {}
+
+    @cached_property
+    def has_simulator(self) -> bool:
+        """The test can be rehearsed."""
+        try:
+            return bool(self.simulated)
+        except ConfigError:
+            return False
+
+    def unknown(self, name: str) -> list[str]:
+        """What of the rung cannot be predicted, in words."""
+        if self.has_simulator:
+            return []
+        words = "there is no simulator of this test, so that nobody knows how far the axes will go"
+        limited = name in REDUCED and bool(rehearsal.elastic_limits(self.scenario))
+        return [words + "; beyond the elastic limit the rung is stopped" * limited]
+
+    def check_elastic(self, name: str, progress: Progress | None = None) -> None:
+        """Raises ConfigError where a rung below the elastic limit is expected to go beyond it."""
+        limits = rehearsal.elastic_limits(self.scenario)
+        if name not in REDUCED or not limits:
+            return
+        found = self.expected(name, progress)
+        beyond = [
+            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.4g} mm, must be <= elastic_limit = "
+            f"{1e3 * limit:.4g} mm of the rig file; lower the level, now {self.level:g}"
+            for axis, limit in limits.items()
+            if axis in found and (far := found[axis]["displacement"]) > limit
+        ]
+        if beyond:
+            raise ConfigError(*beyond)
+
+    def proposed_level(self, progress: Progress | None = None) -> float | None:
+        """A level that stays well below every elastic limit, if the test is linear; None where nobody knows."""
+        limits = rehearsal.elastic_limits(self.scenario)
+        found = self.expected("g", progress) if limits else {}
+        if not found:
+            return None
+        shares = [ROOM * limit / far for axis, limit in limits.items() if (far := found[axis]["displacement"]) > 0]
+        return min(1.0, _rounded_down(min(shares, default=1.0)))
+
+
+def _rounded_down(value: float) -> float:
+    """``value`` with one digit, never more than it is."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return round(math.floor(value / unit) * unit, 12)

@@ -1,0 +1,90 @@
+"""The way of a test through its acts: which one comes next, and how the test ends.
+
+A file of answers follows it; a terminal proposes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
+from rths_nodes.loop.supervision.states import State
+
+ENDED = (State.FINISHED,)
+
+
+class Walk:
+    """The next act of ``conductor``; ``unload()`` tells whether the specimen is to be unloaded at the end."""
+
+    def __init__(self, conductor: Conductor, unload: Callable[[], bool]) -> None:
+        self.conductor, self.unload = conductor, unload
+
+    def next(self) -> str:
+        """The name of the act that comes next; empty where the test is over."""
+        conductor = self.conductor
+        state, rung = conductor.state, conductor.next_rung
+        if state in ENDED:
+            return ""
+        if not rung:
+            return self._ending(state)
+        if not RUNGS[rung].on_rig:
+            return "rehearse"
+        if state is State.IDLE:
+            return "connect"
+        if state is State.TRIPPED:
+            return "acknowledge"
+        if conductor.session.offsets is None:
+            return "take_offsets" if conductor.taken is None else "confirm_offsets"
+        return {State.ARMED: "run", State.POSITIONED: "arm"}.get(state) or self._towards_start()
+
+    def _ending(self, state: State) -> str:
+        if state is State.IDLE:
+            return ""
+        wanted = not self.conductor.record.unloading and self.unload()
+        return "unload" if wanted and state is State.HELD else "finish"
+
+    def _towards_start(self) -> str:
+        """From confirmed offsets to the start of a rung."""
+        if not self.conductor.record.checks:
+            return "check"
+        return "position" if self.conductor.possible()["sign_for"] else "sign_for"
+
+    def unsigned(self) -> list[str]:
+        """What is neither verified nor signed for, in words."""
+        return self.conductor.session.unsigned
+
+    def wrong(self) -> list[str]:
+        """What the small move has found that bars the way, in words."""
+        return [words for row in self.conductor.record.checks.values() for words in row.findings]
+
+
+def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
+    """How the test has ended, written into its record: the last planned rung finished, or why it did not.
+
+    ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
+    """
+    record = conductor.record
+    last = record.rungs[-1] if record.rungs else None
+    code, reason = ExitCode.FINISHED, ""
+    if failed:
+        code, reason = ExitCode.FAILED, failed
+    elif last is not None and last.outcome == "tripped":
+        code, reason = ExitCode.TRIPPED, f"rung {last.name}: {last.reason}"
+    elif tripped:
+        code, reason = ExitCode.TRIPPED, tripped
+    elif refused:
+        code, reason = ExitCode.REFUSED, refused
+    elif last is not None and last.outcome not in ("finished", "held"):
+        code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
+    elif stopped or conductor.next_rung:
+        held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
+        code = ExitCode.HELD
+        reason = stopped or held or f"the operator ended the test before rung {conductor.next_rung}"
+    record.outcome, record.reason = code.outcome, reason
+    record.sample = last.samples if last is not None else None
+    return code
+
+
+WORDS = {VERIFIED: "verified", NOT_VERIFIED: "not verified", WRONG: "WRONG", SIGNED: "signed for"}

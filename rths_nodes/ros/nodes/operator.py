@@ -1,0 +1,189 @@
+"""The operator node: the acts of a procedure as one service, and where rig and procedure stand as topics.
+
+    service  ~/act             rths_nodes/srv/Act            an act; answered once it is over
+    topic    procedure_state   rths_nodes/msg/TestState      the state of the procedure, latched
+    topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
+
+A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The
+node lives outside of every run: runs have their own nodes and topics.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import rclpy
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.context import Context
+from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Measurement
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.msg import Measurement as MeasurementMessage
+from rths_nodes.msg import TestState
+from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS
+from rths_nodes.ros.transport import middleware
+from rths_nodes.ros.transport.endpoints import quality
+from rths_nodes.srv import Act
+
+RIG_STATE_HZ = 10.0
+"""How often rig_state is published."""
+DISCOVERY_S, LOOK_S = 1.0, 0.05
+"""How long another operator node is looked for before the first act, and between two looks."""
+THREADS = 4
+"""One for the act that lasts; others are refused or heard meanwhile."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What an operator may do now, by the names of the acts, and what he needs to name when he arms a rung."""
+
+    possible: Mapping[str, str]
+    next_rung: str = ""
+    scenario_hash: str = ""
+    offsets_hash: str = ""
+
+
+class Conducted(Protocol):
+    """A procedure, which does acts for whoever asks. All of it may be called from any thread."""
+
+    constants: Mapping[str, Any]
+    """Fields of TestState that do not change."""
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def reason(self) -> str:
+        """Why the state was entered."""
+        ...
+
+    @property
+    def resting(self) -> Measurement | None:
+        """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
+        ...
+
+    def situation(self) -> Situation: ...
+
+    def act(self, name: str, arguments: Mapping[str, str], by: str) -> str:
+        """Do an act; what came of it, in words. Raises ConfigError where it is refused: nothing has changed."""
+        ...
+
+
+class OperatorNode:
+    """Serves the acts of ``conducted`` in ``namespace``, in its own threads, from :meth:`start` to :meth:`close`."""
+
+    def __init__(self, conducted: Conducted, namespace: str) -> None:
+        self._conducted = conducted
+        middleware.settle()
+        self._context = Context()
+        rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._node: Any = Node(
+            OPERATOR, namespace=namespace, context=self._context, use_global_arguments=False, enable_rosout=False
+        )
+        self._executor: Any = MultiThreadedExecutor(THREADS, context=self._context)
+        self._executor.add_node(self._node)
+        self._publishers = {
+            name: self._node.create_publisher(kind, name, quality(OPERATOR_TOPICS[name]))
+            for name, kind in (("procedure_state", TestState), ("rig_state", MeasurementMessage))
+        }
+        self._node.create_service(Act, "~/act", self._serve, callback_group=ReentrantCallbackGroup())
+        self._node.create_timer(
+            1.0 / RIG_STATE_HZ, self._tell_rig, callback_group=MutuallyExclusiveCallbackGroup()
+        )
+        self._spinning = threading.Thread(target=self._spin, name="operator node", daemon=True)
+
+    @property
+    def service(self) -> str:
+        """The full name of the service."""
+        return f"{self._node.get_fully_qualified_name()}/act"
+
+    def start(self) -> None:
+        """From now on acts are done. Raises ConfigError where another operator node is in that namespace."""
+        mine = (self._node.get_name(), self._node.get_namespace())
+        end = time.monotonic() + DISCOVERY_S
+        while time.monotonic() < end:
+            if self._node.get_node_names_and_namespaces().count(mine) > 1:
+                raise ConfigError(f"{self._node.get_fully_qualified_name()}: is there already: one test at a time")
+            time.sleep(LOOK_S)
+        self.tell_state(self._conducted.state, self._conducted.reason)
+        self._spinning.start()
+
+    def close(self) -> None:
+        """Leave, once the acts that are under way are answered; may be called again."""
+        if not self._context.ok():
+            return
+        self._executor.shutdown()
+        if self._spinning.is_alive():
+            self._spinning.join()
+        self._node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            return
+
+    # -- topics -------------------------------------------------------------------------------------------
+
+    def tell_state(self, state: State, reason: str) -> None:
+        """Publish a state of the procedure, from any thread."""
+        told = TestState(state=int(state), reason=reason, **self._conducted.constants)
+        told.header.stamp = self._node.get_clock().now().to_msg()
+        self._publishers["procedure_state"].publish(told)
+
+    def _tell_rig(self) -> None:
+        measured = self._conducted.resting
+        if measured is None:
+            return
+        told = MeasurementMessage(
+            sample=measured.sample,
+            flags=measured.flags,
+            hydraulics=measured.hydraulics,
+            interlock=measured.interlock,
+            control_mode=list(measured.control_mode),
+            displacement=measured.displacement.tolist(),
+            force=measured.force.tolist(),
+            command=measured.command.tolist(),
+            auxiliary=measured.auxiliary.tolist(),
+        )
+        told.header.stamp = self._node.get_clock().now().to_msg()
+        self._publishers["rig_state"].publish(told)
+
+    # -- acts ---------------------------------------------------------------------------------------------
+
+    def _serve(self, request: Any, response: Any) -> Any:
+        """One request; whatever goes wrong is answered, for nobody sees it otherwise."""
+        try:
+            response.result = self._do(request)
+            response.done = True
+        except ConfigError as error:
+            response.reason = str(error)
+        except Exception as error:
+            response.reason = f"failed: {type(error).__name__}: {error}"
+            self._node.get_logger().error(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
+        situation = self._conducted.situation()
+        response.state = int(self._conducted.state)
+        response.acts, response.why_not = list(situation.possible), list(situation.possible.values())
+        response.next_rung = situation.next_rung
+        response.scenario_hash, response.offsets_hash = situation.scenario_hash, situation.offsets_hash
+        return response
+
+    def _do(self, request: Any) -> str:
+        if not request.act:
+            return ""
+        if len(request.names) != len(request.values):
+            raise ConfigError(
+                f"{request.act}: {len(request.names)} names of arguments, but {len(request.values)} values"
+            )
+        if len(set(request.names)) < len(request.names):
+            raise ConfigError(f"{request.act}: an argument is named twice: {', '.join(request.names)}")
+        return self._conducted.act(request.act, dict(zip(request.names, request.values, strict=True)), request.by)

@@ -1,0 +1,1 @@
+"""Ports that reach their rig by ROS 2. They load without it: only opening one needs it."""

@@ -1,0 +1,236 @@
+"""The topics of a forward_command_controller and of a joint_state_broadcaster, checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import rclpy
+from rcl_interfaces.msg import ParameterType
+from rcl_interfaces.srv import GetParameters
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, String
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.ros.transport import middleware
+
+STAND_IN = "rths_stand_in"
+"""Parameter of a controller behind which nothing can move."""
+DESCRIPTION = "/robot_description"
+LOOK_S = 0.02
+"""Between two looks for what has to be there, s."""
+KEPT = 1000
+"""Joint states that wait for us at most."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rig is, and what a test declares of it; ``joints`` in the order of the axes, then the counter."""
+
+    controller: str
+    """Full name of the node of the controller: ``/forward_position_controller``."""
+    states: str
+    joints: tuple[str, ...]
+    joint_type: str
+    stand_in: bool
+    connect_within: float
+
+    @property
+    def commands(self) -> str:
+        """The topic of the commands."""
+        return f"{self.controller}/commands"
+
+
+class ControllerLink:
+    """A node in a context of its own, between the constructor and :meth:`close`.
+
+    Raises ConfigError, with everything given back, where the other end is not there, or is not as declared.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._end = time.monotonic() + place.connect_within
+        self._waiting: list[Any] = []
+        middleware.settle()
+        self._context = Context()
+        rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        place, name = self._place, f"rths_port_{os.getpid()}_{secrets.token_hex(3)}"
+        self._node: Any = Node(
+            name,
+            context=self._context,
+            use_global_arguments=False,
+            enable_rosout=False,
+            start_parameter_services=False,
+        )
+        self._executor: Any = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self._node)
+        ours = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+        self._publisher = self._node.create_publisher(Float64MultiArray, place.commands, ours)
+        listening = f"nobody listens on {place.commands}: is the controller loaded, and active?"
+        self._until(lambda: self._listener() is not None, listening)
+        if self._listener().qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL:
+            raise ConfigError(
+                f"{place.commands}: {place.controller} wants durability transient_local: a command from before it "
+                "was active would move the rig; must be volatile, as that of a forward_command_controller"
+            )
+        self._until(
+            lambda: bool(self._publishers(place.states)), f"nobody publishes joint states on {place.states}"
+        )
+        self._order = self._check_controller()
+        self._check_joint_types()
+        if found := self.intruder():
+            raise ConfigError(found)
+        reliability = self._publishers(place.states)[
+            0
+        ].qos_profile.reliability  # asking for more would hear nothing
+        wanted = QoSProfile(depth=KEPT, reliability=reliability)
+        self._subscription = self._node.create_subscription(JointState, place.states, self._waiting.append, wanted)
+
+    # -- the other end ------------------------------------------------------------------------------------
+
+    def _until(self, true: Callable[[], bool], missing: str) -> None:
+        """Wait until it is ``true``. Raises ConfigError with what is ``missing`` where it takes too long."""
+        while not true():
+            if time.monotonic() > self._end:
+                raise ConfigError(f"cannot connect within {self._place.connect_within:g} s: {missing}")
+            self._executor.spin_once(timeout_sec=LOOK_S)
+
+    def _listener(self) -> Any:
+        """The end of the controller on the topic of the commands; None where it is not there."""
+        for found in self._node.get_subscriptions_info_by_topic(self._place.commands):
+            if _full_name(found) == self._place.controller:
+                return found
+        return None
+
+    def _publishers(self, topic: str) -> list[Any]:
+        """Those on ``topic`` that are not ours."""
+        mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
+        return [each for each in found if _full_name(each) != mine]
+
+    def intruder(self) -> str:
+        """Who else sends, or that the controller does not listen any more, in words; empty where all is well."""
+        place = self._place
+        if others := self._publishers(place.commands):
+            return f"{_names(others)}: publishes on {place.commands}, too: two would drive the rig"
+        states = self._publishers(place.states)
+        if len(states) > 1:
+            return f"{_names(states)}: {len(states)} publishers on {place.states}: must be one broadcaster"
+        if self._listener() is None:
+            return f"the controller {place.controller} does not listen on {place.commands} any more"
+        return ""
+
+    def _check_controller(self) -> list[int]:
+        """Where each value of a command comes from, by the controller's own order of its joints."""
+        place = self._place
+        client = self._node.create_client(GetParameters, f"{place.controller}/get_parameters")
+        self._until(client.service_is_ready, f"{place.controller} answers nothing on its parameters")
+        joints = self._asked(client, "joints")
+        if joints is None or joints.type != ParameterType.PARAMETER_STRING_ARRAY:
+            raise ConfigError(f"{place.controller}: has no parameter joints: is it a forward_command_controller?")
+        theirs = list(joints.string_array_value)
+        if sorted(theirs) != sorted(place.joints):
+            raise ConfigError(
+                f"port.joints: {', '.join(place.joints)}: must be those of {place.controller}: {', '.join(theirs)}"
+            )
+        interface = self._asked(client, "interface_name")
+        told = interface.string_value if interface else ""
+        if told != "position":
+            raise ConfigError(
+                f"{place.controller}: interface_name = {told!r}: must be 'position': commands are displacements"
+            )
+        mark = self._asked(client, STAND_IN)
+        is_stand_in = bool(mark and mark.bool_value)
+        if is_stand_in != place.stand_in:
+            there = "says of itself that nothing moves behind it" if is_stand_in else "may move a real rig"
+            raise ConfigError(
+                f"port.stand_in = {str(place.stand_in).lower()}: but {place.controller} {there} "
+                f"(its parameter {STAND_IN})"
+            )
+        self._node.destroy_client(client)
+        return [place.joints.index(joint) for joint in theirs]
+
+    def _asked(self, client: Any, name: str) -> Any:
+        """The value of a parameter of the controller; None where it has none of that ``name``."""
+        asked = client.call_async(GetParameters.Request(names=[name]))  # one at a time: an unknown one spoils all
+        self._until(asked.done, f"{self._place.controller} does not answer on its parameter {name}")
+        values = asked.result().values
+        return values[0] if values and values[0].type != ParameterType.PARAMETER_NOT_SET else None
+
+    def _check_joint_types(self) -> None:
+        """Raises ConfigError where a robot description has a joint of another type than declared."""
+        if not self._node.count_publishers(DESCRIPTION):
+            return
+        heard: list[Any] = []
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        subscription = self._node.create_subscription(String, DESCRIPTION, heard.append, latched)
+        self._until(lambda: bool(heard), f"{DESCRIPTION} has a publisher, but it says nothing")
+        self._node.destroy_subscription(subscription)
+        check_joint_types(heard[0].data, self._place.joints, self._place.joint_type)
+
+    # -- the test -----------------------------------------------------------------------------------------
+
+    def send(self, values: list[float]) -> None:
+        """One command: values in the order of the joints of the place."""
+        self._publisher.publish(Float64MultiArray(data=[values[index] for index in self._order]))
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes, for ``seconds`` at most."""
+        self._executor.spin_once(timeout_sec=seconds)
+
+    def received(self) -> list[Any]:
+        """The joint states that came since the last call."""
+        take = self._subscription.handle.take_message
+        while (heard := take(JointState, False)) is not None:
+            self._waiting.append(heard[0])
+        found = self._waiting[:]
+        self._waiting.clear()
+        return found
+
+    def close(self) -> None:
+        """Leave; may be called again."""
+        if not self._context.ok():
+            return
+        if (executor := getattr(self, "_executor", None)) is not None:
+            executor.shutdown()
+        if (node := getattr(self, "_node", None)) is not None:
+            node.destroy_node()
+        rclpy.shutdown(context=self._context)
+
+
+def check_joint_types(description: str, joints: tuple[str, ...], wanted: str) -> None:
+    """Raises ConfigError where a robot ``description`` (URDF) has one of ``joints`` of another type."""
+    try:
+        root = ElementTree.fromstring(description)
+    except ElementTree.ParseError:
+        return  # of another kind: it tells nothing
+    for joint in root.iter("joint"):
+        name, kind = joint.get("name"), joint.get("type")
+        if name in joints and kind is not None and kind != wanted:
+            unit = {"prismatic": "m and N", "revolute": "rad and N m", "continuous": "rad and N m"}.get(kind, "")
+            has = f" ({unit})" if unit else ""
+            raise ConfigError(f"port.joint_type = {wanted!r}: joint {name!r} is {kind}{has} in {DESCRIPTION}")
+
+
+def _full_name(endpoint: Any) -> str:
+    return f"{endpoint.node_namespace.rstrip('/')}/{endpoint.node_name}"
+
+
+def _names(endpoints: list[Any]) -> str:
+    return ", ".join(sorted({_full_name(each) for each in endpoints}))

@@ -1,0 +1,188 @@
+"""What the messages of a joint_state_broadcaster say of the axes, and which samples they are."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.durations import SECOND, Durations
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+
+TOLERANCE = 0.05
+"""Part of a period by which the joint states may come at another rate than that of the servo samples."""
+TIMED = 100_000
+"""Samples whose times are kept."""
+FOLLOWED = 16
+"""One part in so many of what a stamp is off is taken over into the expectation of the next ones."""
+
+
+class Unfit(Exception):
+    """A joint state that does not say what is needed of the axes, in words."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointSample:
+    """One joint state of all axes: ``stamp`` s, displacement and force ``(n_axes,)`` in units of the joints.
+
+    ``echo`` is the number of the newest command that acts; None without a counter. ``number`` counts samples.
+    """
+
+    stamp: float
+    displacement: Array
+    force: Array
+    echo: int | None = None
+    number: int = -1
+    slipped: int = 0
+    """Samples that were passed over before it: lost on the way, or not used in time."""
+
+
+class JointReader:
+    """Takes the ``joints`` of the axes, and that of the ``counter``, out of messages, by their names."""
+
+    def __init__(self, joints: Sequence[str], counter: str = "") -> None:
+        self._joints, self._counter = tuple(joints), counter
+        self._names: list[str] = []
+        self._places: list[int] = []
+
+    def read(self, message: Any) -> JointSample:
+        """The sample of a sensor_msgs/JointState. Raises Unfit for what lacks a joint, or a number of one."""
+        names = list(message.name)
+        if names != self._names:
+            self._find(names)
+        position, effort = message.position, message.effort
+        for noun, values in (("position", position), ("effort", effort)):
+            if len(values) != len(names):
+                raise Unfit(
+                    f"{len(values)} values of {noun} for {len(names)} joints: has the hardware a state interface "
+                    f"{noun!r}, and does the joint_state_broadcaster publish it?"
+                )
+        places = self._places[: len(self._joints)]
+        displacement = np.array([position[place] for place in places])
+        force = np.array([effort[place] for place in places])
+        if not (math.isfinite(displacement.sum()) and math.isfinite(force.sum())):
+            self._refuse_numbers(displacement, force)
+        echo = position[self._places[-1]] if self._counter else 0.0
+        if not math.isfinite(echo):
+            raise Unfit(f"joint {self._counter!r} (port.counter): position = {echo:g}: must be the counter")
+        stamp = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
+        return JointSample(stamp, displacement, force, round(echo) if self._counter else None)
+
+    def _find(self, names: list[str]) -> None:
+        wanted = [*self._joints, *([self._counter] if self._counter else [])]
+        if missing := [joint for joint in wanted if joint not in names]:
+            raise Unfit(f"joint {', '.join(map(repr, missing))}: missing; there are: {', '.join(names) or 'none'}")
+        if twice := [joint for joint in wanted if names.count(joint) > 1]:
+            raise Unfit(f"joint {', '.join(map(repr, twice))}: is there more than once")
+        self._names, self._places = names, [names.index(joint) for joint in wanted]
+
+    def _refuse_numbers(self, displacement: Array, force: Array) -> None:
+        for noun, values in (("position", displacement), ("effort", force)):
+            for joint, value in zip(self._joints, values.tolist(), strict=True):
+                if not math.isfinite(value):
+                    raise Unfit(
+                        f"joint {joint!r}: {noun} = {value:g}: a state interface without a value tells nan"
+                    )
+
+
+def states_per_sample(stamps: Sequence[float], dt: float) -> int:
+    """How many joint states with these ``stamps`` (s) come in a servo period ``dt`` (s).
+
+    Raises ConfigError where their rate is not that of the servo samples, or a whole multiple of it.
+    """
+    interval = statistics.median([after - before for before, after in pairwise(stamps)])
+    if interval <= 0.0:
+        raise ConfigError("the stamps of the joint states stand still: they must be the times of the states")
+    count = max(round(dt / interval), 1)
+    if abs(count * interval / dt - 1.0) > TOLERANCE:
+        raise ConfigError(
+            f"joint states come at {1.0 / interval:.4g} Hz (update_rate of the controller manager): must be "
+            f"servo_rate = {1.0 / dt:g} Hz, or a whole multiple of it"
+        )
+    return count
+
+
+class SampleCount:
+    """Numbers joint states by their stamps: they carry no counter. The first is 0.
+
+    ``period`` s between states, of which ``per_sample`` make a sample. A stamp that is off by four tenths
+    of a period changes nothing; a clock that is a little faster or slower than declared is followed.
+    """
+
+    def __init__(self, period: float, per_sample: int) -> None:
+        self._period, self._per_sample = period, per_sample
+        self._last: int | None = None
+        self._expected = 0.0
+        """When the state ``_last`` should have been stamped, s."""
+        self.repeated = 0
+        """States that told nothing new: of a time that was there already."""
+
+    def number(self, stamp: float) -> tuple[bool, int | None]:
+        """Whether the state of ``stamp`` tells anything new, and its sample; None where it is between two."""
+        if self._last is None:
+            self._last, self._expected = 0, stamp
+            return True, 0
+        ahead = round((stamp - self._expected) / self._period)
+        if ahead < 1:
+            self.repeated += 1
+            return False, None
+        self._last += ahead
+        due = self._expected + ahead * self._period
+        self._expected = due + (stamp - due) / FOLLOWED
+        sample, rest = divmod(self._last, self._per_sample)
+        return True, None if rest else sample
+
+
+class SampleStream:
+    """The joint states of a test as samples, of which only the newest is ever used.
+
+    A command that answered an old one would come in a burst with those behind it, and the controller, which has no
+    queue, would jump. What is passed over is counted: the test slips by as many samples. ``heard_at`` is when
+    something new was here last, ns; ``ages`` are how old the samples were when they were here.
+    """
+
+    def __init__(self, reader: JointReader, period: float, per_sample: int) -> None:
+        self._reader = reader
+        self._count = SampleCount(period, per_sample)
+        self._newest: JointSample | None = None
+        self._used = -1
+        self.slipped = 0
+        self.heard_at = time.monotonic_ns()
+        self.ages = Durations(TIMED)
+
+    @property
+    def repeated(self) -> int:
+        """States that told nothing new."""
+        return self._count.repeated
+
+    def take(self, messages: Sequence[Any]) -> None:
+        """What has come. Raises Unfit."""
+        for message in messages:
+            sample = self._reader.read(message)
+            new, number = self._count.number(sample.stamp)
+            if new:
+                self.heard_at = time.monotonic_ns()
+            if number is not None:
+                self.ages.add(time.time_ns() - round(sample.stamp * SECOND))
+                self._newest = replace(sample, number=number)
+
+    @property
+    def waiting(self) -> bool:
+        """True where there is one that was not used yet."""
+        return self._newest is not None
+
+    def use(self) -> JointSample | None:
+        """The newest sample; None where it was used already."""
+        sample, self._newest = self._newest, None
+        if sample is None:
+            return None
+        slipped, self._used = sample.number - self._used - 1, sample.number
+        self.slipped += slipped
+        return replace(sample, slipped=slipped)

@@ -1,0 +1,399 @@
+"""A rig behind ros2_control: commands to a forward_command_controller, states of a joint_state_broadcaster.
+
+The rig gives the ticks: each joint state, or each n-th, is a sample, numbered by its stamp. A command is sent once
+it is computed, and acts with the next update of the controller manager. Nothing there counts or bridges: the
+controller keeps its last command for ever, so that slow time is all that is allowed, unless the hardware has a
+watchdog and a counter of commands. Conventions and limits: doc/ros2_control.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.durations import SECOND, Durations, median_count
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.parameters import flag, integer, number, params, text, texts
+from rths_nodes.core.protocols import Rig
+from rths_nodes.core.readback import Readback
+from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLIPPED, Array, Command, Measurement
+from rths_nodes.ros.ports.joint_states import (
+    TIMED,
+    JointReader,
+    JointSample,
+    SampleStream,
+    Unfit,
+    states_per_sample,
+)
+
+PROBES, PROBING_S = 32, 3.0
+"""Joint states, and s, after which their rate is known."""
+LOOK_S, LOOK_EVERY_S = 0.01, 0.1
+"""How long a joint state is waited for in one turn; between two looks at who else is there, s."""
+
+
+class Ros2ControlPort(Readback):
+    """The port of a rig that is driven by ros2_control."""
+
+    @params
+    class Params:
+        one_node: ClassVar[bool] = True
+        controller: str = text(
+            "name of the forward_command_controller, with its namespace if it has one: commands go to "
+            "/CONTROLLER/commands",
+            "forward_position_controller",
+        )
+        states: str = text("topic of the joint_state_broadcaster", "/joint_states")
+        joints: tuple[str, ...] = texts(
+            "joint of each axis, in the order of the axes of the rig; left out: those of the names of the axes"
+        )
+        joint_type: str = text(
+            "of all these joints, which says what their numbers are: prismatic, m and N; revolute, rad and N m, "
+            "which the scales of a rig file make displacements and forces",
+            "prismatic",
+            ("prismatic", "revolute"),
+        )
+        stand_in: bool = flag(
+            "the controller is a stand-in behind which nothing moves, and says so by its parameter "
+            "rths_stand_in; any other is refused then",
+            False,
+        )
+        transport_samples: int = integer(
+            "samples after which a command shows in a joint state; 1 where it is there before the next update of "
+            "the controller manager",
+            "",
+            1,
+            at_least=1,
+            at_most=100,
+        )
+        counter: str = text(
+            "joint whose position command is the number of the command, and whose position state is that of the "
+            "newest one which the hardware has taken; empty: there is none",
+            "",
+        )
+        watchdog: float | None = number(
+            "time without a new number on the counter after which the hardware itself decelerates and holds; left "
+            "out: there is none, and the last command holds for ever",
+            "s",
+            None,
+            more_than=0.0,
+            at_most=1.0,
+        )
+        start_tolerance: float = number(
+            "largest distance of the first command from where the joint stands",
+            "m",
+            1e-4,
+            more_than=0.0,
+            at_most=0.1,
+        )
+        silence: float = number(
+            "time without a new joint state after which the other end counts as dead",
+            "s",
+            0.2,
+            at_least=0.005,
+            at_most=10.0,
+        )
+        connect_within: float = number("how long to wait for the controllers", "s", 5.0, more_than=0.0)
+        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+
+        def validate(self, path: str) -> None:
+            """Refuses a watchdog without a counter, and the other way round, and joints that are there twice."""
+            if bool(self.counter) != (self.watchdog is not None):
+                given, other = ("counter", "watchdog") if self.counter else ("watchdog", "counter")
+                raise ConfigError(
+                    f"{path}.{given}: needs {other}, too: the watchdog of the hardware watches the counter"
+                )
+            for joint in (every := [*self.joints, *([self.counter] if self.counter else [])]):
+                if every.count(joint) > 1:
+                    raise ConfigError(f"{path}.joints: {joint!r} is there more than once; each axis has its own")
+
+        def fits(self, test: TestContext) -> None:
+            """Raises ConfigError in real time without watchdog and counter, and for other numbers of joints."""
+            if self.watchdog is None and test.samples_per_step <= test.substeps:
+                raise ConfigError(
+                    "watchdog: none, and time_ratio = 1: the controller keeps its last command for ever where "
+                    "ours stop: take slow time (time_ratio > 1), or give watchdog and counter of the hardware"
+                )
+            if self.joints and len(self.joints) != len(test.axes):
+                raise ConfigError(f"joints: {len(self.joints)}: must be {len(test.axes)}, one for each axis")
+            if self.silence < 3.0 * test.dt:
+                raise ConfigError(f"silence = {self.silence:g} s: must be >= {3.0 * test.dt:g} s, three periods")
+
+        @property
+        def has_heartbeat(self) -> bool:
+            """True where the far end stops by itself without it."""
+            return self.watchdog is not None
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Tells what a controller without a watchdog does when this computer stops."""
+            if self.watchdog is not None:
+                return []
+            return [
+                "the controller has no watchdog: where this computer stops, the rig is halted at its last command "
+                "without a ramp, and held there"
+            ]
+
+    external = True
+    follows_rig = True
+    in_lockstep = False
+    partial_stop = ""
+    auxiliary_names: tuple[str, ...] = ()
+    auxiliary_inputs: tuple[str, ...] = ()
+
+    def __init__(
+        self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
+    ) -> None:
+        if rig is not None:
+            raise ConfigError("port.type = 'ros2_control': has no simulated rig: leave rig out")
+        self._params, self._dt = params, dt
+        rows = {name: getattr(axis, "rig_axis", None) for name, axis in axes.items()}
+        self._axes = tuple(axes)
+        self._joints = params.joints or tuple(row.name if row else name for name, row in rows.items())
+        gains = [(row.displacement.gain, row.command.gain) if row else (1.0, 1.0) for row in rows.values()]
+        self._to_command = np.array([shown / driven for shown, driven in gains])
+        """What a number of the measured displacement is as a command."""
+        self._command_gain = np.array([driven for _, driven in gains])
+        self.simulated = params.stand_in
+        self.label = "port.type = 'ros2_control', port.stand_in = false"
+        self.transport_samples = params.transport_samples
+        self._controller = "/" + params.controller.strip("/")
+        self.address = self._controller
+        self._link: Any = None
+        self.interlock = ""
+        self._forget()
+
+    def _forget(self) -> None:
+        """The first state, before a test."""
+        self.sample, self.interlock = 0, ""
+        self._found = False
+        self._stream: SampleStream | None = None
+        self._state: JointSample | None = None
+        self._command: Array | None = None
+        self._needed: Counter[int] = Counter()
+        self._answers = Durations(TIMED)
+        self._dropped = self._refused = False
+        self._sent = 0
+        self._taken_at = self._looked_at = time.monotonic_ns()
+
+    # -- before the test ----------------------------------------------------------------------------------
+
+    def open(self, pacer: Callable[[], int] | None = None) -> None:
+        """Find controller and broadcaster, and check them; nothing is sent. Raises ConfigError for what is unfit.
+
+        ``pacer`` is called with each sample of the rig; without one there is no real time, which this port needs.
+        """
+        if pacer is None:
+            raise ConfigError(
+                "port 'ros2_control': the controller manager has a clock of its own, and speaks ROS 2: take "
+                "pace realtime on the hosts composed or processes; the host embedded cannot have this port"
+            )
+        self._pacer = pacer
+        self._forget()
+        params = self._params
+        try:
+            from rths_nodes.ros.ports.controller_link import ControllerLink, Place
+        except ImportError as error:
+            raise ConfigError(f"port 'ros2_control': ROS 2 is not here, or not whole: {error}") from error
+        counter = (params.counter,) if params.counter else ()
+        place = Place(
+            self._controller,
+            params.states,
+            (*self._joints, *counter),
+            params.joint_type,
+            params.stand_in,
+            params.connect_within,
+        )
+        self._reader = JointReader(self._joints, params.counter)
+        try:
+            self._link = ControllerLink(place)
+            self._period, self._per_sample = self._rate()
+        except ConfigError as error:
+            self.close()
+            raise ConfigError(
+                *(f"port 'ros2_control' at {self.address}: {each}" for each in error.problems)
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _rate(self) -> tuple[float, int]:
+        """Period of the joint states, s, and how many make a sample. Raises ConfigError for unfit ones."""
+        found: list[JointSample] = []
+        end = time.monotonic() + PROBING_S
+        while len(found) < PROBES and (time.monotonic() < end or len(found) < 3):
+            if time.monotonic() > end + self._params.connect_within:
+                raise ConfigError(
+                    f"{self._params.states}: {len(found)} joint states came: at least three are needed"
+                )
+            self._link.wait(LOOK_S)
+            for message in self._link.received():
+                try:
+                    found.append(self._reader.read(message))
+                except Unfit as unfit:
+                    raise ConfigError(f"{self._params.states}: {unfit}") from unfit
+        count = states_per_sample([each.stamp for each in found], self._dt)
+        self._state = found[-1]
+        return self._dt / count, count
+
+    def begin(self) -> None:
+        """The next joint state is that of sample 0."""
+        if words := self._link.intruder():
+            raise ConfigError(f"port 'ros2_control' at {self.address}: {words}")
+        self._link.received()
+        self.sample, self._found = 0, False
+        self._stream = SampleStream(self._reader, self._period, self._per_sample)
+        self._taken_at = time.monotonic_ns()
+
+    def arm_watchdog(self) -> None:
+        """That of the hardware, where there is one, is armed by the first number on its counter."""
+
+    def disarm_watchdog(self) -> None:
+        """Numbers end with the test: the hardware, where it has a watchdog, goes on holding."""
+
+    # -- the test -----------------------------------------------------------------------------------------
+
+    def wait_tick(self) -> int:
+        """The number only: the tick itself comes with the joint state that answers."""
+        self.sample += 1
+        self._found = False
+        return self.sample
+
+    def write(self, command: Command) -> None:
+        """Send the Command, the first one only where the rig stands: else the interlock opens, and none is sent.
+
+        What else opens the interlock leaves the rig to the safe stop, whose commands are sent.
+        """
+        values = command.command.copy()
+        if self._command is None and self._state is not None:
+            self._check_first(values)
+        if self._refused or self._dropped:
+            return
+        self._link.send([*values.tolist(), *([float(command.sample)] if self._params.counter else [])])
+        self._sent, self._command = command.sample, values
+        self._answers.add(time.monotonic_ns() - self._taken_at)
+
+    def _check_first(self, values: Array) -> None:
+        assert self._state is not None
+        standing = self._state.displacement * self._to_command
+        step = np.abs((values - standing) * self._command_gain)
+        for axis, distance in zip(self._axes, step.tolist(), strict=True):
+            if not distance <= self._params.start_tolerance:
+                self._refused = True
+                self._stop(
+                    f"axes.{axis}: the first command is {distance:.3g} m from where the joint stands: must be "
+                    f"<= {self._params.start_tolerance:g} m (port.start_tolerance); nothing is sent"
+                )
+
+    def drop_heartbeat(self) -> None:
+        """No more commands, so that the watchdog of the hardware stops the rig; without one they go on."""
+        self._dropped = self._params.watchdog is not None
+
+    @property
+    def heartbeat(self) -> int | None:
+        """The number on the counter; None without one."""
+        return self._sent if self._params.counter else None
+
+    def ready(self) -> bool:
+        """True when a joint state that was not used yet is here, or the time of the sample is over.
+
+        The time counts once the interlock is open: the safe stop goes on by our clock where no states come.
+        """
+        if self._found:
+            return True
+        assert self._stream is not None
+        try:
+            self._stream.take(self._link.received())
+        except Unfit as unfit:
+            self._stop(f"{self._params.states}: {unfit}")
+        now, state = time.monotonic_ns(), self._stream.use()
+        if state is None and not self.interlock:
+            if now - self._stream.heard_at > self._params.silence * SECOND:
+                silence = f"{self._params.silence:g} s"
+                self._stop(f"port.silence: no new joint state on {self._params.states} for {silence}")
+            return False
+        if state is None and now - self._taken_at < self._dt * SECOND:
+            return False
+        self._state, self._found, self._taken_at = state, True, now
+        if state is not None:
+            self._judge_echo(state)
+        self._pacer()
+        if now - self._looked_at > LOOK_EVERY_S * SECOND:
+            self._looked_at = now
+            if words := self._link.intruder():
+                self._stop(words)
+        return True
+
+    def _judge_echo(self, state: JointSample) -> None:
+        """Count the samples that the command on the counter needed; a counter that stands still is a stop."""
+        if state.echo is None or self._params.watchdog is None or not 0 < state.echo <= self.sample:
+            return
+        needed = max(self.sample - state.echo, 1)
+        self._needed[needed] += 1
+        if (needed - self.transport_samples) * self._dt > self._params.watchdog:
+            self._stop(
+                f"joint {self._params.counter!r} (port.counter): stands at {state.echo} at sample {self.sample}: "
+                f"the watchdog of the hardware ({self._params.watchdog:g} s) has stopped the rig"
+            )
+
+    def _stop(self, words: str) -> None:
+        self.interlock = self.interlock or f"port 'ros2_control': {words}"
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes of the rig, for ``seconds`` at most."""
+        if not (self._found or (self._stream is not None and self._stream.waiting)):
+            self._link.wait(seconds)
+
+    def read(self) -> Measurement:
+        while not self.ready():
+            self.wait(LOOK_S)
+        state, k = self._state, self.sample
+        if state is None:
+            unknown = np.full(len(self._axes), np.nan)
+            return Measurement(k, unknown, unknown, self._applied(unknown), EMPTY, FLAG_BRIDGED)
+        flags = FLAG_SLIPPED if state.slipped else 0
+        return Measurement(k, state.displacement, state.force, self._applied(state.displacement), EMPTY, flags)
+
+    def _applied(self, displacement: Array) -> Array:
+        """Command k as it was sent; before the first one where the rig stands: nothing is read back."""
+        return displacement * self._to_command if self._command is None else self._command
+
+    def truth(self) -> None:
+        """Not known of a rig."""
+
+    def numbers(self) -> dict[str, float]:
+        """What the test tells of the way to the controller: samples of transport, states that were lost, times.
+
+        ``transport_median`` and ``_largest`` with a counter only: otherwise nobody sees when a command acts. The
+        age of a state when it is here, s, is as good as the clocks of the two machines.
+        """
+        counts: dict[str, float] = {"transport_declared": self.transport_samples}
+        if self._stream is None:
+            return counts
+        counts |= {"slipped": self._stream.slipped, "repeated": self._stream.repeated}
+        if self._needed:
+            counts["transport_median"] = median_count(self._needed)
+            counts["transport_largest"] = max(self._needed)
+        for name, times in (("answer", self._answers), ("age", self._stream.ages)):
+            if len(times):
+                seconds = times.seconds
+                counts |= {
+                    f"{name}_median_s": float(np.median(seconds)),
+                    f"{name}_largest_s": float(seconds.max()),
+                }
+        return counts
+
+    # -- after the test -----------------------------------------------------------------------------------
+
+    def safe(self) -> None:
+        """The controller holds its last command: there is nothing else that it could be told."""
+
+    def close(self) -> None:
+        """Leave the topics; the controller goes on holding its last command."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()

@@ -1,0 +1,103 @@
+"""The answers of an operator: strict, and what is missing has a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rths_nodes.app.procedure import answers
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+
+WHOLE = {
+    "operator": "A. Tester",
+    "specimen": "D-17",
+    "level": 0.2,
+    "time_ratio": 10,
+    "offsets_seconds": 2.0,
+    "confirm_offsets": True,
+    "unloaded": True,
+    "arm": ["d", "e", "f", "g"],
+    "largest_difference": {"b": 0.0, "c": 0.0, "d": 0.1, "e": 1.0, "f": 1.0, "g": 1.0},
+    "unload": True,
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "answers.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_a_whole_set_of_answers_leaves_nothing_to_ask(tmp_path: Path) -> None:
+    found = answers.read(written(tmp_path, yaml.safe_dump(WHOLE)))
+    assert answers.missing(found) == []
+    assert (found.operator, found.level, found.arm) == ("A. Tester", 0.2, ("d", "e", "f", "g"))
+
+
+@pytest.mark.parametrize("key", WHOLE)
+def test_each_answer_that_is_left_out_is_named(key: str) -> None:
+    found = answers.missing(build(Answers, {name: value for name, value in WHOLE.items() if name != key}))
+    assert [words.split(":")[0] for words in found] == [key]
+
+
+def test_only_what_the_planned_rungs_need_is_asked() -> None:
+    assert answers.needed(["a", "b"]) == ["operator", "specimen", "largest_difference"]
+    assert answers.needed(["g"]) == [
+        *("operator", "specimen", "offsets_seconds", "confirm_offsets", "unloaded", "arm", "unload"),
+    ]
+
+
+def test_a_rung_that_may_not_be_armed_and_one_without_a_bound_are_named() -> None:
+    partly = WHOLE | {"arm": ["d"], "largest_difference": {"b": 0.0, "c": 0.0, "d": 0.0, "e": 1.0, "f": 1.0}}
+    found = answers.missing(build(Answers, partly))
+    assert found[0] == "arm: e, f, g: planned, and not to be armed"
+    assert found[1].startswith("largest_difference.g: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("operater: A", r"operater: unknown key 'operater' \(did you mean 'operator'\?\)"),
+        ("level: 1.2", "level = 1.2: must be > 0 and <= 1"),
+        ("level: a fifth", "level = 'a fifth': must be a number"),
+        ("time_ratio: 2.5", "time_ratio = 2.5: must be a whole number"),
+        ("unloaded: 1", "unloaded = 1: must be true or false"),
+        ("rungs: [a, c, b]", r"rungs = \['a', 'c', 'b'\]: must be each once, and in this order: a, b, c"),
+        ("rungs: [a, h]", "rungs: unknown value 'h'"),
+        ("arm: [c]", "arm: c: nothing moves there; rungs that are armed: d, e, f, g"),
+        ("test_id: ../elsewhere", "test_id = '../elsewhere': must be at most 120 letters"),
+        ("operator: ' '", "operator = ' ': must not be empty"),
+        ("largest_difference: {z: 1}", "largest_difference.z: unknown rung 'z'"),
+        ("largest_difference: {b: much}", "largest_difference.b = 'much': must be a number >= 0"),
+        ("largest_difference: {b: .nan}", "largest_difference.b = nan: must be a number >= 0"),
+        ("just words", "must be a mapping of answers"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_wrong_answer_is_refused_with_its_key(tmp_path: Path, text: str, words: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError, match=words) as found:
+        answers.read(file)
+    assert "answers.yaml" in str(found.value)
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as found:
+        answers.read(written(tmp_path, "level: 2\ntime_ratio: 1\noperater: A"))
+    assert len(found.value.problems) == 3
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"answers 'nowhere.yaml': cannot be read"):
+        answers.read("nowhere.yaml")
+
+
+def test_the_template_is_a_file_of_answers_with_nothing_answered(tmp_path: Path) -> None:
+    found = answers.read(written(tmp_path, answers.template()))
+    assert found == build(Answers, {"rungs": list("abcdefg")})
+    assert len(answers.missing(found)) == len(WHOLE)
+    assert "level" not in answers.template(["a", "b"])

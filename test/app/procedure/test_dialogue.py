@@ -1,0 +1,90 @@
+"""What an operator is asked: from the file first, then at the terminal, checked alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.core.strict import build
+
+
+def dialogue(typed: list[str] | None = None, **answers: Any) -> tuple[Dialogue, list[str], list[Any]]:
+    """With lines that an operator types, the questions that were asked, and what was said; None: no terminal."""
+    questions: list[str] = []
+    said: list[Any] = []
+    lines: Iterator[str] = iter(typed or ())
+
+    def ask(question: str) -> str:
+        questions.append(question)
+        return next(lines)
+
+    return Dialogue(build(Answers, answers), None if typed is None else ask, said.append), questions, said
+
+
+def test_what_stands_in_the_file_is_not_asked() -> None:
+    found, questions, _ = dialogue([], operator="A", level=0.2, unloaded=False)
+    assert found.value("operator") == "A"
+    assert found.value("level") == 0.2
+    assert found.agreed("unloaded", "unloaded?") is False
+    assert questions == []
+
+
+def test_a_wrong_line_is_told_and_asked_again() -> None:
+    found, questions, said = dialogue(["much", "1.5", "0.3"])
+    assert found.value("level") == 0.3
+    assert len(questions) == 3
+    assert said == [
+        "level = 'much': must be a number",
+        "level = 1.5: must be > 0 and <= 1",
+    ]
+
+
+def test_an_empty_line_takes_what_is_proposed() -> None:
+    found, questions, _ = dialogue([""])
+    assert found.value("time_ratio", 10) == 10
+    assert "(10)" in questions[0]
+
+
+def test_yes_or_no_is_one_of_both_and_an_empty_line_is_no() -> None:
+    found, _, said = dialogue(["maybe", "Y", ""])
+    assert found.yes("sure?") is True
+    assert said == ["y or n"]
+    assert found.yes("sure?") is False
+
+
+def test_a_rung_is_armed_by_the_head_of_its_hash() -> None:
+    found, questions, _ = dialogue(["y", "", "0123AB"])
+    assert [found.arms("d", "0123abcdef") for _ in range(3)] == [False, False, True]
+    assert "first 6 characters" in questions[0]
+    unseen, _, _ = dialogue(None, arm=["d"])
+    assert unseen.arms("d", "0123abcdef")
+    assert not unseen.arms("g", "0123abcdef")
+
+
+def test_where_nobody_can_be_asked_it_says_what_was_asked() -> None:
+    found, _, _ = dialogue(None)
+    with pytest.raises(Interrupted, match="nobody can be asked: operator: who does the test"):
+        found.value("operator")
+
+
+def test_a_closed_terminal_interrupts() -> None:
+    def ask(question: str) -> str:
+        raise EOFError
+
+    found = Dialogue(build(Answers, {}), ask, print)
+    with pytest.raises(Interrupted, match="the terminal is closed"):
+        found.line("?")
+    assert not found.asking
+
+
+def test_the_ladder_goes_on_within_the_bound_of_the_file() -> None:
+    found, _, _ = dialogue(None, largest_difference={"b": 0.0, "e": math.inf})
+    assert found.goes_on("b", 0.0)
+    assert not found.goes_on("b", 1e-9)
+    assert found.goes_on("e", math.inf)
+    assert found.goes_on("g", 5.0)

@@ -1,0 +1,94 @@
+"""The rungs of a test: on what each runs, at which level, and how far the rig is expected to go."""
+
+from __future__ import annotations
+
+import pytest
+
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.loop.scenario.schema import Scenario
+
+NAME, RIG = "chen_ricles_2010", "bench_simulated"
+ALL = tuple("abcdefg")
+ELASTIC = 0.004
+
+
+@pytest.fixture(scope="module")
+def test() -> Scenario:
+    return files.load(NAME, ["duration=1"], rig=RIG)
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rig file has an elastic limit."""
+    monkeypatch.setattr(rehearsal, "elastic_limits", lambda scenario: {"story_1": ELASTIC})
+
+
+def test_each_rung_has_its_level_ratio_host_and_port(test: Scenario) -> None:
+    ladder = Ladder(test, ALL, 0.2, 10, realtime=False)
+    steps = {name: ladder.step(name) for name in ALL}
+    assert {name: step.level for name, step in steps.items()} == dict(
+        zip(ALL, (1, 1, 1, 0.2, 0.2, 0.2, 1), strict=True)
+    )
+    assert {name: step.ratio for name, step in steps.items() if step.ratio != 1} == {"e": 10}
+    assert {name for name, step in steps.items() if step.host == "composed"} == {"b"}
+    assert {step.pace for step in steps.values()} == {"lockstep"}
+    assert steps["g"].scenario == test
+    assert steps["a"].hash == steps["b"].hash == rehearsal.hash_of(rehearsal.simulated(test))
+    assert len({steps[name].hash for name in "deg"}) == 3
+
+
+def test_in_real_time_the_rungs_on_the_rig_are_composed(test: Scenario) -> None:
+    ladder = Ladder(test, ALL, 0.2, 10, realtime=True)
+    for name, expected in {"a": ("embedded", "lockstep"), "b": ("composed", "lockstep")}.items():
+        assert (ladder.step(name).host, ladder.step(name).pace) == expected
+    for name in "cdefg":
+        assert (ladder.step(name).host, ladder.step(name).pace) == ("composed", "realtime")
+
+
+def test_a_level_that_nobody_has_given_is_asked_for_when_it_is_needed(test: Scenario) -> None:
+    ladder = Ladder(test, ALL, None, None, realtime=False)
+    ladder.check()
+    for name, key in (("d", "level"), ("e", "level"), ("f", "level")):
+        with pytest.raises(ConfigError, match=f"{key}: not known yet, rung {name} needs it"):
+            ladder.step(name)
+    assert ladder.step("g").level == 1.0
+
+
+def test_only_slow_time_has_remarks_on_rates(test: Scenario) -> None:
+    ladder = Ladder(test, ALL, 0.2, 10, realtime=False)
+    assert [name for name in ALL if ladder.step(name).remarks()] == ["e"]
+
+
+def test_a_rung_that_would_leave_the_elastic_limit_is_refused(test: Scenario, bounded: None) -> None:
+    ladder = Ladder(test, ALL, 1.0, 10, realtime=False)
+    words = r"rung f: axes.story_1 is expected to go [\d.]+ mm, must be <= elastic_limit = 4 mm.*now 1"
+    with pytest.raises(ConfigError, match=words):
+        ladder.check_elastic("f")
+    ladder.check_elastic("g")
+    lower = Ladder(test, ALL, ladder.proposed_level(), 10, realtime=False)
+    lower.check_elastic("f")
+    assert lower.predicted("f")["story_1"]["displacement"] < ELASTIC
+
+
+def test_the_proposed_level_stays_below_the_elastic_limit(test: Scenario, bounded: None) -> None:
+    ladder = Ladder(test, ALL, None, None, realtime=False)
+    far = ladder.predicted("g")["story_1"]["displacement"]
+    level = ladder.proposed_level()
+    assert level is not None
+    assert 0.3 * ELASTIC < level * far <= 0.8 * ELASTIC
+
+
+def test_without_an_elastic_limit_no_level_is_proposed(test: Scenario) -> None:
+    assert Ladder(test, ALL, None, None, realtime=False).proposed_level() is None
+
+
+def test_a_test_without_simulator_has_no_rehearsal_and_says_so() -> None:
+    test = files.load(NAME, ["duration=1", "axes.story_1.specimen=null"], rig="bench_udp")
+    with pytest.raises(ConfigError, match="rehearsal on a simulator"):
+        Ladder(test, ALL, 0.2, 10, realtime=False).check()
+    ladder = Ladder(test, tuple("efg"), 0.2, 10, realtime=False)
+    ladder.check()
+    assert ladder.expected("f") == {}
+    assert "nobody knows how far the axes will go" in ladder.unknown("f")[0]

@@ -1,0 +1,86 @@
+"""A person at a terminal: starts a program there, waits for words, types lines."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PATIENCE_S = 60.0
+"""How long a word may take on a machine that is busy."""
+STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """The program of ``command``, whose terminal this is; ``shown`` is all that it has printed, without styles."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self._leader, follower = pty.openpty()
+        self.program = subprocess.Popen(
+            list(command),
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            cwd=folder,
+            env={**environment, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"},
+            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+        )
+        os.close(follower)
+        self.shown = ""
+        self._read = 0
+
+    def wait_for(self, words: str) -> str:
+        """Until ``words`` (a pattern) are shown behind those of the last time; what stands in front of them."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (found := re.compile(words).search(self.shown, self._read)):
+            assert self._look(deadline), f"{words!r} is not shown:\n{self.shown[self._read :]}"
+        before = self.shown[self._read : found.end()]
+        self._read = found.end()
+        return before
+
+    def _look(self, deadline: float) -> bool:
+        """Take what is printed; false at the end of the program, or where nothing comes in time."""
+        left = deadline - time.monotonic()
+        if left <= 0.0 or not select.select([self._leader], [], [], left)[0]:
+            return False
+        try:
+            part = os.read(self._leader, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self.shown += STYLES.sub("", part.decode(errors="replace"))
+        return bool(part)
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._leader, f"{line}\n".encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        os.write(self._leader, b"\x03")
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        os.close(self._leader)
+        self._leader = -1
+
+    def end(self) -> int:
+        """The exit code, once the program has ended."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self._leader >= 0 and self._look(deadline):
+            pass
+        return self.program.wait(timeout=PATIENCE_S)
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever has failed."""
+        if self.program.poll() is None:
+            self.program.kill()
+            self.program.wait(timeout=PATIENCE_S)
+        if self._leader >= 0:
+            os.close(self._leader)
