@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import dump, parse
-from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord
 from rths_nodes.recording.records import reason
 
 FILE = "procedure.yaml"
@@ -65,6 +65,29 @@ def write(record: ProcedureRecord, folder: Path | str) -> Path:
 def exists(folder: Path | str) -> bool:
     """There is a record of a procedure in ``folder``."""
     return (Path(folder) / FILE).is_file()
+
+
+def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
+    """The procedure in which the recording at ``path`` was made, and the name of its folder there; None: in none.
+
+    Raises what :func:`read` does.
+    """
+    place = Path(path).resolve()
+    folder = place if place.is_dir() else place.parent
+    return (read(folder.parent), folder.name) if exists(folder.parent) else None
+
+
+def last_moving(folder: Path | str) -> Path:
+    """The recording of the last rung of a test in ``folder`` that moved the rig; of the last one where none did.
+
+    Raises ConfigError where there is no recording.
+    """
+    folder = Path(folder)
+    recorded = [rung for rung in read(folder).rungs if rung.recording and (folder / rung.recording).is_dir()]
+    moved = [rung for rung in recorded if rung.name in RUNGS and RUNGS[rung.name].moves]
+    if not recorded:
+        raise ConfigError(f"{folder}: no rung of this test was recorded")
+    return folder / (moved or recorded)[-1].recording
 
 
 def read(folder: Path | str) -> ProcedureRecord:

@@ -438,7 +438,7 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_unwritable_path_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "render", lambda run, reference: "page")
+    monkeypatch.setattr(document, "render", lambda run, reference, test: "page")
     (tmp_path / "file").write_text("in the way")
     for path in (tmp_path / "file" / "report.html", tmp_path):
         with pytest.raises(OSError, match=re.escape(str(tmp_path))):

@@ -30,7 +30,7 @@ def test_a_recording_of_any_host_gives_the_report_of_the_run(tmp_path: Path) -> 
     loaded = files.load("phillips_spencer_2012", ["duration=1"], "f")
     live = hosts.run(loaded, record=tmp_path / "embedded")
     expected = sections(live.run, tmp_path / "live.html")
-    assert list(expected) == ["Indices", "Figures", "Limits", "Parameters"]
+    assert list(expected) == ["Test", "Set-up", "Indices", "Figures", "Limits", "Parameters"]
     assert any("svg" in text for text in expected.values())
     hosts.run(loaded, host="composed", record=tmp_path / "composed", keep=False)
     for host in ("embedded", "composed"):

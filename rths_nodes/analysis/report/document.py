@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -18,13 +18,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import parameters, tables
+from rths_nodes.analysis.report import parameters, procedure, set_up, tables, tracking
+from rths_nodes.analysis.report.procedure import Part, moment
 from rths_nodes.analysis.units import MM, MS, US, grouped, number, quantity, rounded
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
+from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
@@ -34,18 +37,25 @@ STOPS = {"held": "held", "tripped": "stopped by a limit"}
 """Outcome of a test that did not run to its end -> in words."""
 
 
-def write_report(run: Run, path: Path, reference: bool = False) -> None:
+class OfProcedure(NamedTuple):
+    """The procedure that a run was a part of, and the name of the folder of its recording in there."""
+
+    record: ProcedureRecord
+    folder: str = ""
+
+
+def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedure | None = None) -> None:
     """Write the page about ``run`` to ``path``. Raises OSError when it cannot be written there.
 
     With ``reference`` the whole structure is computed in one piece, and the errors of the response are added;
-    raises ConfigError for a test without a structure.
+    raises ConfigError for a test without a structure. ``test``: the procedure, for head, set-up, checks, ladder.
     """
-    page = render(run, reference)
+    page = render(run, reference, test)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(page, encoding="utf-8")
 
 
-def render(run: Run, reference: bool = False) -> str:
+def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
     """The page as text."""
     of = Evaluation(run)
     contents: dict[str, Any] = {
@@ -55,6 +65,11 @@ def render(run: Run, reference: bool = False) -> str:
         "reason": run.information.get("reason", ""),
         "kind": KINDS.get(run.outcome, "unknown"),
         "stopped": STOPS.get(run.outcome, ""),
+        "first": first_line(run, test),
+        "procedure": _procedure(test),
+        "direct": procedure.DIRECT,
+        "set_up": _set_up(of, test),
+        "tracking": tracking.parts(of, test.record if test else None),
         "summary": [*_summary(run), *_remarks(of)],
         "facts": _facts(of),
         "running": _running(run),
@@ -82,6 +97,42 @@ def render(run: Run, reference: bool = False) -> str:
     return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
 
+def first_line(run: Run, test: OfProcedure | None) -> str:
+    """What the page says before anything else: how a test ended that did not run to its end; else empty."""
+    said = []
+    reason = run.information.get("reason", "")
+    if run.outcome != "finished":
+        interrupted = reason.startswith("interrupted")
+        ended = procedure.ENDED.get("interrupted" if interrupted else run.outcome, "Recording not finished")
+        stopped = np.flatnonzero(run.flags & FLAG_TRIPPED)
+        at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
+        when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
+        said.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
+    if test is not None:
+        words = procedure.first_words(test.record)
+        said += [words] if words and not (said and reason and reason in words) else []
+    return ". ".join(said)
+
+
+def _procedure(test: OfProcedure | None) -> dict[str, list[Part]]:
+    """The sections that only a procedure has, by title; none for a run that was started directly."""
+    if test is None:
+        return {}
+    record = test.record
+    return {
+        "head": procedure.head(record, procedure.rung_of(record, test.folder)),
+        "Checks": procedure.checks(record),
+        "Ladder": procedure.ladder(record),
+        "Acts": procedure.acts(record),
+    }
+
+
+def _set_up(of: Evaluation, test: OfProcedure | None) -> list[Part]:
+    found = test.record.checks if test else {}
+    measured = {axis: each.stiffness for axis, each in found.items() if each.stiffness is not None}
+    return [*set_up.parts(of, measured), *(procedure.rig(test.record) if test else ())]
+
+
 @cache
 def template(name: str) -> Template:
     """A page of the folder ``templates``; text in it is escaped."""
@@ -103,14 +154,9 @@ def _running(run: Run) -> dict[str, str]:
     known = run.information
     return {
         "name": f"{run.scenario.name}: {run.outcome}",
-        "started": _moment(known.get("started", "")),
+        "started": moment(known.get("started", "")),
         "run": known.get("run_id", ""),
     }
-
-
-def _moment(stamp: str) -> str:
-    """``2030-01-02T03:04:05+00:00`` as people write it."""
-    return re.sub(r"^(\S+)T(\S+?)\+00:00$", r"\1 \2 UTC", stamp)
 
 
 def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
@@ -126,7 +172,7 @@ def _facts(of: Evaluation) -> dict[str, str]:
     run, scenario, known = of.run, of.scenario, of.run.information
     transport = getattr(scenario.port, "transport_samples", None)
     facts = {
-        "Started": _moment(known.get("started", "–")),
+        "Started": moment(known.get("started", "–")),
         "Run": known.get("run_id", "–"),
         "Host": known.get("host", "–"),
         "Pace": known.get("pace", "–"),

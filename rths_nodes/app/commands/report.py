@@ -17,21 +17,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the report of a recording."""
+    """Make the report of a recording, or of the last rung of a test that moved."""
+    from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
-    out = Path(options.out or f"{Path(options.recording).resolve().name}.html")
+    given = Path(options.recording)
+    out = Path(options.out or f"{given.resolve().name}.html")
     terminal.check_writable(out)
-    found = read_run(options.recording)
+    path = procedure.last_moving(given) if procedure.exists(given) else given
+    found = read_run(path)
     terminal.tell(found.notes)
     with terminal.writing(out):
-        write(found, out, options.reference)
+        write(found, out, options.reference, procedure.of_recording(path))
     print(out)
     return 0
 
 
-def write(run: Any, path: Path, reference: bool) -> None:
-    """The report of a run; the libraries that draw it are loaded only now."""
-    from rths_nodes.analysis.report.document import write_report
+def write(run: Any, path: Path, reference: bool, test: tuple[Any, str] | None = None) -> None:
+    """The report of a run; the libraries that draw it are loaded only now.
 
-    write_report(run, path, reference)
+    ``test``: record of the procedure that it was a part of, and the folder of its recording there.
+    """
+    from rths_nodes.analysis.report.document import OfProcedure, write_report
+
+    write_report(run, path, reference, None if test is None else OfProcedure(*test))

@@ -1,0 +1,101 @@
+"""What of a structure is computed and what stands in the laboratory, and how the whole of both vibrates.
+
+Where the structure states its experimental part, that counts. Otherwise it is the specimens' at small motion: of
+their models, or as the small move of a procedure has measured their stiffness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis.stability.of_scenario import transformation
+from rths_nodes.analysis.stability.specimen import SmallSpecimen
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.massless import massless
+from rths_nodes.core.samples import Array
+from rths_nodes.core.sparse import is_sparse
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.numerical.structures.damping import frequencies_and_ratios, modes
+
+STATED, MODEL, MEASURED = (
+    "as the structure states it",
+    "of the specimens' models at small motion",
+    "as the small move has measured it",
+)
+LARGEST = 64
+"""Degrees of freedom up to which the whole is taken apart for a page."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Mass (kg), damping (N s/m) and stiffness (N/m) of both substructures, ``(n_dof, n_dof)`` each.
+
+    ``source`` says whence the experimental part is; empty where it is not known, and its matrices are zero then.
+    ``frequencies`` (Hz) and ``ratios`` ``(m,)`` are those of the whole, nan where a ratio is not known; none where
+    a part of the whole is not known.
+    """
+
+    names: tuple[str, ...]
+    numerical: tuple[Array, Array, Array]
+    experimental: tuple[Array, Array, Array]
+    source: str
+    frequencies: Array
+    ratios: Array
+
+
+def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
+    """That of a test; ``measured`` are stiffnesses (N/m) by axis.
+
+    Raises ConfigError without a structure, and for one that is too large to be taken apart.
+    """
+    structure = assembly.structure
+    if structure is None:
+        raise ConfigError("structure: missing; a test with prescribed displacements has no partition")
+    n = len(structure.influence)
+    if is_sparse(structure.mass) or n > LARGEST:
+        raise ConfigError(f"structure: its {n} degrees of freedom are more than {LARGEST}")
+    stated = (structure.experimental_mass, structure.experimental_damping, structure.experimental_stiffness)
+    numerical = (structure.mass, structure.damping, structure.stiffness)
+    source, experimental = STATED, stated
+    if not any(each.any() for each in stated):
+        tested, source = _of_axes(assembly.scenario, measured)
+        axes_of, forces_of = transformation(assembly, structure)
+        experimental = tuple(forces_of @ each @ axes_of for each in tested)
+    mass, damping, stiffness = (own + lab for own, lab in zip(numerical, experimental, strict=True))
+    frequencies = ratios = np.zeros(0)
+    if source and not massless(mass).any():
+        frequencies, ratios = frequencies_and_ratios(mass, damping, stiffness)
+    elif source:
+        frequencies = modes(mass, stiffness)[0] / (2.0 * np.pi)
+        ratios = np.full(len(frequencies), np.nan)
+    names = tuple(structure.names)
+    return Partition(names, numerical, experimental, source, frequencies, ratios)
+
+
+def _of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Any, Any, Any], str]:
+    """Mass, damping and stiffness of what the axes move, ``(n_axes, n_axes)`` each, and whence they are."""
+    n = len(scenario.axes)
+    nothing = np.zeros((n, n))
+    if scenario.rig is not None:
+        if not hasattr(scenario.rig, "model"):
+            return (nothing, nothing, nothing), ""
+        return tuple(scenario.rig.model()[:3]), MODEL
+    if all(axis.specimen is not None for axis in scenario.axes.values()):
+        try:
+            small = [
+                SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in scenario.axes.values()
+            ]
+        except ValueError:  # not linear at small motion
+            return (nothing, nothing, nothing), ""
+        rows = [(each.mass, each.damping, each.slope) for each in small]
+        mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))
+        return (mass, damping, stiffness), MODEL
+    if all(name in measured for name in scenario.axes):
+        return (nothing, nothing, np.diag([measured[name] for name in scenario.axes])), MEASURED
+    return (nothing, nothing, nothing), ""

@@ -1,0 +1,246 @@
+"""The page of a test: what a procedure has written down, and the first line of a test that did not finish."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.analysis import figures
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.partition import MEASURED, MODEL, STATED, partition
+from rths_nodes.analysis.report.document import OfProcedure, first_line, render
+from rths_nodes.analysis.report.procedure import DIRECT
+from rths_nodes.analysis.report.set_up import floors
+from rths_nodes.app import hosts
+from rths_nodes.app.cli import main
+from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.procedure.records import (
+    NOT_VERIFIED,
+    SIGNED,
+    VERIFIED,
+    Act,
+    AxisChecks,
+    AxisOffsets,
+    Note,
+    OffsetsRecord,
+    ProcedureRecord,
+    RungRecord,
+    SpecimenRecord,
+    UnloadingRecord,
+)
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording import procedure
+from rths_nodes.recording.run import Run
+
+AXIS = "story_1"
+NOON = "2030-01-02T12:00:00+00:00"
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are meant: figures take most of the time."""
+    monkeypatch.setattr(figures, "FIGURES", ())
+    monkeypatch.setattr(figures, "histograms", lambda of: "")
+
+
+@cache
+def bench() -> Run:
+    """A second of the frame on the simulated bench."""
+    loaded = files.load("chen_ricles_2010", ["duration=1"], rig="bench_simulated")
+    found = hosts.run(loaded).run
+    assert found is not None
+    return found
+
+
+def offsets(displacement: float) -> OffsetsRecord:
+    return OffsetsRecord(NOON, 2.0, {AXIS: AxisOffsets(displacement, 4e-6, -30.5, 4.0, 1e-3, True)}, "ab12", True)
+
+
+def record(**changes: Any) -> ProcedureRecord:
+    """A test that ran to its end, but for what ``changes``."""
+    rungs = [
+        RungRecord("b", NOON, "composed", "lockstep", samples=1024, outcome="finished", recording="rung_b"),
+        RungRecord(
+            *("g", NOON, "composed", "realtime", 0.75, 1, "c0ffee", "ab12", "finished", "", 1024, 1.0, "rung_g"),
+            compared_with="b",
+            differences={f"{AXIS}.displacement": 0.0123},
+            peaks={AXIS: {"displacement": 0.0321, "force": 4.5e5, "velocity": 0.2}},
+            remarks=["three samples were bridged"],
+        ),
+    ]
+    whole = ProcedureRecord(
+        *("t-42", "chen_ricles_2010", "c0ffee", "bench.yaml", "bench of hall 3", "udp", "A. Müller"),
+        specimen=SpecimenRecord("damper-7", [{"date": NOON, "test": "t-41", "rung": "g", "level": 1.0}]),
+        started=NOON,
+        ended=NOON,
+        outcome="finished",
+        planned=["b", "c", "g"],
+        controller={"hydraulics": "high", "interlock": "closed"},
+        deviations=["rung c was left out"],
+        notes=[Note(NOON, "oil at 41 °C", "A. Müller")],
+        acts=[
+            Act(NOON, "sign_for", {"what": f"scale of {AXIS}"}, "signed", "", "A. Müller"),
+            Act(NOON, "arm", {"rung": "g"}, "", "another scenario hash", "A. Müller"),
+        ],
+        offsets_before=offsets(1e-4),
+        offsets_after=offsets(1.5e-4),
+        checks={AXIS: AxisChecks(VERIFIED, VERIFIED, NOT_VERIFIED, SIGNED, 7.6e6, 7.5e6, 7.2e6, 7.8e6)},
+        rungs=rungs,
+        unloading=[UnloadingRecord(NOON, {AXIS: 9e3}, {AXIS: 12.0}, {AXIS: 3e-3})],
+        versions={"rths_nodes": "1.2"},
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+def text(page: str) -> str:
+    """What is read on a page."""
+    page = re.sub(r"<style>.*?</style>|<wbr>", "", page, flags=re.DOTALL)
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page)))
+
+
+def page_of(found: ProcedureRecord) -> str:
+    return text(render(bench(), test=OfProcedure(found, "rung_g")))
+
+
+def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
+    words = page_of(record())
+    for what in (
+        *("t-42", "2030-01-02 12:00:00 UTC", "A. Müller", "bench.yaml – bench of hall 3", "damper-7", "t-41"),
+        *("c0ffee", "rths_nodes 1.2", "g – full", "Level 75 %", "rung c was left out", "oil at 41 °C"),
+        *("hydraulics high", "interlock closed", "confirmed by the operator (hash ab12)"),
+        f"{AXIS}: displacement 0.100 0.004 0.150 0.004 0.050 mm yes",
+        f"{AXIS}: scale of displacement not verified.",
+        f"{AXIS}: scale of force not verified; the operator signed for it (A. Müller, 2030-01-02 12:00:00 UTC).",
+        f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
+        f"to b: {AXIS}.displacement 1.2 %",
+        *("three samples were bridged", "Not climbed: a – embedded, c – not sent", "Planned, but not climbed: c."),
+        f"g {AXIS} 32.1 450 200",
+        *("REFUSED: another scenario hash", "unloaded"),
+    ):
+        assert what in words, what
+    assert DIRECT not in words
+
+
+def test_the_set_up_has_partition_frequencies_and_sensors() -> None:
+    words = page_of(record())
+    assert "x 503 0 97.4 640 11.8 7.60" in words  # t, kN s/m, kN/mm: numerical and experimental
+    assert "story_1: displacement magnetostrictive mm 275 1 1 0.005 0.002 – –" in words
+    found = partition(Assembly(bench().scenario), {})
+    assert found.source == MODEL
+    assert found.frequencies[0] == pytest.approx(math.sqrt((11.76e6 + 7.6e6) / 503.4e3) / (2.0 * math.pi))
+
+
+def test_the_experimental_part_is_what_the_small_move_measured_where_nothing_else_has_it() -> None:
+    data = files.load("chen_ricles_2010", ["duration=1"], rig="bench_udp").data()
+    data["axes"][AXIS]["specimen"] = None
+    assembly = Assembly(files.from_text(dump(data), "test"))
+    assert partition(assembly, {}).source == ""
+    assert not len(partition(assembly, {}).frequencies)
+    found = partition(assembly, {AXIS: 8e6})
+    assert (found.source, found.experimental[2].tolist()) == (MEASURED, [[8e6]])
+
+
+def test_a_structure_that_states_its_experimental_part_is_taken_at_its_word() -> None:
+    found = partition(Assembly(files.load("rths_benchmark_2020", ["duration=1"])), {})
+    assert found.source == STATED
+    assert found.experimental[0].any()
+
+
+def test_the_error_stands_beside_the_floor_of_the_sensor() -> None:
+    assert floors(bench().scenario)[AXIS] == pytest.approx(math.hypot(2e-6, 5e-6 / math.sqrt(12.0)))
+    row = re.search(rf"rms error over floor {AXIS} ([\d. ]+)", page_of(record()))
+    assert row
+    largest, _, rms, _, floor, scatter, over = (float(each) for each in row[1].split()[:7])
+    assert largest > rms > floor
+    assert (floor, scatter) == (0.002, 0.004)
+    run, samples = bench(), Evaluation(bench()).counted
+    exact = np.sqrt(np.mean((run.target - run.displacement)[samples] ** 2))
+    assert over == pytest.approx(float(exact) / 4e-6, rel=5e-3)
+
+
+def test_a_run_without_a_procedure_says_so() -> None:
+    words = text(render(bench()))
+    assert DIRECT in words
+    assert "Ladder" not in words
+    assert first_line(bench(), None) == ""
+
+
+def test_nothing_that_was_not_done_is_passed_over() -> None:
+    words = page_of(record(offsets_before=None, offsets_after=None, checks={}, acts=[], unloading=[], notes=[]))
+    for what in (
+        "No offsets were taken.",
+        "Nothing was checked: no small move was made.",
+        "The rig was not unloaded by the procedure.",
+    ):
+        assert what in words
+    assert "the drift is not known" in page_of(record(offsets_after=None))
+
+
+def stopped(outcome: str, reason: str) -> Run:
+    flags = bench().flags.copy()
+    flags[500:] |= FLAG_TRIPPED
+    return dataclasses.replace(
+        bench(), flags=flags, information=bench().information | {"outcome": outcome, "reason": reason}
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "words"),
+    [
+        ("held", "interrupted", "Test interrupted at sample 500 of"),
+        ("held", "stop: asked for", "Test held at sample 500 of"),
+        ("tripped", "limit of force", "Test tripped at sample 500 of"),
+        ("failed", "the actuator node is gone", "Test failed at sample 500 of"),
+        ("", "", "Recording not finished at sample 500 of"),
+    ],
+)
+def test_the_first_line_says_how_a_test_ended_early(outcome: str, reason: str, words: str) -> None:
+    page = render(stopped(outcome, reason))
+    body = text(page[page.index("<body>") :]).strip()
+    assert body.startswith(words)
+    assert (reason or "no reason was recorded") in body[:150]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"outcome": "tripped", "reason": "limit of force", "sample": 7},
+            "Test tripped at sample 7: limit of force",
+        ),
+        ({"outcome": "interrupted", "reason": "ctrl-c"}, "Test interrupted: ctrl-c"),
+        ({"outcome": ""}, "Test not ended: the record of the procedure has no end; the last act was arm at 2030"),
+    ],
+)
+def test_the_first_line_says_how_a_procedure_ended_early(changes: dict[str, Any], words: str) -> None:
+    page = render(bench(), test=OfProcedure(record(**changes), "rung_g"))
+    assert text(page[page.index("<body>") :]).strip().startswith(words)
+
+
+def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_last_moving_rung(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "t-42"
+    for rung, length in (("rung_b", 0.2), ("rung_g", 0.1)):
+        hosts.run(files.load("chen_ricles_2010", [f"duration={length}"]), record=folder / rung)
+    procedure.write(record(), folder)
+    for given, name in ((folder, "whole"), (folder / "rung_g", "rung"), (folder / "rung_b", "b")):
+        assert main(["report", str(given), "--out", str(tmp_path / f"{name}.html")]) == 0
+    pages = {name: text((tmp_path / f"{name}.html").read_text()) for name in ("whole", "rung", "b")}
+    assert pages["whole"] == pages["rung"]
+    assert "Rung of this page g – full" in pages["rung"]
+    assert "Rung of this page b – nodes" in pages["b"]
+    (folder / "procedure.yaml").write_text("version: 1\n")
+    capsys.readouterr()
+    assert main(["report", str(folder / "rung_g"), "--out", str(tmp_path / "x.html")]) == 2
+    assert "procedure.yaml: damaged, its end is missing" in capsys.readouterr().err
