@@ -19,12 +19,22 @@ from typing import Any
 from rths_nodes.core import yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
+from rths_nodes.core.protocols import Port
 from rths_nodes.loop import outcomes
 from rths_nodes.loop.embedded import Loop, checked_loop
 from rths_nodes.loop.faults import kinds as faulty
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.interrupts import orderly_stop
-from rths_nodes.loop.options import EMBEDDED, PROCESSES, RunOptions, checked_namespace, run_options
+from rths_nodes.loop.options import (
+    EMBEDDED,
+    LOCKSTEP,
+    ONE_NODE,
+    PROCESSES,
+    REALTIME,
+    RunOptions,
+    checked_namespace,
+    run_options,
+)
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.schema import Scenario
@@ -106,6 +116,7 @@ def run(
     progress: Callable[[int, int], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
     starting: Callable[[str], None] | None = None,
+    port: Port | None = None,
     **options: Any,
 ) -> RunResult:
     """Run ``scenario`` (a Scenario, a path or the name of a shipped one).
@@ -113,13 +124,13 @@ def run(
     ``options`` are those of ``loop/options.py`` that Python has: case, host, pace, record and so on. ``keep``
     keeps the histories of an embedded run in memory. ``progress`` gets sample and samples; ``interrupted`` tells
     that the operator wants to stop; where it is left out, signals do, and have their usual effect once the test
-    has come to its end. ``starting`` gets in words what the nodes wait for before the test. Raises ConfigError for
-    anything that must not run.
+    has come to its end. ``starting`` gets in words what the nodes wait for before the test. ``port`` is handed in
+    by a procedure, which keeps it open (``loop/procedure``). Raises ConfigError for anything that must not run.
     """
     if interrupted is None:
         with orderly_stop(resend=True) as asked:
             looking_on: dict[str, Any] = {"progress": progress, "interrupted": asked, "starting": starting}
-            return run(scenario, overrides, keep=keep, **looking_on, **options)
+            return run(scenario, overrides, keep=keep, port=port, **looking_on, **options)
     name = scenario.name if isinstance(scenario, Scenario) else scenario
     chosen = run_options({"scenario": name, "overrides": overrides} | options)
     loaded = files.load(scenario, chosen.overrides, chosen.case, chosen.rig)
@@ -128,13 +139,14 @@ def run(
         record=str(Path(chosen.record).absolute()) if chosen.record else "",
         run_id=chosen.run_id or loaded.run_id(),
     )
-    loop = _loop(loaded, chosen)  # what is wrong is refused here, before any node starts
+    _check_handed(port, chosen)
+    loop = _loop(loaded, chosen, port)  # what is wrong is refused here, before any node starts
     if chosen.record:
         bag.check_free(Path(chosen.record))
     samples = loaded.samples
     watch = Watch((lambda sample: progress(sample, samples)) if progress else None, interrupted, starting)
     started = time.monotonic()
-    result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch)
+    result = _embedded(loop, chosen, keep, watch) if chosen.host == EMBEDDED else _nodes(loaded, chosen, watch, port)
     result.wall_s = time.monotonic() - started
     return result
 
@@ -147,13 +159,27 @@ def run_and_read(scenario: Any, overrides: Iterable[str] = (), **options: Any) -
         return run(scenario, overrides, **(options | {"record": Path(folder) / "run"})).read()
 
 
-def _loop(scenario: Scenario, options: RunOptions) -> Loop:
+def _check_handed(port: Port | None, options: RunOptions) -> None:
+    """Raises ConfigError for a run that a handed port cannot serve."""
+    if port is None:
+        return
+    if options.host == PROCESSES:
+        raise ConfigError("host = 'processes': a port is handed on in one process: use embedded or composed")
+    if options.actuator_nodes != ONE_NODE:
+        raise ConfigError(f"actuator_nodes = {options.actuator_nodes!r}: a handed port has one node for all axes")
+    paced = bool(getattr(port, "paced", False))
+    if paced != (options.pace == REALTIME):
+        here = REALTIME if paced else LOCKSTEP
+        raise ConfigError(f"pace = {options.pace!r}: the port is handed in {here}")
+
+
+def _loop(scenario: Scenario, options: RunOptions, port: Port | None = None) -> Loop:
     """The loop of the host embedded, with its faults. Raises ConfigError for what it or the host cannot have."""
     faults = [faulty.parse(words) for words in options.faults]
     faulty.check(faults, scenario, options.host, options.pace, options.recorded)
     if faults and options.host == EMBEDDED:
-        return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults))
-    return checked_loop(scenario)
+        return checked_loop(scenario, lambda assembly: FaultyLoop(assembly, faults), port)
+    return checked_loop(scenario, port=port)
 
 
 def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunResult:
@@ -194,14 +220,14 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
     )
 
 
-def _nodes(scenario: Scenario, options: RunOptions, watch: Watch) -> RunResult:
+def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | None) -> RunResult:
     from rths_nodes.ros.hosting import descriptions
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)
     with _resolved(scenario) as file:
         given = options.changed(scenario=str(file), rig="", case="", overrides=())
         console = options.host == PROCESSES or bool(options.separate)
-        result = _run_nodes(descriptions.describe(given, axes, console), options, watch)
+        result = _run_nodes(descriptions.describe(given, axes, console), options, watch, port)
     return RunResult(
         scenario=scenario,
         host=options.host,
@@ -246,11 +272,13 @@ def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
     return counts | {"silent": silent, "complete": whole}
 
 
-def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch) -> Any:
+def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch, port: Port | None) -> Any:
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 
         return processes.run(nodes, watch.progress, watch.interrupted, watch.starting)
     from rths_nodes.ros.hosting import composed
 
-    return composed.run(nodes, open_writer, watch.progress, watch.interrupted, options.separate, watch.starting)
+    return composed.run(
+        nodes, open_writer, watch.progress, watch.interrupted, options.separate, watch.starting, port
+    )

@@ -21,7 +21,11 @@ from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, 
 
 
 class GroundMotion(Protocol):
-    """An excitation as a function of time."""
+    """An excitation as a function of time.
+
+    Its ``Params`` has the class attribute ``proportional_to``: the name of the parameter that all values are
+    proportional to. Without it a test cannot be run at a reduced level.
+    """
 
     Params: ClassVar[type]
 

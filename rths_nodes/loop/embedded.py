@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core.durations import Durations
 from rths_nodes.core.errors import ClientLeft, IntegratorError
+from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -62,12 +63,14 @@ class Outcome:
     integrator: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_loop(scenario: Scenario, make: Callable[[Assembly], Loop] | None = None) -> Loop:
+def checked_loop(
+    scenario: Scenario, make: Callable[[Assembly], Loop] | None = None, port: Port | None = None
+) -> Loop:
     """The loop of ``scenario`` with all its components built: what every way to run it needs.
 
-    ``make`` is for another kind of loop. Raises ConfigError for what cannot run, with the same words whoever asks.
+    ``make`` is for another kind of loop, ``port`` one that a procedure hands in. Raises ConfigError for what cannot run, with the same words whoever asks.
     """
-    assembly = Assembly(scenario)
+    assembly = Assembly(scenario, port)
     assembly.codec()
     return (make or Loop)(assembly)
 
@@ -86,6 +89,7 @@ class Loop:
         self.rig = RigStage.of(assembly.scenario, assembly.port)
         self.monitor = MonitorStage.of(assembly)
         self._breach_known = self._failed = self._abandoned = False
+        self._interrupted: Callable[[], bool] | None = None
 
     def run(
         self,
@@ -119,6 +123,7 @@ class Loop:
         progress: Callable[[int], None] | None,
         interrupted: Callable[[], bool] | None,
     ) -> Outcome:
+        self._interrupted = interrupted
         rig, loop, per_step = self.rig, Durations(self.scenario.samples), self.scenario.samples_per_step
         rig.machine.to(State.ARMED)
         self._hand_on(self.substructure.first(), sinks)
@@ -187,8 +192,16 @@ class Loop:
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         """The Command of a sample and its Measurement; ``before`` is the last one."""
         measured = self.rig.tick(command)
-        assert measured is not None  # nothing is late here, so the rig does not pause
+        while measured is None:  # nothing is late here: an operator holds the test
+            self._await_operator()
+            measured = self.rig.tick(None, late=True)
         return command, measured
+
+    def _await_operator(self) -> None:
+        """While the test is held: wait for the operator, and hear who wants it to end."""
+        self.rig.await_operator()
+        if self._interrupted and self._interrupted():
+            self.rig.hold("interrupted")
 
     def _hand_on(self, target: Target, sinks: Sequence[Sink]) -> None:
         self._to_compensator(target)

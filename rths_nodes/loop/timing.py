@@ -54,7 +54,8 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
     """The timing of a run from the final numbers of all nodes.
 
     What the loop takes beside the work of integrator and compensator is ``hops.transport``: publishing, waking,
-    taking, and where they wait for each other. Only its mean is known: means add up, percentiles do not.
+    taking, and where they wait for each other. Only its mean is known: means add up, percentiles do not. It is not
+    told where the integrator works while the loop goes on, as that of an OpenSees model does: their times overlap.
     """
     report = unflatten(numbers, "timing")
     if not (hops := report.pop("hops", {})):
@@ -63,7 +64,9 @@ def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:
     integrator, compensator = (hops.get(role, {}) for role in ("integrator", "compensator"))
     if "loop" in report and integrator.get("count") and compensator.get("count"):  # a dead node has told nothing
         a_sample = integrator["mean_s"] * integrator["count"] / compensator["count"]
-        hops["transport"] = {"mean_s": report["loop"]["mean_s"] - compensator["mean_s"] - a_sample}
+        rest = report["loop"]["mean_s"] - compensator["mean_s"] - a_sample
+        if rest >= 0.0:
+            hops["transport"] = {"mean_s": rest}
     return report
 
 

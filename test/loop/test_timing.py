@@ -78,6 +78,8 @@ def test_what_the_loop_takes_beside_the_work_of_its_nodes_is_transport() -> None
     rest = {path: value for path, value in numbers.items() if ".loop" not in path}  # the actuator has died
     assert set(gathered(rest)["hops"]) == set(hops)
     assert gathered({}) == {}
+    beside = numbers | {"timing.hops.integrator.mean_s": 1.0}  # a model that computes while the loop goes on
+    assert set(gathered(beside)["hops"]) == set(hops)
 
 
 def test_a_second_of_durations_is_what_came_since() -> None:

@@ -8,6 +8,7 @@ is filled in here and flagged. Layout and behaviour: doc/udp.md.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections import Counter
@@ -138,12 +139,17 @@ class UdpPort:
         """True where the rig, an emulator, waits for every command."""
         self.interlock = ""
         self._closed = True
+        self._any_start = False
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._active: list[float] = []
         self._state: RigState | None = None
 
     # -- before the test ----------------------------------------------------------------------------------
+
+    def accept_any_start(self) -> None:
+        """The first command will be the controller's active one, wherever that is: a procedure opens the port."""
+        self._any_start = True
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Agree with the rig on the session; it stands still. Raises ConfigError where they do not agree.
@@ -169,7 +175,7 @@ class UdpPort:
             self.auxiliary_names,
             self._params.emulator,
             self._params.hold == "ramp",
-            self._params.start_tolerance,
+            math.inf if self._any_start else self._params.start_tolerance,
             self._params.connect_within,
             self._dt,
         )

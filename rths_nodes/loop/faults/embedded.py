@@ -68,7 +68,8 @@ class FaultyLoop(Loop):
 
     def _to_rig(self, command: Command | None, before: Measurement) -> tuple[Command | None, Measurement]:
         made, measured = command, self._tick(command)
-        while measured is None:  # the rig pauses: what is late may come
+        while measured is None:  # the rig pauses: what is late may come, or an operator holds the test
+            self._await_operator()
             command = None if made is not None else self._command(before)
             made, measured = command or made, self._tick(command)
         return made, measured

@@ -56,11 +56,13 @@ class Assembly:
     """The components of a scenario, each built once, on first use, and handed on to all that need it.
 
     They remember what was done to them, so an assembly serves one run. :meth:`fresh` and :meth:`twin` give second
-    ones, which share no memory with the first. What cannot be built raises ConfigError.
+    ones, which share no memory with the first. What cannot be built raises ConfigError. A ``port`` that is handed
+    in, which a procedure keeps open over several runs, takes the place of the scenario's.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, port: Port | None = None) -> None:
         self.scenario = scenario
+        self._handed = port
         self._first: Assembly | None = None
         self._loaded = True
 
@@ -219,6 +221,8 @@ class Assembly:
 
         One of another package tells its errors by its name.
         """
+        if self._handed is not None:
+            return self._handed
         scenario, rig = self.scenario, None
         if scenario.rig is not None:
             rig = self._build("rig", scenario.rig, scenario.dt, len(scenario.axes))

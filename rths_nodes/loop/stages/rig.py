@@ -24,8 +24,9 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.handover import Handover
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
-from rths_nodes.loop.supervision.load_bridge import LoadBridge
+from rths_nodes.loop.supervision.load_bridge import LoadBridge, LoadPause
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -33,14 +34,14 @@ from rths_nodes.loop.supervision.stop_request import StopRequest
 
 
 def check_armed(port: Port) -> None:
-    """Raises ConfigError for a ``port`` behind which real actuators could move: nobody has armed it."""
-    if not port.simulated:
+    """Raises ConfigError for a ``port`` behind which real actuators could move, unless an operator has armed it."""
+    if not (port.simulated or getattr(port, "armed", False)):
         name = getattr(port, "label", "port")
-        raise ConfigError(f"{name}: is not a simulator: only an operator may arm it, which this version cannot do")
+        raise ConfigError(f"{name}: is not a simulator: only an operator may arm it: rths test (doc/procedure.md)")
 
 
 def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
-    """Open ``port`` without an operator. Raises ConfigError where real actuators could move."""
+    """Open ``port``. Raises ConfigError where real actuators could move, and no operator has armed it."""
     check_armed(port)
     port.open(pacer)
 
@@ -55,6 +56,9 @@ class RigStage:
     beyond a limit. ``pause`` is where the test waits for what is late. ``stop_request`` is the request of an
     operator, a monitor or a peer to stop; None while there is none. ``levels`` watches the levels of the axes;
     None where there are none.
+
+    The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
+    everybody else gets it from there on.
     """
 
     def __init__(
@@ -65,8 +69,12 @@ class RigStage:
         dt: float,
         samples: int,
         policy: SafePolicy,
+        handover: Handover | None = None,
     ) -> None:
         self.port = port
+        self._handover = handover
+        self._presented = _as_it_is if handover is None else handover.presented
+        tares = None if handover is None else handover.tares
         self.machine = TestMachine()
         self.sample = 0
         self._open = False
@@ -75,16 +83,17 @@ class RigStage:
         self.stop_request: StopRequest | None = None
         self._samples = samples
         self._policy = policy
-        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names)
+        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self.pause = Pause(bridge, limits, dt)
-        self._dt = dt
-        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._n_moved = sum(not each.of_force for each in limits.values())
         """Axes that follow displacements; behind them stand those that are controlled by force."""
+        loaded = self._n_moved < len(limits)
+        self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
+        self._dt = dt
+        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
@@ -102,7 +111,9 @@ class RigStage:
         """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
         check_armed(port)
         limits, dt = scenario.limits, scenario.dt
-        return cls(port, limits, scenario.bridge, dt, scenario.samples, SafeStop(limits, dt))
+        handover: Handover | None = getattr(port, "handover", None)
+        stop = SafeStop(limits, dt, None if handover is None else handover.tares)
+        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover)
 
     @property
     def failure(self) -> str:
@@ -128,7 +139,7 @@ class RigStage:
     @property
     def pause_counts(self) -> dict[str, float]:
         """How much was slow: samples, pauses, and s by which they made the test longer; empty if none may be."""
-        if not self.pause.allowed:
+        if not (self.pause.allowed or self.pause.count):
             return {}
         return {"slowed": self.slowed, "pauses": self.pause.count, "paused_s": self._between * self._dt}
 
@@ -199,6 +210,8 @@ class RigStage:
         """
         tick = self.port.wait_tick()
         sample, self._sampled = tick - self._between, True
+        if self._handover is not None:
+            self._heed(self._handover)
         if not self.stopping:
             command = self._driven(command, late, sample)
             if reason := self._refusal(command, sample):
@@ -216,29 +229,32 @@ class RigStage:
 
         None for a tick of no sample.
         """
-        measured = self._measured = self.port.read()
+        shown = self.port.read()
+        measured = self._measured = self._presented(shown)
         command = self._driving
         if command is None:  # Measurement 0
             self._sent = self._sent_before = measured.command.tolist()
             self._bridge.start(measured.command)
             if self.levels is not None:
-                self.levels.judge(None, measured)
+                self.levels.judge(None, shown)
             return measured
         self.ticks = measured.sample
-        sample = measured.sample = self.ticks - self._between
+        sample = measured.sample = shown.sample = self.ticks - self._between
         port, check = self.port, self._check
         if opened := port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else ""):
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             failed = f"rig: {failure}" if (failure := self.failure) else ""
             failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
-            reason = opened or failed or check.measurement(measured, command.target, command.control_mode)
+            reason = opened or failed or check.measurement(shown, command.target, command.control_mode)
             reason = reason or port.partial_stop
-            breach = self.levels.judge(command, measured) if self.levels is not None else None
+            breach = self.levels.judge(command, shown) if self.levels is not None else None
             if reason or breach is not None:
                 self._begin_stop(reason, sample, breach)
             elif not self._sampled:
                 self._between += 1
+                if self._handover is not None and self.pause.rests:
+                    self._handover.rest(sample - 1, shown.force.tolist())
                 return None
             # the rig did not follow a Target, or not in its time, or its port had to fill in what was lost on the
             # way: nothing is to be learnt from this measurement
@@ -254,9 +270,32 @@ class RigStage:
             self.machine.to(State.FINISHED)
         return measured
 
+    @property
+    def standing(self) -> bool:
+        """True when an operator holds the test, and the rig has come to rest."""
+        return self.pause.rests and not self.stop_due
+
+    def await_operator(self) -> None:
+        """In lockstep, where time does not go on by itself: wait a little for what the operator asks for next."""
+        if self._handover is not None and self.standing and self._handover.requests.held:
+            self._handover.requests.wait()
+
+    def _heed(self, handover: Handover) -> None:
+        """What the operator asks for: an end, a hold, or that the test goes on."""
+        asked, pause = handover.requests, self.pause
+        if asked.stop_reason and self.stop_request is None:
+            self.hold(asked.stop_reason)
+        if pause.held and not asked.held:
+            pause.held = False
+        elif asked.held and self._driving is not None and not self.stopping:
+            pause.held = True
+            if pause.can_be_held:
+                pause.begin(self._driven_before or self._driving, self._driving)
+                self._bridges.end()
+
     def _driven(self, command: Command | None, late: bool, sample: int) -> Command | None:
         """The Command that drives the rig: the one in time, or a straight line where it is late."""
-        if self.pause.allowed and self._stands_still(command, late):
+        if (self.pause.allowed or self.pause.active) and self._stands_still(command, late):
             return self._paused(command, sample)
         if command is None and not late:
             return None
@@ -286,7 +325,7 @@ class RigStage:
             return pause.active
         bridged = command is None or bool(command.flags & FLAG_BRIDGED)
         wanting = command is None and pause.hungry if pause.active else bridged
-        if wanting and self._bridges.exhausted:
+        if wanting and pause.allowed and self._bridges.exhausted:
             pause.begin(self._driven_before or driving, driving)
             self._bridges.end()
         return pause.active
@@ -300,10 +339,12 @@ class RigStage:
             self._bridge.heard(command)
             command = self._bridge.rejoin(command)
         if command is not None:
-            self._unfit = self._check.command(command, pause.known.command.tolist())
+            self._unfit = self._check.command(command, *pause.sent)
             pause.supply(command)
         driven = pause.command(sample)
         self._sampled = pause.sampled
+        if self._handover is not None and not pause.active:
+            self._handover.under_way()
         return self._counted(driven, "Target") if pause.sampled else driven
 
     def _refusal(self, command: Command | None, sample: int) -> str:
@@ -332,6 +373,8 @@ class RigStage:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
+        if self._handover is not None:
+            self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)
         if self._n_moved < len(last):
             modes = [b"" if each is None else each.control_mode for each in (self._driven_before, self._driving)]
@@ -347,3 +390,8 @@ def _bridge_of(
     n_moved = len(limits) - len(rates)
     of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)
     return LoadBridge(of_moved, n_moved, rates, dt) if rates else of_moved
+
+
+def _as_it_is(measured: Measurement) -> Measurement:
+    """Nothing is tared."""
+    return measured

@@ -15,11 +15,16 @@ from typing import Any, NamedTuple
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.limits import INDICATE, QUANTITIES, Disagreement, Level, Limits
 from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.load_limits import LoadCheck
 
 
 class LimitCheck:
-    """Checks commands before they are sent and measurements when they come, against the limits of all axes."""
+    """Checks commands before they are sent and measurements when they come, against the limits of all axes.
+
+    Commands and targets count from the zero of the test, which ``tares`` tell; measurements as the sensors show
+    them. Limits are of what sensors and controller show.
+    """
 
     def __init__(
         self,
@@ -27,14 +32,17 @@ class LimitCheck:
         dt: float,
         auxiliary_inputs: Sequence[str] = (),
         auxiliary_names: Sequence[str] = (),
+        tares: Tares | None = None,
     ) -> None:
         self._inputs, self._channels = tuple(auxiliary_inputs), tuple(auxiliary_names)
+        rows = (tares or Tares.none(len(limits))).rows()
         self._axes = [
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
-            for name, lim in limits.items()
+            + (place, zero, reach)
+            for (name, lim), (place, _, zero, reach) in zip(limits.items(), rows, strict=True)
             if not lim.of_force
         ]
-        self._loads = LoadCheck(limits, dt) if len(self._axes) < len(limits) else None
+        self._loads = LoadCheck(limits, dt, tares) if len(self._axes) < len(limits) else None
 
     def command(self, command: Command, previous: Iterable[float], modes: bytes = b"") -> str:
         """Why ``command`` must not be sent; empty when it may.
@@ -48,16 +56,17 @@ class LimitCheck:
                 return reason
             targets, commands, previous = targets[:n], commands[:n], before[:n]
         rows = zip(self._axes, targets, commands, previous, strict=True)
-        for (name, stroke, step, _, _, rate), target, now, last in rows:
-            if abs(now) <= stroke and abs(now - last) <= step and math.isfinite(target):
+        for (name, stroke, step, _, _, rate, _, zero, _), target, now, last in rows:
+            if abs(now + zero) <= stroke and abs(now - last) <= step and math.isfinite(target):
                 continue
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
                 return f"axes.{name}: target = {target}: must be finite: {why}"
             if not math.isfinite(now):
                 return f"axes.{name}: command = {now}: must be finite"
-            if abs(now) > stroke:
-                return f"axes.{name}.limits.stroke: command = {now:.6g} m: must be within +- {stroke:g} m"
+            if abs(now + zero) > stroke:
+                beyond = now + zero
+                return f"axes.{name}.limits.stroke: command = {beyond:.6g} m: must be within +- {stroke:g} m"
             velocity = (now - last) * rate
             return (
                 f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
@@ -77,7 +86,7 @@ class LimitCheck:
                 return reason
             displacements, forces, targets = displacements[:n], forces[:n], targets[:n]
         rows = zip(self._axes, displacements, forces, targets, strict=True)
-        for (name, stroke, _, limit, tracking, _), displacement, force, wanted in rows:
+        for (name, stroke, _, limit, tracking, _, place, _, reach), displacement, force, wanted in rows:
             # written so that nan does not pass
             if not abs(displacement) <= stroke:
                 return (
@@ -85,8 +94,14 @@ class LimitCheck:
                 )
             if not abs(force) <= limit:
                 return f"axes.{name}.limits.force: measured = {force:.6g} N: must be within +- {limit:g} N"
-            if not abs(wanted - displacement) <= tracking:
-                error = wanted - displacement
+            moved = displacement - place
+            if not abs(moved) <= reach:
+                return (
+                    f"axes.{name}.rig_axis.elastic_limit: measured = {moved:.6g} m from the zero of the test: must "
+                    f"be within +- {reach:g} m on this rung"
+                )
+            if not abs(wanted - moved) <= tracking:
+                error = wanted - moved
                 return (
                     f"axes.{name}.limits.tracking_error: target - measured = {error:.6g} m: "
                     f"must be within +- {tracking:g} m"
@@ -138,7 +153,8 @@ class _Rule:
 
 
 _Row = list[list[float]]
-"""Displacement, force, command and target of one sample, by axis, and the auxiliary channels."""
+"""Displacement, force, command and target of one sample, by axis, the auxiliary channels, and the displacement from
+where command and target count."""
 _Value = Callable[[_Row, _Row, int, float], float]
 """Of this sample, the one before, the axis and the servo rate."""
 _VALUES: dict[str, _Value] = {
@@ -148,7 +164,7 @@ _VALUES: dict[str, _Value] = {
     "command_step": lambda now, before, i, rate: now[2][i] - before[2][i],
     "piston_velocity": lambda now, before, i, rate: (now[0][i] - before[0][i]) * rate,
     "command_error": lambda now, before, i, rate: now[2][i] - now[3][i],
-    "tracking_error": lambda now, before, i, rate: now[3][i] - now[0][i],
+    "tracking_error": lambda now, before, i, rate: now[3][i] - now[5][i],
 }
 
 
@@ -169,16 +185,23 @@ def _beside(axis: str, quantity: str, channel: str, channels: Sequence[str]) -> 
 class LevelWatch:
     """Watches the levels of all axes; ``told`` has what was found beyond one for the first time."""
 
-    def __init__(self, rules: Sequence[_Rule], dt: float) -> None:
-        self._rules, self._rate = rules, 1.0 / dt
+    def __init__(self, rules: Sequence[_Rule], dt: float, tares: Tares | None = None) -> None:
+        self._rules, self._rate, self._tares = rules, 1.0 / dt, tares
         self._before: _Row | None = None
         self.told: list[str] = []
 
     @classmethod
-    def of(cls, limits: dict[str, Limits], dt: float, channels: Sequence[str] = ()) -> LevelWatch | None:
+    def of(
+        cls,
+        limits: dict[str, Limits],
+        dt: float,
+        channels: Sequence[str] = (),
+        tares: Tares | None = None,
+    ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
-        ``channels``: names of the auxiliary ones, with units. Raises ConfigError for one that is not there.
+        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a :class:`LimitCheck`. Raises
+        ConfigError for a channel that is not there.
         """
         rules = [
             _Rule(axis, index, quantity, level, channels)
@@ -186,15 +209,18 @@ class LevelWatch:
             if each.levels is not None
             for quantity, level in each.levels.given().items()
         ]
-        return cls(rules, dt) if rules else None
+        return cls(rules, dt, tares) if rules else None
 
     def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
         """The first level that Measurement k with Command k breaks; without one the applied command is both."""
+        tares, displacement = self._tares, measured.displacement
         moved = measured.command if command is None else command.command
+        if tares is not None:
+            displacement = displacement - tares.displacement
+            moved = moved - tares.command if command is None else moved
         target = moved if command is None else command.target
-        now = [
-            each.tolist() for each in (measured.displacement, measured.force, moved, target, measured.auxiliary)
-        ]
+        shown = (measured.displacement, measured.force, moved, target, measured.auxiliary, displacement)
+        now = [each.tolist() for each in shown]
         before, rate = self._before or now, self._rate
         self._before = now
         breach = None

@@ -41,7 +41,8 @@ class Pause:
 
     ``supplied`` is true when the Command of the next sample is here; :meth:`supply` brings it. ``sampled`` tells
     whether the last tick was one of a sample. ``known`` is the Command of the last sample, ``count`` the number of
-    pauses so far. Rows are ``(2, n_axes)`` m: target and lead.
+    pauses so far. While it is ``held`` an operator keeps the rig at rest, for as long as he likes. Rows are ``(2,
+    n_axes)`` m: target and lead.
     """
 
     known: Command
@@ -51,7 +52,7 @@ class Pause:
         self._dt, self._longest = dt, params.max_pause
         self._braking = np.array([axis.deceleration for axis in limits.values()]) * dt**2
         self._fastest = np.array([axis.velocity for axis in limits.values()]) * dt
-        self.active = self.sampled = False
+        self.active = self.sampled = self.held = False
         self.count = 0
         self._next: Command | None = None
 
@@ -61,14 +62,33 @@ class Pause:
         Where the rig was on its way from an earlier pause, it goes back to the last sample of that way.
         """
         if not self.active:
-            self.known = last
-        self.active, self._next = True, None
+            self.known, self._next = last, None
+        self.active = True
         self._waited = self._tick = 0
         self._last = _rows(last)
         self._change = self._last - _rows(before)
         self._ticks = math.ceil(self._needed(self._last[1], self._change))
         self._phase = self._slow_down
         self.count += 1
+
+    @property
+    def sent(self) -> tuple[list[float], bytes]:
+        """What the last sample was sent, ``(n_axes,)``, and the modes of its axes."""
+        return self.known.command.tolist(), b""
+
+    @property
+    def rests(self) -> bool:
+        """True when the rig stands still, held."""
+        return self.active and self.held and (self._phase == self._wait or self._returned)
+
+    @property
+    def _returned(self) -> bool:
+        return self._phase == self._return and self._tick >= self._ticks
+
+    @property
+    def can_be_held(self) -> bool:
+        """True unless the rig already slows down, or stands."""
+        return not self.active or self._phase == self._start
 
     @property
     def supplied(self) -> bool:
@@ -100,7 +120,7 @@ class Pause:
     def command(self, sample: int) -> Command:
         """Of the coming tick; ``sample`` is the number of the next sample."""
         self.sampled = False
-        if not self.supplied:
+        if not (self.supplied or self.held):
             self._waited += 1
         target, lead = self._phase()
         of = self.known if self._next is None else self._next
@@ -125,7 +145,7 @@ class Pause:
         return rows
 
     def _wait(self) -> Array:
-        if self._next is None:
+        if self._next is None or self.held:
             return self._last
         self._away = self._last[0] - self.known.target
         far = np.abs(self._away)
@@ -141,6 +161,8 @@ class Pause:
             s = self._tick / self._ticks
             left = 1.0 - 10.0 * s**3 + 15.0 * s**4 - 6.0 * s**5
             return np.array((self.known.target + left * self._away, self._last[1]))
+        if self.held:
+            return np.array((self.known.target, self._last[1]))
         assert self._next is not None
         coming = _rows(self._next)
         # an even number, so that it ends with a sample

@@ -12,6 +12,7 @@ import numpy as np
 
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
+from rths_nodes.loop.supervision.handover import Tares
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0) -> float:
@@ -47,12 +48,17 @@ class SafePolicy(Protocol):
 class SafeStop:
     """Each axis goes on with its velocity, slows down at its deceleration, and holds.
 
-    The stop never leaves the stroke: an axis that would is held at its end.
+    The stop never leaves the stroke: an axis that would is held at its end. Commands count from the zero of the
+    test, which ``tares`` tell.
     """
 
-    def __init__(self, limits: dict[str, Limits], dt: float) -> None:
+    def __init__(self, limits: dict[str, Limits], dt: float, tares: Tares | None = None) -> None:
         self._dt = dt
-        self._limits = [(lim.stroke, lim.velocity, lim.deceleration * dt) for lim in limits.values()]
+        zeros = (tares or Tares.none(len(limits))).command.tolist()
+        self._limits = [
+            (-lim.stroke - zero, lim.stroke - zero, lim.velocity, lim.deceleration * dt)
+            for lim, zero in zip(limits.values(), zeros, strict=True)
+        ]
         self._position = [0.0] * len(limits)
         self._velocity = [0.0] * len(limits)
 
@@ -61,7 +67,7 @@ class SafeStop:
         velocity = (last - before) / self._dt
         self._position = last.tolist()
         self._velocity = [
-            max(-cap, min(cap, v)) for v, (_, cap, _) in zip(velocity.tolist(), self._limits, strict=True)
+            max(-cap, min(cap, v)) for v, (_, _, cap, _) in zip(velocity.tolist(), self._limits, strict=True)
         ]
 
     @property
@@ -71,11 +77,11 @@ class SafeStop:
 
     def step(self, measured: Measurement) -> Array:
         """The next command; the measurement does not change it."""
-        for axis, (stroke, _, brake) in enumerate(self._limits):
+        for axis, (low, high, _, brake) in enumerate(self._limits):
             v = self._velocity[axis]
             self._velocity[axis] = v = math.copysign(max(abs(v) - brake, 0.0), v) if v else 0.0
             wanted = self._position[axis] + v * self._dt
-            self._position[axis] = max(-stroke, min(stroke, wanted))
+            self._position[axis] = max(low, min(high, wanted))
             if self._position[axis] != wanted:
                 self._velocity[axis] = 0.0
         return np.array(self._position)

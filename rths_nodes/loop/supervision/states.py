@@ -1,4 +1,4 @@
-"""The states of a test and the transitions between them."""
+"""The states of a test and the transitions between them; those of a procedure, which has further ones, are apart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ the monitor at sample k takes effect at k + LOCKSTEP_WINDOW: the same sample, ho
 
 
 class State(IntEnum):
-    """States of a test (TestState.msg)."""
+    """States of a test, and of the procedure around it (TestState.msg)."""
 
     IDLE = 0
     CONNECTED = 1
@@ -22,6 +22,11 @@ class State(IntEnum):
     FINISHED = 7
     HELD = 8
     TRIPPED = 9
+    # of a procedure only (``loop/procedure/machine.py``)
+    CHECKING = 10
+    POSITIONING = 11
+    RESUMING = 12
+    UNLOADING = 13
 
 
 ENDED = (State.FINISHED, State.HELD, State.TRIPPED)

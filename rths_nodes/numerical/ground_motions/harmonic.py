@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
@@ -28,6 +30,7 @@ class Harmonic:
     class Params:
         """Parameters of a harmonic excitation."""
 
+        proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         periods: int = integer("length in periods", default=10, at_least=1)

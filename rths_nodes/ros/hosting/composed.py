@@ -13,6 +13,7 @@ from rclpy.context import Context
 from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.core.durations import SECOND
+from rths_nodes.core.protocols import Port
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
@@ -94,10 +95,12 @@ def run(
     interrupted: Callable[[], bool] | None = None,
     separate: Sequence[str] = (),
     starting: Callable[[str], None] | None = None,
+    port: Port | None = None,
 ) -> Result:
     """Run the nodes to the end of the test, the roles ``separate`` in processes of their own.
 
-    ``starting`` gets what the test waits for, in words, until it begins.
+    ``starting`` gets what the test waits for, in words, until it begins. A ``port`` that a procedure keeps open is
+    handed to the actuator node.
     Raises NodeRefused.
     """
     beside = [each for each in descriptions if each.role in separate]
@@ -106,7 +109,7 @@ def run(
         console = Console(context, first.namespace, peers, first.parameters["run_id"]) if beside else None
         if console:
             leaving.callback(console.destroy_node)
-        test = ComposedTest()
+        test = ComposedTest(handed=port)
 
         def watch() -> None:
             rig = test.rig
@@ -174,10 +177,16 @@ def _exit_codes(processes: Processes, console: Console, result: Result) -> list[
 
 
 class ComposedTest:
-    """The nodes of a test that share a process, run to its end by ``clock``; what it came to is its ``result``."""
+    """The nodes of a test that share a process, run to its end by ``clock``; what it came to is its ``result``.
 
-    def __init__(self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK) -> None:
+    The port ``handed`` in is for the actuator node.
+    """
+
+    def __init__(
+        self, nodes: Sequence[RthsNode] = (), clock: Clock = SYSTEM_CLOCK, handed: Port | None = None
+    ) -> None:
         self.nodes = list(nodes)
+        self._handed = handed
         self.result = Result()
         self._clock = clock
         self._leaving = ExitStack()
@@ -193,7 +202,7 @@ class ComposedTest:
         cli_args: Sequence[str] | None = None,
     ) -> RthsNode:
         """Make one more node of the test, with the parameter ``values``."""
-        last: dict[str, Any] = {"prepare": self._prepare} if role == ACTUATOR else {}
+        last: dict[str, Any] = {"prepare": self._prepare, "handed": self._handed} if role == ACTUATOR else {}
         self.nodes.append(
             make_node(role, open_writer, context, values, cli_args=cli_args, clock=self._clock, **last)
         )

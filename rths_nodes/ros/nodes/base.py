@@ -20,6 +20,7 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.ros import names
 from rths_nodes.ros.nodes.clock_exchange import ClockAnswers
 from rths_nodes.ros.nodes.diagnostics import Diagnostics
@@ -120,6 +121,10 @@ class RthsNode(LifecycleNode):
         """Names of what the node publishes in an unnamed array."""
         self.answered_at = self._next_look = 0
 
+    def assemble(self, scenario: Scenario) -> Assembly:
+        """The parts of the test, of which the stage takes its own."""
+        return Assembly(scenario)
+
     def build(self, assembly: Assembly) -> None:
         """Make the stage of this node."""
         raise TypeError(f"{type(self).__name__} has no stage")
@@ -148,7 +153,7 @@ class RthsNode(LifecycleNode):
     def _configure(self) -> None:
         settings, place = self.settings, self.place
         self.scenario = settings.load()
-        self.assembly = Assembly(self.scenario)
+        self.assembly = self.assemble(self.scenario)
         codec = serialization.codec_of(place, self.assembly, self.topics.run)
         self.measurements.reset()
         self.interposer = self._interpose(Configured(place, settings, codec, self.phase, self.measurements))

@@ -1,0 +1,370 @@
+"""The one who writes to the port of a procedure, but for a run to which it is lent: one command a tick, guarded.
+
+All numbers here are untared, in coordinates of the axes. The first command is the active command of the controller
+as it is read back, or, where it cannot be read, the measured position. From there on a command differs from the one
+before it only in a motion that an act has asked for (``motions.py``), or in the safe stop that ends one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, PortError, Problems
+from rths_nodes.core.limits import HOLD, INTERLOCK
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
+from rths_nodes.core.samples import FLAG_TRIPPED, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Command, Measurement
+from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
+from rths_nodes.loop.procedure.keeper import Keeper
+from rths_nodes.loop.procedure.motions import GuidedMotion
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.safe_stop import SafeStop
+
+AGREEMENT = 0.02
+"""Share of the range of the displacement sensor by which active command and measured position may differ."""
+MOVED = 1e-4
+"""The same, by which the active command may differ from what was sent last: converters have steps."""
+LOOK_S = 0.001
+"""Between two looks whether a Measurement is there, where the port cannot wait for it."""
+KEPT_ALIVE = 0.25
+"""In lockstep: share of the port's longest wait after which a rig that waits for commands gets one."""
+
+
+@dataclass(frozen=True)
+class DriveOutcome:
+    """How a guided motion has ended: at its end, where ``reason`` is empty, else by a safe stop.
+
+    ``tripped``: by a breach or a fault, not at the operator's wish.
+    """
+
+    reason: str = ""
+    tripped: bool = False
+    samples: int = 0
+
+
+class RigDrive:
+    """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
+
+    ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig must
+    not be moved now, in words; empty where it may. ``heard`` gets every Measurement, ``failed`` what has broken.
+    """
+
+    measured: Measurement
+    command: Array
+
+    def __init__(
+        self,
+        port: Port,
+        scenario: Scenario,
+        realtime: bool,
+        clock: Clock = SYSTEM_CLOCK,
+        braking: Callable[[str], None] = lambda reason: None,
+        heard: Callable[[Measurement], None] = lambda measured: None,
+    ) -> None:
+        self.port, self.realtime = port, realtime
+        self._scenario, self._clock, self._heard, self._braking = scenario, clock, heard, braking
+        self.mishap: DriveOutcome | None = None
+        """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
+        self._dt = scenario.dt
+        self.alarm = self.broken = ""
+        self.remarks: list[str] = []
+        self.pace: Callable[[], int] | None = None
+        """Who waits for the ticks of a simulator, or counts those of a rig; None in lockstep."""
+        follows = bool(getattr(port, "follows_rig", False))
+        if realtime:
+            self._own_pace = self._pacer(follows)
+        interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
+        self.keeper = Keeper(self.tick, interval, self._fail)
+        self._passive = np.zeros(len(port.auxiliary_inputs))
+        self._motion: GuidedMotion | None = None
+        self._stop: SafeStop | None = None
+        self._asked = ""
+        self._outcome = DriveOutcome()
+        self._samples = 0
+        self._over = threading.Event()
+        self._open = False
+        self._refer(np.zeros(len(scenario.axes)))
+
+    def _pacer(self, follows: bool) -> Pacer:
+        if follows:
+            return FollowedTicks(self._dt, 1, self._scenario.port.transport_samples, self._clock)
+        return Pacer(self._dt, 1, self._clock)
+
+    # -- the session of the port --------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Open the port, and hold the rig from its first tick on.
+
+        Raises ConfigError where the port cannot be opened, and where the external command must not be accepted.
+        """
+        port = self.port
+        if hasattr(port, "accept_any_start"):
+            port.accept_any_start()
+        if self.realtime:
+            self.pace = self._own_pace
+            port.open(self._tick_of_rig)
+        else:
+            port.open(None)
+        self._open = True
+        try:
+            port.begin()
+            self.measured = self._awaited()
+            self._first_command()
+            if self.realtime:
+                port.arm_watchdog()
+                self._own_pace.start()
+        except BaseException:
+            self.close()
+            raise
+        self._judge(None)
+        self.keeper.start()
+
+    def _tick_of_rig(self) -> int:
+        return self.pace() if self.pace is not None else 0
+
+    def _first_command(self) -> None:
+        active = self.port.active_command
+        measured = self.measured
+        if active is None:
+            self.command = measured.displacement.copy()
+            for name, place in zip(self._scenario.axes, self.command.tolist(), strict=True):
+                self.remarks.append(
+                    f"axes.{name}: the active command of the controller cannot be read: the first command is the "
+                    f"measured position, {place:.6g} m: expect a bump by what the two differ"
+                )
+        else:
+            self.command = np.array(active, float)
+            if reason := self._disagreement(active, measured):
+                raise ConfigError(reason)
+        self._before = self.command
+        self._refer(measured.displacement - self.command)
+
+    def _disagreement(self, active: Array, measured: Measurement, shift: Array | None = None) -> str:
+        """Why the external command must not be accepted: where the rig stands and is led to differ, in words."""
+        problems = Problems()
+        shown = measured.displacement if shift is None else measured.displacement - shift
+        for (name, axis), command, place in zip(
+            self._scenario.axes.items(), active.tolist(), shown.tolist(), strict=True
+        ):
+            span = axis.rig_axis.displacement.range_si if axis.rig_axis else axis.limits.stroke
+            if not abs(command - place) <= AGREEMENT * span:
+                problems.append(
+                    f"axes.{name}: the controller drives to {command:.6g} m, {place:.6g} m is measured: the "
+                    f"external command is accepted only where they differ by <= {AGREEMENT * span:.6g} m"
+                )
+        return "\n".join(problems)
+
+    def close(self) -> None:
+        """Give the port back; the rig is left to its own safe state. May be called again."""
+        self.keeper.end()
+        if self._open:
+            self._open = False
+            try:
+                self.port.disarm_watchdog()
+                self.port.safe()
+            finally:
+                self.port.close()
+
+    def _fail(self, error: Exception) -> None:
+        """The port has failed: nobody can drive the rig any more."""
+        told = isinstance(error, (ConfigError, PortError))
+        self.broken = str(error) if told else f"{type(error).__name__}: {error}"
+        self.alarm = self.broken
+        self._motion = self._stop = None
+        self._outcome = DriveOutcome(self.broken, True, self._samples)
+        self._over.set()
+
+    # -- what acts ask for --------------------------------------------------------------------------------
+
+    def refer(self, displacement: Array) -> None:
+        """The rig rests, at ``displacement`` ``(n_axes,)`` m: errors of tracking count from there."""
+        self._refer(displacement - self.command)
+
+    def _refer(self, shift: Array) -> None:
+        n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
+        self._shift = shift
+        tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
+        self._check = LimitCheck(limits, self._dt, self.port.auxiliary_inputs, channels, tares)
+        self.levels = LevelWatch.of(limits, self._dt, channels, tares)
+
+    def unfit(self) -> str:
+        """Why the rig must not be moved now, in words; empty where it may."""
+        if self.broken or self.alarm:
+            return self.broken or self.alarm
+        active = self.port.active_command
+        if active is None:
+            return ""
+        for (name, axis), now, sent in zip(
+            self._scenario.axes.items(), active.tolist(), self.command.tolist(), strict=True
+        ):
+            span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
+            if not abs(now - sent) <= MOVED * span:
+                return (
+                    f"axes.{name}: the controller drives to {now:.6g} m, {sent:.6g} m was sent last: it does not "
+                    "take the external command"
+                )
+        return self._disagreement(active, self.measured, self._shift)
+
+    def drive(self, motion: GuidedMotion) -> DriveOutcome:
+        """Move the rig on ``motion``, to its end or to a safe stop; after a stop nothing moves until :meth:`ready`."""
+        if self.mishap is None:
+            outcome = self._driven(motion)
+            self.mishap = outcome if outcome.reason else None
+            return outcome
+        return self.mishap
+
+    def _driven(self, motion: GuidedMotion) -> DriveOutcome:
+        self._over.clear()
+        if self.broken:
+            return DriveOutcome(self.broken, True)
+        self._samples = 0
+        if self.realtime:
+            self._motion = motion
+            self._over.wait()
+            return self._outcome
+        self.keeper.borrow()
+        try:
+            self._motion = motion
+            while not self._over.is_set():
+                self.tick()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self.keeper.give_back()
+        return self._outcome
+
+    def stop(self, reason: str) -> None:
+        """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
+        self._asked = self._asked or reason
+
+    def ready(self) -> None:
+        """An act begins: what was asked for, or has happened, before it stops nothing any more."""
+        self._asked, self.mishap = "", None
+
+    # -- a tick -------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Send the command of the next tick, and judge what is measured then."""
+        sample = self.port.wait_tick()
+        command, flags = self._next()
+        self.port.write(Command(sample, command, command, self._passive, flags))
+        self._before, self.command = self.command, command
+        self.measured = self._awaited()
+        self._samples += 1
+        self._judge(command)
+        self._heard(self.measured)
+
+    def hear(self, measured: Measurement) -> None:
+        """What a run, to which the port is lent, has just measured."""
+        self.measured = measured
+        self._heard(measured)
+
+    def _awaited(self) -> Measurement:
+        port = self.port
+        wait = getattr(port, "wait", self._clock.sleep)
+        while not port.ready():
+            wait(LOOK_S)
+        return port.read()
+
+    def _next(self) -> tuple[Array, int]:
+        if self._stop is None and self._motion is not None:
+            wanted = self._guided(self._motion)
+            if wanted is not None:
+                return wanted, 0
+        if self._stop is not None:
+            position = self._stop.step(self.measured)
+            if self._stop.at_rest:
+                self._end()
+            return position, FLAG_TRIPPED
+        return self.command, 0
+
+    def _guided(self, motion: GuidedMotion) -> Array | None:
+        """The next command of ``motion``; None where it is over, or has to stop."""
+        wanted, outcome = None, DriveOutcome(self._asked)
+        if not self._asked:
+            try:
+                wanted = motion.step(self.measured)
+            except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
+                outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
+        if wanted is not None:
+            asked = Command(0, wanted, wanted, self._passive)
+            reason = self._check.command(asked, self.command.tolist())
+            if not reason:
+                return np.array(wanted, float)
+            outcome = DriveOutcome(reason, True)
+        self._brake(outcome)
+        return None
+
+    def _brake(self, outcome: DriveOutcome) -> None:
+        """The safe stop, from the velocity of the last two commands."""
+        self._outcome = outcome
+        if outcome.reason:
+            self._braking(outcome.reason)
+        self._stop = SafeStop(self._scenario.limits, self._dt)
+        self._stop.begin(self._before, self.command)
+        if self._stop.at_rest:
+            self._end()
+
+    def _end(self) -> None:
+        self._motion = self._stop = None
+        self._asked = ""
+        self._outcome = replace(self._outcome, samples=self._samples)
+        self._over.set()
+
+    def _judge(self, command: Array | None) -> None:
+        """Whether the rig may go on after what was just measured."""
+        reason, breach = self.judgement(command)
+        self.alarm = reason or (breach.reason if breach is not None else "")
+        if not self.alarm or self._motion is None or self._stop is not None:
+            return
+        if breach is not None and breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
+            self.port.drop_heartbeat()
+        tripped = bool(reason) or (breach is not None and breach.action != HOLD)
+        self._brake(DriveOutcome(self.alarm, tripped))
+
+    def judgement(self, command: Array | None) -> tuple[str, Breach | None]:
+        """What is wrong with the rig as it was just measured: in words, and the level that is broken."""
+        port, measured = self.port, self.measured
+        opened = port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
+        failed = f"rig: {failure}" if (failure := str(getattr(port, "failure", ""))) else ""
+        failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
+        reason = opened or failed
+        breach = None
+        if command is not None:
+            reason = reason or self._check.measurement(measured, command) or port.partial_stop
+            if self.levels is not None:
+                breach = self.levels.judge(Command(measured.sample, command, command), measured)
+        return reason, breach
+
+    # -- lending the port to a run ------------------------------------------------------------------------
+
+    def lend(self) -> None:
+        """Somebody else drives the port from here on; nothing ticks until it is taken back."""
+        self.keeper.borrow()
+
+    def take_back(self, before: Array, last: Array, measured: Measurement) -> None:
+        """The port comes back, with the last two commands and the last Measurement: brake, and hold."""
+        self._before, self.command, self.measured = np.array(before), np.array(last), measured
+        self._samples = 0
+        self._over.clear()
+        self._motion = None
+        if self.realtime:
+            self.pace = self._own_pace
+            self._own_pace.start()
+        self._brake(DriveOutcome())
+        try:
+            while not self.realtime and self._stop is not None and not self.broken:
+                self.tick()
+        except Exception as error:
+            self._fail(error)
+        self.keeper.give_back()
+
+    def await_rest(self) -> None:
+        """Until the rig holds."""
+        self._over.wait()

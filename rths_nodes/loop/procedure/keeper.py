@@ -1,0 +1,87 @@
+"""Keeps a rig alive while nobody else drives it: it answers every tick, or now and then where nothing ticks.
+
+In real time the rig, or the clock, gives the ticks, and each wants its command. In lockstep a rig waits for its
+command, but not for ever; one that computes in this process needs no keeper at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 10.0
+"""How long a tick may take before who wants the rig gives up."""
+
+
+class Keeper:
+    """Calls ``tick`` in a thread of its own, one after the other, or every ``interval`` s; None: never.
+
+    Who drives the rig himself borrows it: between :meth:`borrow` and :meth:`give_back` nothing ticks here. A tick
+    that raises ends the keeper; ``failed`` is told of it.
+    """
+
+    def __init__(
+        self, tick: Callable[[], object], interval: float | None, failed: Callable[[Exception], None]
+    ) -> None:
+        self._tick, self._interval, self._failed = tick, interval, failed
+        self._turn = threading.Condition()
+        self._borrowed = 0
+        self._busy = self._over = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """From now on the rig is kept."""
+        if self._interval is not None:
+            self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+            self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True while it answers the rig."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def borrow(self) -> None:
+        """Wait for the end of the tick under way; none follows. Raises RuntimeError where it does not end."""
+        with self._turn:
+            self._borrowed += 1
+            if not self._turn.wait_for(lambda: not self._busy, PATIENCE_S):
+                self._borrowed -= 1
+                raise RuntimeError(f"the rig has given no tick for {PATIENCE_S:g} s")
+
+    def give_back(self) -> None:
+        """Go on."""
+        with self._turn:
+            self._borrowed -= 1
+            self._turn.notify_all()
+
+    def end(self) -> None:
+        """No more ticks."""
+        with self._turn:
+            self._over = True
+            self._turn.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(PATIENCE_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._turn:
+                self._busy = False
+                self._turn.notify_all()
+                if self._interval:
+                    self._turn.wait(self._interval)
+                self._turn.wait_for(lambda: not self._borrowed or self._over)
+                if self._over:
+                    return
+                self._busy = True
+            try:
+                self._tick()
+            except Exception as error:
+                log.debug("the keeper ends", exc_info=True)
+                with self._turn:
+                    self._busy = False
+                    self._turn.notify_all()
+                self._failed(error)
+                return

@@ -1,0 +1,103 @@
+"""Motions that an operator asks for beside a test, and the ramp that all of them are made of.
+
+A guided motion gives one command at a time, in the coordinates of the axes, from which nothing is tared; who sends
+it (``drive.py``) checks it against the limits. The ramp goes from rest to rest on a straight line of all axes:
+
+    x_k = x_0 + d (10 s^3 - 15 s^4 + 6 s^5),    s = k / M
+
+Its velocity is at most 1.875 d / T, its acceleration 10 / sqrt(3) d / T^2; M is such that neither is beyond what
+any axis may have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.scenario.schema import Scenario
+
+STEEPEST = 15.0 / 8.0
+"""Largest slope of 10 s^3 - 15 s^4 + 6 s^5."""
+MOST_CURVED = 10.0 / math.sqrt(3.0)
+"""Its largest curvature."""
+GENTLE = 0.1
+"""Share of the deceleration of the safe stop that a ramp may have."""
+
+SLOW = 0.02
+"""Share of the velocity limit at which an axis goes to its start, where the rig file has no velocity for it."""
+
+
+class GuidedMotion(Protocol):
+    """A motion outside of a test, one command a sample; who drives it checks each against the limits."""
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The next command ``(n_axes,)`` m after ``measured``; None when the motion is over.
+
+        Both are untared, in coordinates of the axes; ``measured.command`` is the command that acts.
+        """
+        ...
+
+
+class BoundedRamp:
+    """From rest at ``start`` to rest at ``goal``, all axes in the same time; arrays ``(n_axes,)``, m and m/s.
+
+    ``velocity`` (m/s) and ``acceleration`` (m/s^2) bound each axis, ``dt`` s. Raises ConfigError for a place that
+    is not finite, and for a bound that is not positive.
+    """
+
+    def __init__(self, start: Array, goal: Array, velocity: Array, acceleration: Array, dt: float) -> None:
+        self._start, self._goal = np.array(start, float), np.array(goal, float)
+        if not (np.isfinite(self._start).all() and np.isfinite(self._goal).all()):
+            raise ConfigError(f"ramp from {self._start.tolist()} m to {self._goal.tolist()} m: must be finite")
+        for name, bound in (("velocity", np.asarray(velocity)), ("acceleration", np.asarray(acceleration))):
+            if not (bound > 0.0).all():
+                raise ConfigError(f"ramp: {name} = {bound.tolist()}: must be > 0")
+        self._way = self._goal - self._start
+        far = np.abs(self._way)
+        slow, gentle = STEEPEST * far / velocity, np.sqrt(MOST_CURVED * far / acceleration)
+        self.samples = math.ceil(float(np.maximum(slow, gentle).max(initial=0.0)) / dt)
+        """How long it takes."""
+        self._done = 0
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The next command; the measurement does not change it."""
+        if self._done == self.samples:
+            return None
+        self._done += 1
+        if self._done == self.samples:
+            return self._goal.copy()
+        s = self._done / self.samples
+        return np.asarray(self._start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * self._way)
+
+
+class Rest:
+    """Holds ``command`` ``(n_axes,)`` m for a number of ``samples``."""
+
+    def __init__(self, command: Array, samples: int) -> None:
+        self._command, self._left = np.array(command, float), samples
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The command again; the measurement does not change it."""
+        self._left -= 1
+        return self._command.copy() if self._left >= 0 else None
+
+
+def accelerations(limits: Mapping[str, Limits]) -> Array:
+    """What a gentle ramp may have, m/s^2: a share of what the safe stop of each axis has."""
+    return np.array([GENTLE * axis.deceleration for axis in limits.values()])
+
+
+def positioning_velocities(scenario: Scenario) -> Array:
+    """At what velocity an axis goes to its start, m/s: that of its small move, or a share of its limit."""
+    return np.array([_velocity(axis) for axis in scenario.axes.values()])
+
+
+def _velocity(axis: Any) -> float:
+    given = getattr(getattr(axis.rig_axis, "small_move", None), "velocity", None)
+    return float(given) if given else SLOW * float(axis.limits.velocity)

@@ -1,0 +1,210 @@
+"""A test as it is rehearsed: on a simulator, slower, with less excitation; and what such a rehearsal cannot show.
+
+Each gives a scenario as any other, with a hash of its own: that is what an operator arms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import Array
+from rths_nodes.core.strict import as_data, build
+from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.sensors import WRONG_OUTPUTS, WRONG_SENSORS, Output, SecondSensor, Sensors
+from rths_nodes.loop.scenario.overrides import replace
+from rths_nodes.loop.scenario.schema import Scenario
+
+DISAGREEMENTS = ("displacement_disagreement", "force_disagreement")
+"""Levels on channels that only the rig itself has."""
+OF_FULL_TEST: dict[str, Any] = {"corridor": None, "corridor_action": "indicate"}
+"""Of the monitor: the bands were predicted for the test at its full level, in real time."""
+
+SHARE_OF_STROKE = 0.05
+"""Amplitude of the cycle that shows whether a specimen depends on the rate, where no elastic limit is known."""
+CYCLE_HZ, CYCLE_SAMPLES = 1.0, 256
+"""Frequency of that cycle, and samples in it."""
+FINEST = 16
+"""Parts into which a sample is divided at most where the specimen moves slower."""
+SAME_FORCE = 0.01
+"""Difference of the forces (rms over rms) up to which a specimen does not depend on the rate."""
+
+
+def simulated(scenario: Scenario) -> Scenario:
+    """The same test with a simulator in place of the rig, and with nothing wrong on purpose.
+
+    Actuators and specimens are those of the scenario, or of the rig file. Raises ConfigError where they have none.
+    """
+    data, real = scenario.data(), not getattr(scenario.port, "builds_axes", False)
+    given = {} if real else data["port"]
+    data["port"] = given | {
+        "type": "simulator",
+        "transport_samples": scenario.port.transport_samples,
+        "longest_wait": scenario.port.longest_wait,
+    }
+    data["port"] |= dict.fromkeys(("hydraulics", "interlock", "watchdog")) if not real else {}
+    for axis in data["axes"].values():
+        axis["sensors"] |= _right(Sensors(), WRONG_SENSORS)
+        axis["output"] |= _right(Output(), WRONG_OUTPUTS)
+        if axis["sensors"]["second"]:
+            axis["sensors"]["second"] |= _right(SecondSensor(), ("offset", "scale"))
+        if real and (levels := axis["limits"]["levels"]):
+            levels |= dict.fromkeys(DISAGREEMENTS)
+            if not any(levels.values()):
+                axis["limits"]["levels"] = None
+    try:
+        return build(Scenario, data)
+    except ConfigError as error:
+        words = "needs simulated actuators and specimens: give them in the scenario, or leave its rungs out"
+        raise ConfigError(*(f"rehearsal on a simulator: {problem}" for problem in error.problems), words) from None
+
+
+def _right(true: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: as_data(getattr(true, name)) for name in names}
+
+
+def slower(scenario: Scenario, ratio: int) -> Scenario:
+    """The test with its rig ``ratio`` times slower than ``scenario`` has it; its duration is the structure's.
+
+    Raises ConfigError for a ratio that leaves the bounds.
+    """
+    if ratio == 1:
+        return scenario
+    changes = [(["time_ratio"], scenario.time_ratio * ratio), *_without_corridor()]
+    return replace(scenario, changes)
+
+
+def at_level(scenario: Scenario, level: float) -> Scenario:
+    """The test with ``level`` times its excitation: ground motion, prescribed motion and soft start.
+
+    Raises ConfigError for a level that is not above 0, and for an excitation that cannot be scaled.
+    """
+    if not (math.isfinite(level) and level > 0.0):
+        raise ConfigError(f"level = {level:g}: must be > 0")
+    if level == 1.0:
+        return scenario
+    changes = [*_scaled(scenario, level), *_without_corridor()]
+    if scenario.soft_start is not None:
+        changes.append((["soft_start", "amplitude"], level * scenario.soft_start.amplitude))
+    return replace(scenario, changes)
+
+
+def _without_corridor() -> list[tuple[list[str], Any]]:
+    return [(["monitor", key], value) for key, value in OF_FULL_TEST.items()]
+
+
+def _scaled(scenario: Scenario, level: float) -> list[tuple[list[str], Any]]:
+    """What the excitations become."""
+    places = {
+        ("ground_motion",): scenario.ground_motion,
+        ("integrator", "displacement"): getattr(scenario.integrator, "displacement", None),
+    }
+    changes: list[tuple[list[str], Any]] = []
+    for place, motion in places.items():
+        kind = getattr(type(motion), "type_name", "none") if motion is not None else "none"
+        if kind == "none":
+            continue
+        name = getattr(motion, "proportional_to", "")
+        if not name:
+            raise ConfigError(
+                f"level = {level:g}: {'.'.join(place)}.type = {kind!r}: its Params does not say by "
+                "proportional_to which parameter its values are proportional to, so that it cannot be reduced"
+            )
+        changes.append(([*place, name], level * getattr(motion, name)))
+    if not changes:
+        who = getattr(scenario.integrator, "who", "")
+        words = (
+            f"{who} of the integrator has the excitation: reduce it there" if who else "nothing excites the test"
+        )
+        raise ConfigError(f"level = {level:g}: {words}, so that there is nothing to scale here")
+    return changes
+
+
+def hash_of(scenario: Scenario) -> str:
+    """What names a scenario when it is armed: all of it, and what the files in it contain."""
+    return scenario.whole_hash("")
+
+
+def elastic_limits(scenario: Scenario) -> dict[str, float]:
+    """By axis, the displacement (m) up to which the specimen is not harmed, where the rig file has one."""
+    known = {name: getattr(axis.rig_axis, "elastic_limit", None) for name, axis in scenario.axes.items()}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def rate_remarks(scenario: Scenario, ratio: int) -> list[str]:
+    """What a rehearsal that is ``ratio`` times slower cannot show: parts that depend on the rate, in words."""
+    if ratio <= 1:
+        return []
+    return [*_specimens(scenario, ratio), *_parts_with_time(scenario, ratio)]
+
+
+def _specimens(scenario: Scenario, ratio: int) -> Iterator[str]:
+    if scenario.rig is not None:
+        yield f"rig ({_name(scenario.rig)}): how its forces depend on the rate is not known before the test"
+    for name, axis in scenario.axes.items() if scenario.rig is None else ():
+        if axis.specimen is None:
+            yield f"axes.{name}.specimen: there is no model of it: whether it depends on the rate is not known"
+            continue
+        amplitude = elastic_limits(scenario).get(name, SHARE_OF_STROKE * axis.limits.stroke)
+        differs = rate_dependence(axis.specimen, amplitude, ratio)
+        over = f"over {1e3 * amplitude:.3g} mm at {CYCLE_HZ:g} Hz"
+        place = f"axes.{name}.specimen ({_name(axis.specimen)})"
+        if not math.isfinite(differs):
+            yield f"{place}: whether it depends on the rate cannot be computed"
+        elif differs > SAME_FORCE:
+            yield (
+                f"{place}: depends on the rate: {ratio} times slower its force differs by {differs:.0%} (rms, "
+                f"{over})"
+            )
+
+
+def rate_dependence(params: Any, amplitude: float, ratio: int) -> float:
+    """Difference of a specimen's force when it moves ``ratio`` times slower: rms over the rms of the fast one.
+
+    Over the second cycle of a sine of ``amplitude`` (m) and ``CYCLE_HZ``; nan where it cannot be computed.
+    """
+    parts = min(ratio, FINEST)
+    fast = _cycle(params, amplitude, 1, 1.0)
+    slow = _cycle(params, amplitude, parts, float(ratio))
+    size = float(np.sqrt(np.mean(fast**2)))
+    return float(np.sqrt(np.mean((fast - slow) ** 2))) / size if size else float(np.abs(slow).max())
+
+
+def _cycle(params: Any, amplitude: float, parts: int, ratio: float) -> Array:
+    """The force ``(CYCLE_SAMPLES,)`` N over the second cycle, each sample in so many ``parts``."""
+    count = 2 * CYCLE_SAMPLES * parts
+    angle = 2.0 * np.pi * np.arange(1, count + 1) / (CYCLE_SAMPLES * parts)
+    displacement = amplitude * np.sin(angle)
+    velocity = amplitude * 2.0 * np.pi * CYCLE_HZ / ratio * np.cos(angle)
+    path = SpecimenPath(registry.build("specimen", params), ratio / (CYCLE_HZ * CYCLE_SAMPLES * parts))
+    with np.errstate(all="ignore"):
+        force = [path.move(d, v) for d, v in zip(displacement.tolist(), velocity.tolist(), strict=True)]
+    return np.array(force[parts - 1 :: parts][CYCLE_SAMPLES:])
+
+
+def _parts_with_time(scenario: Scenario, ratio: int) -> Iterator[str]:
+    damping = np.asarray(getattr(scenario.integrator, "equivalent_damping", None) or 0.0, dtype=float)
+    if damping.any():
+        yield (
+            f"integrator ({_name(scenario.integrator)}): equivalent_damping counts on a damping of the specimen, "
+            f"of which it gets one {ratio}th"
+        )
+    if (kind := _name(scenario.compensator)) != "none":
+        yield (
+            f"compensator ({kind}): makes up for a delay in the time of the rig, which is {ratio} times less of "
+            "the motion: this rung does not show how it tracks in real time"
+        )
+    if scenario.force_lead:
+        yield (
+            f"force_lead: the same: {1e3 * scenario.force_lead:g} ms are {ratio} times less of the motion than in "
+            "real time"
+        )
+
+
+def _name(params: Any) -> str:
+    return str(type(params).type_name)

@@ -1,0 +1,103 @@
+"""What a procedure hands to a run beside its port: tares of the sensors, and what the operator asks for meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rths_nodes.core.samples import Array, Measurement
+
+LOOK_S = 0.05
+"""Between two looks whether somebody else wants the run to end, while it is held in lockstep, s."""
+
+
+@dataclass(frozen=True)
+class Tares:
+    """Where the test counts from, ``(n_axes,)``: zero of the test in the numbers of sensors and controller, m and N.
+
+    ``reach`` m is how far a measured displacement may go from there, beside its limits; inf: as far as they let it.
+    """
+
+    displacement: Array
+    force: Array
+    command: Array
+    reach: Array
+
+    @classmethod
+    def none(cls, n_axes: int) -> Tares:
+        """The test counts as the sensors do."""
+        return cls(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes), np.full(n_axes, np.inf))
+
+    def rows(self) -> list[tuple[float, float, float, float]]:
+        """Displacement, force, command and reach of each axis, in plain floats."""
+        columns = (self.displacement, self.force, self.command, self.reach)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@dataclass
+class Relaxation:
+    """One hold: the sample at which the test stood, how many ticks, and the forces (N) at its begin and end."""
+
+    sample: int
+    ticks: int
+    before: list[float]
+    after: list[float]
+
+
+class OperatorRequests:
+    """What an operator, in another thread, asks of the run under way; the rig's stage looks at each tick."""
+
+    def __init__(self) -> None:
+        self.stop_reason = ""
+        """Why the run has to stop, and be held; empty while nobody asks."""
+        self.held = False
+        """True from a hold to its resume: the test stands still, and goes on afterwards."""
+        self._changed = threading.Event()
+
+    def stop(self, reason: str) -> None:
+        """The run ends by a safe stop, held; the first reason counts."""
+        self.stop_reason = self.stop_reason or reason
+        self._changed.set()
+
+    def hold(self) -> None:
+        """The motion slows down to rest; the numerical time stands still."""
+        self._changed.clear()
+        self.held = True
+
+    def resume(self) -> None:
+        """The motion goes on from where it was held."""
+        self.held = False
+        self._changed.set()
+
+    def wait(self, seconds: float = LOOK_S) -> None:
+        """In lockstep, where nothing ticks while the test is held: until somebody asks for something."""
+        self._changed.wait(seconds)
+
+
+@dataclass
+class Handover:
+    """What the stage of the rig takes from a handed port.
+
+    ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
+    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops.
+    """
+
+    tares: Tares
+    presented: Callable[[Measurement], Measurement]
+    requests: OperatorRequests = field(default_factory=OperatorRequests)
+    at_rest: Callable[[], None] = lambda: None
+    under_way: Callable[[], None] = lambda: None
+    stopping: Callable[[str], None] = lambda reason: None
+    holds: list[Relaxation] = field(default_factory=list)
+    """How the forces relaxed in each hold so far."""
+
+    def rest(self, sample: int, forces: Sequence[float]) -> None:
+        """A tick at rest, held behind ``sample``, with the measured ``forces`` (N)."""
+        if not self.holds or self.holds[-1].sample != sample:
+            self.holds.append(Relaxation(sample, 0, list(forces), list(forces)))
+            self.at_rest()
+        self.holds[-1].ticks += 1
+        self.holds[-1].after = list(forces)
