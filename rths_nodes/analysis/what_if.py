@@ -13,11 +13,10 @@ import numpy as np
 
 from rths_nodes.analysis.identification.from_recording import usable
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.command import CommandStage
 from rths_nodes.loop.stages.numerical import NumericalStage
-from rths_nodes.recording.run import Run
+from rths_nodes.recording.run import Run, measurement_of
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,7 @@ def reproduced(run: Run) -> Reproduction:
         commands.target(numerical.first())
         first, largest, compared = None, 0.0, 0
         for sample in range(count - 1):
-            displacement, force, applied = (
-                values[sample].copy() for values in (run.displacement, run.force, run.command)
-            )
-            measured = Measurement(sample, displacement, force, applied)
+            measured = measurement_of(run, sample)
             target = numerical.next(measured)
             if numerical.pending:
                 target = numerical.answer(wait=True)
@@ -63,9 +59,10 @@ def reproduced(run: Run) -> Reproduction:
             if command is None:
                 break
             compared += 1
-            if (command.command != run.command[sample + 1]).any():
+            again = command.command[: len(run.axes)]
+            if (again != run.command[sample + 1]).any():
                 first = sample + 1 if first is None else first
-                largest = max(largest, float(np.abs(command.command - run.command[sample + 1]).max()))
+                largest = max(largest, float(np.abs(again - run.command[sample + 1]).max()))
     finally:
         numerical.close()
     return Reproduction(compared, run.scenario.samples, first, largest)

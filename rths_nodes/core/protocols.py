@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.discretisation import StepMatrices
+from rths_nodes.core.force_controller import ForceController as ForceController
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
 

@@ -83,8 +83,10 @@ class Run:
         return self.information.get("outcome", "unknown")
 
     def arrays(self) -> dict[str, Array]:
-        """All histories by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        """All histories by name; those of loads as ``loads.force``."""
+        found = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        loads = {} if self.loads is None else vars(self.loads)
+        return found | {f"loads.{name}": value for name, value in loads.items() if isinstance(value, np.ndarray)}
 
 
 class _Table:
@@ -257,3 +259,14 @@ class Collector:
             timing=dict(timing or {}),
             integrator=dict(integrator or {}),
         )
+
+
+def measurement_of(run: Run, sample: int) -> Measurement:
+    """Measurement ``sample`` of a Run, with the loads behind the other axes; without auxiliary channels."""
+    rows = [values[sample] for values in (run.displacement, run.force, run.command)]
+    if (loads := run.loads) is not None:
+        applied = np.where(np.isnan(loads.held[sample]), loads.command[sample], loads.held[sample])
+        behind = (loads.displacement[sample], loads.force[sample], applied)
+        rows = [np.concatenate(pair) for pair in zip(rows, behind, strict=True)]
+    displacement, force, command = (row.copy() for row in rows)
+    return Measurement(sample, displacement, force, command)

@@ -48,6 +48,15 @@ CASES = {
     "coupled": ("phillips_spencer_2012", ("duration=0.3", "compensator.feedback={}")),
     "coupler": ("two_actuator_coupler", (BRIEF,)),
     "large": ("tall_frame", (BRIEF,)),
+    "loaded": (  # all changes of mode, with drift
+        "column_under_axial_load",
+        (
+            "duration=1.2",
+            "ground_motion.delay=0.2",
+            "ground_motion.motion={type: harmonic, amplitude: 0.5, frequency: 2.0, periods: 2}",
+            "axes.load.load={value: 50.0e3, ramp_time: 0.4, held_for: 0.1, held_from: 1.0}",
+        ),
+    ),
     "benchmark": ("rths_benchmark_2020", ("duration=0.3", "ground_motion.record=elcentro_1940_ns")),
 }
 
@@ -58,6 +67,7 @@ CASES = {
         "hard",
         "coupled",
         "benchmark",
+        "loaded",
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("sine", "coupler", "large")),
     ],
 )

@@ -22,6 +22,7 @@ MOTIONS = {
     "harmonic": "ground_motion={type: harmonic, amplitude: 1.0, frequency: 2.0}",
     "sweep": "ground_motion={type: sweep, amplitude: 1.0, duration: 2.0}",
     "band_limited_noise": "ground_motion={type: band_limited_noise, rms: 1.0, duration: 2.0}",
+    "delayed": "ground_motion={type: delayed, delay: 0.5, motion: {type: sine, amplitude: 1.0, frequency: 2.0}}",
 }
 
 

@@ -10,6 +10,7 @@ from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.identification.from_recording import AxisModel, axis_models
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError, Problems
+from rths_nodes.loop.scenario.force_axes import refuse_loads
 from rths_nodes.loop.scenario.overrides import override, replace
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
@@ -60,6 +61,7 @@ def predict(run: Run, assignments: Sequence[str]) -> Prediction:
     Raises ConfigError where the rig cannot be identified, and for changes that make no test.
     """
     check(assignments, run.scenario)
+    refuse_loads(run.scenario, "a rig that is identified axis by axis")
     models = axis_models(run)
     base = simulated_rig(run.scenario, models)
     wanted = {AGAIN: base, CHANGED: override(base, assignments)}

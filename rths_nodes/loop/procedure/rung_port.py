@@ -19,10 +19,11 @@ import numpy as np
 
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port, Specimen
-from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.supervision.handover import Handover, Tares
+from rths_nodes.loop.supervision.safe_stop import held_places
 
 
 class RungPort:
@@ -76,7 +77,8 @@ class RungPort:
                 return
             self._true = self.truth()
             self.given_back = True
-            self._drive.take_back(self._before, self._last, self._measured)
+            places = held_places((self._before.copy(), self._last.copy()), self._modes, 0, self._measured)
+            self._drive.take_back(*places, self._measured)
 
     # -- the run ------------------------------------------------------------------------------------------
 
@@ -91,6 +93,7 @@ class RungPort:
         self._measured = drive.measured
         self._zero = drive.measured.sample
         self._before = self._last = self._tared = drive.command
+        self._modes = b"", b""
 
     def _mine(self) -> None:
         if self.given_back:
@@ -103,8 +106,11 @@ class RungPort:
     def write(self, command: Command) -> None:
         """Send the Command of the tick, from the zero of the test."""
         self._mine()
-        untared = command.command + self.handover.tares.command
-        self._send(command, command.target + self.handover.tares.command, untared)
+        tares, zero = self.handover.tares, self.handover.tares.command
+        if command.control_mode:
+            newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
+            zero = np.where(newtons, tares.force, zero)
+        self._send(command, command.target + zero, command.command + zero)
         self._tared = command.command.copy()
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:
@@ -112,6 +118,7 @@ class RungPort:
         self._port.write(sent)
         self._ticked = True
         self._before, self._last = self._last, untared
+        self._modes = self._modes[1], sent.control_mode
 
     def ready(self) -> bool:
         return not self._ticked or self._port.ready()
@@ -194,7 +201,7 @@ class UnsentPort(RungPort):
         """The simulator gets the Command of the tick, the rig what it held before."""
         self._mine()
         held = self._drive.command
-        self._send(command, held, held)
+        self._send(replace(command, control_mode=b""), held, held)
         self._answers.wait_tick()
         self._answers.write(command)
 

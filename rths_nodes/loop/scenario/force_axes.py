@@ -76,11 +76,6 @@ def check_force_axes(scenario: Any) -> None:
             f"axes: {', '.join(forced)}: those whose mode is force must stand behind {moved}, which follow "
             "displacements"
         )
-    if scenario.bridge.pauses:
-        raise ConfigError(
-            f"bridge.when_late = 'pause': axes.{forced[0]}.mode is force, which a pause does not know; "
-            "'trip' holds every axis where it is"
-        )
     if scenario.scaled:
         raise ConfigError(
             f"axes.{forced[0]}.mode = 'force': with a specimen to scale (similitude) the load would have to be of "

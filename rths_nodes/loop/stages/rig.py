@@ -26,7 +26,7 @@ from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
-from rths_nodes.loop.supervision.load_bridge import LoadBridge
+from rths_nodes.loop.supervision.load_bridge import LoadBridge, LoadPause
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -88,11 +88,12 @@ class RigStage:
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
-        self.pause = Pause(bridge, limits, dt)
-        self._dt = dt
-        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._n_moved = sum(not each.of_force for each in limits.values())
         """Axes that follow displacements; behind them stand those that are controlled by force."""
+        loaded = self._n_moved < len(limits)
+        self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
+        self._dt = dt
+        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
@@ -321,7 +322,7 @@ class RigStage:
             self._bridge.heard(command)
             command = self._bridge.rejoin(command)
         if command is not None:
-            self._unfit = self._check.command(command, pause.known.command.tolist())
+            self._unfit = self._check.command(command, *pause.sent)
             pause.supply(command)
         driven = pause.command(sample)
         self._sampled = pause.sampled

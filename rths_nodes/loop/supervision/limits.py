@@ -42,7 +42,7 @@ class LimitCheck:
             for (name, lim), (place, _, zero, reach) in zip(limits.items(), rows, strict=True)
             if not lim.of_force
         ]
-        self._loads = LoadCheck(limits, dt) if len(self._axes) < len(limits) else None
+        self._loads = LoadCheck(limits, dt, tares) if len(self._axes) < len(limits) else None
 
     def command(self, command: Command, previous: Iterable[float], modes: bytes = b"") -> str:
         """Why ``command`` must not be sent; empty when it may.

@@ -1,4 +1,4 @@
-"""Bridges over late Commands of a rig with axes that are controlled by force: these hold their last command.
+"""Bridges and pauses of a rig with axes that are controlled by force: these hold their last command.
 
 A load is not going anywhere: its slope is not continued. Where Commands come again it catches up at its force rate
 limit at most, by a share that the limits do not trip at.
@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, Array, Command
-from rths_nodes.loop.supervision.bridges import CommandBridge
+from rths_nodes.loop.supervision.bridges import BridgeParams, CommandBridge
+from rths_nodes.loop.supervision.pause import Pause
 
 SHARE = 0.99
 """Of the force rate limit."""
@@ -33,21 +35,21 @@ class LoadBridge:
 
     def heard(self, command: Command) -> None:
         """A Command, in time or late; one that is older than the newest tells nothing."""
-        self._inner.heard(self._first(command))
+        self._inner.heard(_first(command, self._n))
 
     def command(self, sample: int) -> Command:
         """The straight line of the others at ``sample``, and the loads as they were sent last."""
         self._catching_up = True
-        return self._whole(self._inner.command(sample))
+        return _whole(self._inner.command(sample), self._target, self._sent, self._modes)
 
     def rejoin(self, command: Command) -> Command:
         """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
-        moved, n = self._inner.rejoin(self._first(command)), self._n
+        moved, n = self._inner.rejoin(_first(command, self._n)), self._n
         loads = command.command[n:].copy()
         if self._catching_up:
             loads = self._nearer(loads, command.control_mode)
         self._sent, self._target, self._modes = loads, command.target[n:].copy(), command.control_mode
-        return self._whole(moved)
+        return _whole(moved, self._target, self._sent, self._modes)
 
     def _nearer(self, wanted: Array, modes: bytes) -> Array:
         """From what was sent last towards the ``wanted`` loads; where the mode changes they are what they are."""
@@ -59,14 +61,47 @@ class LoadBridge:
         self._catching_up = not np.array_equal(near, wanted)
         return near
 
-    def _first(self, command: Command) -> Command:
-        n = self._n
-        return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
 
-    def _whole(self, moved: Command) -> Command:
-        return replace(
-            moved,
-            target=np.concatenate((moved.target, self._target)),
-            command=np.concatenate((moved.command, self._sent)),
-            control_mode=self._modes,
-        )
+class LoadPause(Pause):
+    """A pause of the first axes, while those that are controlled by force hold what the last sample gave them."""
+
+    def __init__(self, params: BridgeParams, limits: dict[str, Limits], dt: float) -> None:
+        super().__init__(params, {name: each for name, each in limits.items() if not each.of_force}, dt)
+        self._n = sum(not each.of_force for each in limits.values())
+        self._load = self._coming = Command(0, np.zeros(len(limits)), np.zeros(len(limits)))
+
+    def begin(self, before: Command, last: Command) -> None:
+        if not self.active:
+            self._load = last
+        super().begin(_first(before, self._n), _first(last, self._n))
+
+    @property
+    def sent(self) -> tuple[list[float], bytes]:
+        load = self._load
+        return [*self.known.command.tolist(), *load.command[self._n :].tolist()], load.control_mode
+
+    def supply(self, command: Command) -> None:
+        self._coming = command
+        super().supply(_first(command, self._n))
+
+    def command(self, sample: int) -> Command:
+        moved, n = super().command(sample), self._n
+        if self.sampled:
+            self._load = self._coming
+        load = self._load
+        return _whole(moved, load.target[n:], load.command[n:], load.control_mode)
+
+
+def _first(command: Command, n: int) -> Command:
+    """Of ``command`` the first ``n`` axes, which follow displacements."""
+    return replace(command, target=command.target[:n], command=command.command[:n], control_mode=b"")
+
+
+def _whole(moved: Command, targets: Array, commands: Array, modes: bytes) -> Command:
+    """``moved`` with loads behind it."""
+    return replace(
+        moved,
+        target=np.concatenate((moved.target, targets)),
+        command=np.concatenate((moved.command, commands)),
+        control_mode=modes,
+    )

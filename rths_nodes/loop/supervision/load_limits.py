@@ -7,13 +7,19 @@ from collections.abc import Sequence
 
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_FORCE, MODE_HELD
+from rths_nodes.loop.supervision.handover import Tares
 
 
 class LoadCheck:
-    """Checks the axes of ``limits`` that have those of force; they stand behind the others. ``dt`` s."""
+    """Checks the axes of ``limits`` that have those of force; they stand behind the others. ``dt`` s.
 
-    def __init__(self, limits: dict[str, Limits], dt: float) -> None:
-        self._rows = [(name, each) for name, each in limits.items() if each.of_force]
+    ``tares`` as of the check of all axes.
+    """
+
+    def __init__(self, limits: dict[str, Limits], dt: float, tares: Tares | None = None) -> None:
+        zeros = (tares or Tares.none(len(limits))).rows()
+        found = zip(limits.items(), zeros, strict=True)
+        self._rows = [(name, each, zero) for (name, each), zero in found if each.of_force]
         self._n = len(limits) - len(self._rows)
         self._dt = dt
         self._told: bytes | None = None
@@ -28,7 +34,7 @@ class LoadCheck:
         modes_before: bytes,
     ) -> str:
         """Why a Command must not be sent; empty when it may. Numbers are of these axes, ``modes`` of all."""
-        for index, (name, limits) in enumerate(self._rows):
+        for index, (name, limits, (_, force_zero, zero, _)) in enumerate(self._rows):
             target, now, before = targets[index], commands[index], previous[index]
             for what, value in (("target", target), ("command", now)):
                 if not math.isfinite(value):
@@ -40,9 +46,9 @@ class LoadCheck:
                     "MODE_FORCE): it gets none"
                 )
             same = by_force == self._by_force(modes_before, index)
-            reason = self._of_force(name, limits, now, before, same) if by_force else ""
-            reason = reason or ("" if by_force else self._held(name, limits, now, before, same))
-            if reason:
+            told = now + (force_zero if by_force else zero)
+            judge = self._of_force if by_force else self._held
+            if reason := judge(name, limits, told, (now - before) / self._dt if same else 0.0):
                 return reason
         return ""
 
@@ -56,7 +62,7 @@ class LoadCheck:
     ) -> str:
         """Why the rig must not go on; empty when it may. ``modes`` are of the targets, ``told`` as measured."""
         self._told = told
-        for index, (name, limits) in enumerate(self._rows):
+        for index, (name, limits, (place, force_zero, _, reach)) in enumerate(self._rows):
             displacement, force = displacements[index], forces[index]
             # written so that nan does not pass
             if not abs(displacement) <= limits.stroke:
@@ -66,12 +72,14 @@ class LoadCheck:
                 )
             if not abs(force) <= limits.force:
                 return f"axes.{name}.limits.force: measured = {force:.6g} N: must be within +- {limits.force:g} N"
-            most = limits.force_error
-            if most is not None and self._by_force(modes, index) and not abs(targets[index] - force) <= most:
+            if not abs(displacement - place) <= reach:
                 return (
-                    f"axes.{name}.limits.force_error: target - measured = {targets[index] - force:.6g} N: must be "
-                    f"within +- {most:g} N"
+                    f"axes.{name}.rig_axis.elastic_limit: measured = {displacement - place:.6g} m from the zero of "
+                    f"the test: must be within +- {reach:g} m on this rung"
                 )
+            most, error = limits.force_error, targets[index] + force_zero - force
+            if most is not None and self._by_force(modes, index) and not abs(error) <= most:
+                return f"axes.{name}.limits.force_error: target - measured = {error:.6g} N: must be within +- {most:g} N"
         return ""
 
     def _takes_newtons(self, told: bytes, index: int) -> bool:
@@ -80,24 +88,24 @@ class LoadCheck:
     def _by_force(self, modes: bytes, index: int) -> bool:
         return bool(modes) and modes[self._n + index] == MODE_FORCE
 
-    def _of_force(self, name: str, limits: Limits, now: float, before: float, same: bool) -> str:
-        """Of a command in N; ``same`` where that before was in N, too."""
+    @staticmethod
+    def _of_force(name: str, limits: Limits, now: float, rate: float) -> str:
+        """Of a command in N, which changes with ``rate`` (N/s); 0 where that before was in m."""
         if abs(now) > limits.force:
             return f"axes.{name}.limits.force: command = {now:.6g} N: must be within +- {limits.force:g} N"
-        rate = (now - before) / self._dt
-        if same and limits.force_rate is not None and abs(rate) > limits.force_rate:
+        if limits.force_rate is not None and abs(rate) > limits.force_rate:
             return (
                 f"axes.{name}.limits.force_rate: command = {rate:.6g} N/s: must be within +- "
                 f"{limits.force_rate:g} N/s"
             )
         return ""
 
-    def _held(self, name: str, limits: Limits, now: float, before: float, same: bool) -> str:
+    @staticmethod
+    def _held(name: str, limits: Limits, now: float, velocity: float) -> str:
         """Of a command in m; the first one after force control says only from where its changes count."""
         if abs(now) > limits.stroke:
             return f"axes.{name}.limits.stroke: command = {now:.6g} m: must be within +- {limits.stroke:g} m"
-        velocity = (now - before) / self._dt
-        if same and abs(velocity) > limits.velocity:
+        if abs(velocity) > limits.velocity:
             return (
                 f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- "
                 f"{limits.velocity:g} m/s"

@@ -72,6 +72,11 @@ class Pause:
         self.count += 1
 
     @property
+    def sent(self) -> tuple[list[float], bytes]:
+        """What the last sample was sent, ``(n_axes,)``, and the modes of its axes."""
+        return self.known.command.tolist(), b""
+
+    @property
     def rests(self) -> bool:
         """True when the rig stands still, held."""
         return self.active and self.held and (self._phase == self._wait or self._returned)

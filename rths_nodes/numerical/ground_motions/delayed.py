@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,8 +17,10 @@ class Delayed:
 
     @params
     class Params:
+        proportional_to: ClassVar[str] = "scale"
         delay: float = number("time of rest before it", "s", more_than=0.0, at_most=3600.0)
         motion: Any = component("ground_motion", "what comes then")
+        scale: float = number("factor on its values; -1 turns the motion round", default=1.0)
 
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of an excitation that never comes."""
@@ -27,7 +29,7 @@ class Delayed:
             return [f"delay = {self.delay:g} s: the test ends after {test.duration:g} s"]
 
     def __init__(self, params: Params, seed: int) -> None:
-        self._delay = params.delay
+        self._delay, self._scale = params.delay, params.scale
         self._motion: Any = registry.build("ground_motion", params.motion, seed)
         if hasattr(self._motion, "derivatives"):
             self.derivatives = self._derivatives
@@ -35,11 +37,12 @@ class Delayed:
     def sample(self, times: Array) -> Array:
         """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
         late = np.asarray(times, dtype=float) - self._delay
-        found: Array = np.where(late >= 0.0, self._motion.sample(np.maximum(late, 0.0)), 0.0)
+        found: Array = np.where(late >= 0.0, self._scale * self._motion.sample(np.maximum(late, 0.0)), 0.0)
         return found
 
     def _derivatives(self, times: Array) -> tuple[Array, Array]:
         """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
         late = np.asarray(times, dtype=float) - self._delay
         first, second = self._motion.derivatives(np.maximum(late, 0.0))
-        return np.where(late >= 0.0, first, 0.0), np.where(late >= 0.0, second, 0.0)
+        there = np.where(late >= 0.0, self._scale, 0.0)
+        return there * first, there * second
