@@ -63,7 +63,9 @@ LAYERS = {
         ("faults", "procedure"),
     ),
     "recording": (
+        ("loads",),
         ("run", "records", "definitions", "scenario_text"),
+        ("procedure",),
         ("inventory",),
         ("journal",),
         ("recovery",),
@@ -95,6 +97,7 @@ FAMILY_ROOMS = {
     "setup": "control",
     "compensator": "control",
     "semi_active": "control",
+    "force_controller": "control",
     "actuator": "laboratory",
     "specimen": "laboratory",
     "rig": "laboratory",
