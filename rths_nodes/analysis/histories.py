@@ -199,6 +199,16 @@ class Evaluation:
             nothing,
         )
 
+    @cached_property
+    def state_limits(self) -> Mapping[str, tuple[float, float]]:
+        """Limits of the compensator's inner numbers by quantity, where it states them; infinite: none."""
+        nothing: Mapping[str, tuple[float, float]] = {}
+        return self.or_left_out(
+            "limits of the compensator's quantities",
+            lambda: getattr(self.assembly.compensator, "state_limits", nothing),
+            nothing,
+        )
+
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Smallest and largest value during the test of the compensator's parameters, by quantity and axis."""
         found: dict[str, dict[str, tuple[float, float]]] = {}

@@ -250,7 +250,10 @@ class Compensator(Protocol):
     state_names: tuple[str, ...]
     """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
     state_units: Mapping[str, str]
-    """Unit of each name, without the axis; what is left out has none."""
+    """Unit of each name, without the axis; what is left out has none.
+
+    One that adapts may state ``state_limits``, too: smallest and largest value by the same names, in these units.
+    """
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
 

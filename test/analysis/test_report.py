@@ -44,12 +44,14 @@ INFORMATION = {
 }
 TITLES = (
     "Displacement: measured follows target",
+    "Seen close: within",
     "Control error: largest",
     "Tracking indicator: magnitude up to",
     "Compensator: Δα ends at",
     "Hysteresis: the specimen carried up to",
     "Energy: the tracking error fed in",
     "Synchronisation: measured over target",
+    "Equilibrium: nothing but rounding is left",
     "Response: ",
     "Excitation: ",
 )

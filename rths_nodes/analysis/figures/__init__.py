@@ -7,13 +7,23 @@ from functools import partial
 
 import matplotlib
 
-from rths_nodes.analysis.figures import corridor, energy, excitation, histories, loads, timing
+from rths_nodes.analysis.figures import (
+    corridor,
+    energy,
+    equilibrium,
+    excitation,
+    histories,
+    loads,
+    timing,
+    tracking,
+)
 from rths_nodes.analysis.figures.sheet import Drawing, View, svg
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.histories import Evaluation
 
 FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
     histories.displacements,
+    tracking.zooms,
     histories.control_error,
     histories.tracking_indicator,
     histories.delay,
@@ -21,6 +31,7 @@ FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
     energy.hysteresis,
     energy.energy,
     energy.synchronisation,
+    equilibrium.residual,
     histories.response,
     excitation.spectrum,
     loads.loads,

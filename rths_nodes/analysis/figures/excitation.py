@@ -10,8 +10,10 @@ import numpy as np
 from rths_nodes.analysis import energy
 from rths_nodes.analysis.figures.sheet import Drawing, View, sheet
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK
+from rths_nodes.analysis.partition import partition
 from rths_nodes.analysis.response_spectrum import DAMPING, response_spectrum
 from rths_nodes.analysis.units import MM, PERCENT, quantity
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.structures.damping import modes
@@ -55,7 +57,7 @@ def spectrum(view: View) -> Drawing | None:
     )
     if len(own):
         several = f"the first {len(own)} periods" if len(own) > 1 else "the first period"
-        caption += f" Dashed: {several} of the whole structure, undamped, before it yields."
+        caption += f" Dashed: {several} of the whole structure, before it yields."
     return title, caption, figure
 
 
@@ -64,9 +66,12 @@ def _periods(view: View) -> Array:
     structure = view.of.assembly.structure
     if structure is None or len(structure.mass) > LARGEST:
         return np.zeros(0)
-    mass, _, stiffness = whole(structure)
-    omega = modes(mass, stiffness)[0][:MARKED]
-    periods = 2.0 * math.pi / omega[omega > 0.0]
+    try:
+        frequencies = partition(view.of.assembly, {}).frequencies[:MARKED]
+    except ConfigError:  # too large to be taken apart: as it states itself
+        mass, _, stiffness = whole(structure)
+        frequencies = modes(mass, stiffness)[0][:MARKED] / (2.0 * math.pi)
+    periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
 
 

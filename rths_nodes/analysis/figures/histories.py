@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,7 +22,7 @@ from rths_nodes.analysis.figures.sheet import (
     sheet,
     time_sheet,
 )
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, Entry, styled
+from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, DASHES, FAINT, INK, LIMIT, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.histories import STILL, windowed_evaluation
 from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, quantity, rounded
@@ -139,16 +140,26 @@ def compensator(view: View) -> Drawing | None:
             colour, line = styles.get(name, (INK, "-"))
             plot(panel, view.run.time, values * factor, color=colour, ls=line, lw=1.1)
         panel.set_ylabel(label)
+        for end in view.of.state_limits.get(state, ()):
+            if math.isfinite(end):
+                panel.axhline(end * factor, color=LIMIT, ls=DASHES, lw=0.9, zorder=1.5)
     adapted = found.get("delta_alpha")
     if adapted is None:
         kind = type(view.run.scenario.compensator).type_name
-        return "Compensator: its inner quantities", f"Recorded states of {kind}.", figure
+        return "Compensator: its inner quantities", f"Recorded states of {kind}.{_limited(view, found)}", figure
     ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted.values() if np.isfinite(v).any())
     caption = (
         "Δα is added to the estimated delay constant: α = αₑₛ + Δα "
-        "(Chen & Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples."
+        f"(Chen & Ricles 2010, Eqs. 6–7). The delay that is compensated is (α − 1) samples.{_limited(view, found)}"
     )
     return f"Compensator: Δα ends at {ends} samples", caption, figure
+
+
+def _limited(view: View, states: Iterable[str]) -> str:
+    """What a caption says of the limits of the parameters."""
+    limits = view.of.state_limits
+    drawn = any(math.isfinite(end) for state in states for end in limits.get(state, ()))
+    return " Dashed: limits of the parameters." if drawn else " The parameters have no limits." if limits else ""
 
 
 def labelled(state: str, units: Mapping[str, str]) -> tuple[str, float]:

@@ -174,6 +174,7 @@ def _say(screen: Any, shown: Any) -> None:
 
 def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, folder: Path) -> None:
     """How the test has ended, and where its record and report stand."""
+    from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
     recorded = [rung.recording for rung in record.rungs if rung.recording]
@@ -185,4 +186,5 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if recorded and not options.no_report:
         with terminal.writing(folder / REPORT, "" if options.json else "report"):
-            report.write(read_run(folder / recorded[-1]), folder / REPORT, options.reference)
+            of = procedure.of_recording(folder / recorded[-1])
+            report.write(read_run(folder / recorded[-1]), folder / REPORT, options.reference, of)

@@ -233,6 +233,7 @@ class Adaptive:
             params.refuse_outside(none + value / sample, "compensator.compensator: alpha")
         names = (name, f"delta_{name}", f"{params.indicator}_indicator")
         self.state_units: Mapping[str, str] = {name: UNITS[name] for name in names}
+        self.state_limits: Mapping[str, tuple[float, float]] = {name: (self._gains.low, self._gains.high)}
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in names)
         self._nothing = [0.0] * n_axes
         self._ahead = Ahead(params.lead, dt, n_axes)

@@ -136,6 +136,8 @@ class AdaptiveTimeSeries:
         self._filter = DerivativeFilter(params.cutoff_frequency, dt, 2 * n_axes)
         self._fit = WindowFit(params, self._filter.frequency, dt, n_axes)
         lower, initial, upper = (np.array(values)[:, None] for values in params.bounded())
+        ends = zip(self.state_units, *(values[:, 0].tolist() for values in (lower, upper)), strict=True)
+        self.state_limits: Mapping[str, tuple[float, float]] = {name: (low, high) for name, low, high in ends}
         rate = (upper - lower) / TRAVEL_TIME if params.rate is None else np.array(params.rate)[:, None]
         self._initial, self._step = initial, rate * dt
         self._settling = round(1.0 / (params.cutoff_frequency * dt))

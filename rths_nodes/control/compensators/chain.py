@@ -43,6 +43,11 @@ class Chain:
             for name, (stage, own) in names.items()
             if _bare(own) in getattr(stage, "state_units", {})  # one of another package may state none
         }
+        self.state_limits: Mapping[str, tuple[float, float]] = {
+            _bare(name): stage.state_limits[_bare(own)]
+            for name, (stage, own) in names.items()
+            if _bare(own) in getattr(stage, "state_limits", {})
+        }
         self._between = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
 
     def reset(self) -> None:
