@@ -4,6 +4,8 @@
 
 # What `make demo` runs: arguments of `rths`.
 DEMO ?= run chen_ricles_2010 --host composed --report runs/demo.html
+# Which tests of both kinds `make test` runs.
+LONG := not long
 # Arguments of `make fault-soak`.
 FAULT_SOAK ?= --runs 200 --seed 1
 # Further arguments of pytest, e.g. make test PYTEST_ARGS="-x -k loop"
@@ -21,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: help demo test soak fault-soak hour lint colcon pip-check set-up clean
+.PHONY: help demo test test-long soak fault-soak hour lint colcon pip-check set-up clean
 
 # Wheels or a sourced ROS 2?
 SOURCED := $(filter-out $(CURDIR)/.venv $(CURDIR)/.venv-%,$(AMENT_PREFIX_PATH))
@@ -158,6 +160,7 @@ help:
 	printf '%s\n' \
 	  'make demo       run $(DEMO)' \
 	  'make test       the tests, on the modules of this folder' \
+	  'make test-long  the tests that take seconds each, which make test leaves out' \
 	  'make soak       the long tests: many seeds, long runs, whole tables (many minutes)' \
 	  'make fault-soak random faults in the node hosts, judged by their recordings; FAULT_SOAK="--runs 50 --seed 2"' \
 	  'make hour       an hour in real time at 256 Hz: memory, and drift of the schedule' \
@@ -184,8 +187,12 @@ test:
 	# Without xdist, one after another. Tests with nodes mostly wait: for discovery, or for their clock.
 	parallel=(); waiting=()
 	if $$python -c 'import xdist' 2>/dev/null; then parallel=(-n auto --dist worksteal); waiting=(-n 3); fi
-	$$python -m pytest -m 'not nodes and not soak' "$${parallel[@]}"
-	$$python -m pytest -m 'nodes and not soak' "$${waiting[@]}"
+	$$python -m pytest -m 'not nodes and not soak and $(LONG)' "$${parallel[@]}"
+	$$python -m pytest -m 'nodes and not soak and $(LONG)' "$${waiting[@]}"
+
+# Those that take seconds each.
+test-long: LONG := long
+test-long: test
 
 soak:
 	$(LIBRARY)

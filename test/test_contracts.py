@@ -22,7 +22,8 @@ from rths_nodes.core.samples import Command, Measurement, Motion, Target
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.laboratory.sensors import Output, Sensors
-from rths_nodes.loop.scenario.schema import Axis, Recording, Scenario
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Recording, Scenario
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
 MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
@@ -30,6 +31,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("ground_motion", "sine"): {"amplitude": 1.0, "frequency": 1.0},
     ("ground_motion", "harmonic"): {"amplitude": 1.0, "frequency": 1.0},
     ("ground_motion", "band_limited_noise"): {"rms": 1.0},
+    ("ground_motion", "delayed"): {"delay": 0.3, "motion": {"type": "sine", "amplitude": 1.0, "frequency": 1.0}},
     ("structure", "sdof"): {"mass": 2.0, "frequency": 1.5},
     ("structure", "shear_frame"): {"masses": [2.0, 1.0], "stiffnesses": [300.0, 200.0]},
     ("structure", "matrices"): {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]},
@@ -44,6 +46,8 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
     ("specimen", "with_backlash"): {"width": 1e-3},
     ("setup", "matrix"): {"matrix": [[1.0, 0.0], [-1.0, 1.0]]},
     ("setup", "rigid_coupler"): {"anchors": [[0.0, 1.0], [0.0, -1.0]], "attachments": [[2.0, 1.0], [2.0, -1.0]]},
+    ("setup", "upright_load"): {"actuator_length": 2.0},
+    ("force_controller", "feed_forward_pi"): {"stiffness": 1e9, "lead": 0.02, "column": {"column_length": 3.0}},
     ("integrator", "prescribed"): {"displacement": {"type": "sine", "amplitude": 0.1, "frequency": 2.0}},
     ("integrator", "remote"): {"experimental_stiffness": [[2.0]]},
     ("integrator", "opensees"): {
@@ -52,6 +56,7 @@ MINIMAL: dict[tuple[str, str], dict[str, Any]] = {
         "experimental_stiffness": [[2.0]],
     },
     ("actuator", "transfer_function"): {"numerator": [1e4], "denominator": [1.0, 120.0, 1e4]},
+    ("rig", "axially_loaded_column"): {"column_length": 3.0, "actuator_length": 2.0, "axial_stiffness": 1e9},
     ("rig", "coupled_servo_hydraulic"): {
         "mass": [[98.3, 0.0], [0.0, 98.3]],
         "damping": [[125.0, -50.0], [-50.0, 50.0]],
@@ -330,6 +335,21 @@ def drive_rig(cls: Any, params: Any) -> Drive:
             assert rig.auxiliary.shape == (len(rig.auxiliary_names),)
             yield from (rig.displacement, rig.velocity, rig.force, rig.auxiliary)
             assert rig.displacement.shape == rig.velocity.shape == rig.force.shape == (2,)
+
+    return drive
+
+
+def drive_force_controller(cls: Any, params: Any) -> Drive:
+    controller = cls(params, DT)
+    assert controller.coupled_to is None or controller.coupled_to >= 0
+
+    def drive() -> Iterator[Any]:
+        controller.reset()
+        controller.begin(1e-3, 1e3, WAVE[0], WAVE[0])
+        for before, drift in pairwise(WAVE.tolist()):
+            place = controller.step(1e3, 1e3 * (1.0 + before), drift)
+            assert type(place) is float
+            yield np.array([place, controller.correction])
 
     return drive
 

@@ -93,6 +93,7 @@ def transcripts() -> list[Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("commands", transcripts())
 def test_a_command_prints_what_the_document_shows(
     commands: list[tuple[str, str]],

@@ -63,6 +63,7 @@ LAYERS = {
         ("faults", "procedure"),
     ),
     "recording": (
+        ("loads",),
         ("run", "records", "definitions", "scenario_text"),
         ("procedure",),
         ("inventory",),
@@ -96,6 +97,7 @@ FAMILY_ROOMS = {
     "setup": "control",
     "compensator": "control",
     "semi_active": "control",
+    "force_controller": "control",
     "actuator": "laboratory",
     "specimen": "laboratory",
     "rig": "laboratory",

@@ -7,7 +7,7 @@ methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.errors import ConfigError, join
@@ -53,8 +53,19 @@ class TestContext:
     """Time after which a command acts, as the port declares it, s."""
     behind: bool = False
     """True for a compensator whose target is the output of another one, in place of the ramp's."""
+    force_axes: tuple[str, ...] = ()
+    """Names of the last of the axes: those that are controlled by force."""
+    strokes: tuple[float, ...] = ()
+    """m."""
     axis: str = ""
     """The axis to which the component belongs; empty for one that belongs to none or all."""
+
+    def of_first(self, n: int) -> TestContext:
+        """The same, of the first ``n`` axes only."""
+        if n == len(self.axes):
+            return self
+        rows = ("axes", "velocity_limits", "displacement_noise_rms", "strokes")
+        return replace(self, **{name: getattr(self, name)[:n] for name in rows})
 
     @property
     def velocity_limit(self) -> float | None:

@@ -104,8 +104,27 @@ class Limits:
         None,
         more_than=0.0,
     )
+    force_rate: float | None = number(
+        "largest rate of the force command, of an axis that is controlled by force; only such a one has it",
+        "N/s",
+        None,
+        more_than=0.0,
+        at_most=1e12,
+    )
+    force_error: float | None = number(
+        "largest magnitude of force target minus measured force, of an axis that is controlled by force",
+        "N",
+        None,
+        more_than=0.0,
+        at_most=1e9,
+    )
     deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
     levels: Levels | None = section(Levels, "further levels, of which each may warn, hold or stop", None)
+
+    @property
+    def of_force(self) -> bool:
+        """True for the limits of an axis that is controlled by force."""
+        return self.force_rate is not None
 
     def validate(self, path: str) -> None:
         """Refuses a level beyond the limit of the same quantity, which would never act."""

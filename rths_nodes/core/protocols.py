@@ -212,6 +212,9 @@ class Setup(Protocol):
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
 
+        The axes are those that move; a setup that declares ``takes_loads = True`` gets the forces of those that
+        are controlled by force behind them.
+
         The pose is that of the Target of the same step: the object that moved the axes there may be another one.
         """
         ...

@@ -25,6 +25,7 @@ FAMILIES: dict[str, str] = {
     "ramp": "rths_nodes.control.ramps",
     "setup": "rths_nodes.control.setups",
     "compensator": "rths_nodes.control.compensators",
+    "force_controller": "rths_nodes.control.force_controllers",
     "actuator": "rths_nodes.laboratory.actuators",
     "specimen": "rths_nodes.laboratory.specimens",
     "rig": "rths_nodes.laboratory.rigs",

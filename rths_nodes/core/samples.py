@@ -25,8 +25,9 @@ FLAG_SLOWED = 64
 """The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
 rates."""
 
-MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE = 0, 1, 2
-"""How the controller drives an axis; an axis whose mode is force has commands in N."""
+MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
+"""How the controller drives an axis; an axis whose mode is force has commands in N. Only of a Measurement is held:
+the axis stands at a displacement, and takes commands in N as soon as one comes."""
 HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, HYDRAULICS_LOW, HYDRAULICS_HIGH = 0, 1, 2, 3
 INTERLOCK_NOT_TOLD, INTERLOCK_CLOSED, INTERLOCK_OPEN = 0, 1, 2
 """Whether the rig may move, as the port reads it; where it is open, the rig has stopped by itself."""
@@ -59,18 +60,23 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class Command:
-    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m."""
+    """Command k: target d^c (after ramp and setup) and command d^p (after compensation), ``(n_axes,)`` m.
+
+    control_mode, one byte per axis (MODE_DISPLACEMENT or MODE_FORCE; empty: displacement on all of them): the
+    target and the command of an axis whose mode is force are in N.
+    """
 
     sample: int
     target: Array
     command: Array
     auxiliary: Array = field(default_factory=lambda: EMPTY)
     flags: int = 0
+    control_mode: bytes = b""
 
 
 @dataclass(slots=True, eq=False)
 class Measurement:
-    """Measurement k: displacement (m), force (N) and the applied command (m) at sample k, ``(n_axes,)``.
+    """Measurement k: displacement (m), force (N) and the applied command (m or N) at sample k, ``(n_axes,)``.
 
     control_mode, one byte per axis (MODE_...; empty: not told), hydraulics and interlock are as the port reads
     them.

@@ -1,12 +1,12 @@
 """How far an axis of a real rig may be moved outside of a test, and what is known of its specimen beforehand.
 
-A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when the
-act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
+A rig file declares it. All of it may be left out: what the procedure needs and a rig file lacks is refused when
+the act is asked for that needs it. Numbers are in SI units, in coordinates of the axis.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.core.parameters import flag, number, params
@@ -36,25 +36,17 @@ class Unloading:
     carries_gravity: bool = flag("it carries weight: it is unloaded after the others", False)
 
 
-class Handled(Protocol):
-    """What a rig file says of the handling of one axis."""
-
-    elastic_limit: float | None
-    stiffness: float | None
-    stiffness_known_to: float | None
-    small_move: SmallMove | None
-    unloading: Unloading | None
-    displacement: Any
-    force: Any
-
-
-def check_handling(axis: Handled, limits: Any, path: str) -> None:
-    """Raises ConfigError for bounds beyond the limits and the ranges of the ``axis``, and what lacks its other half."""
+def check_handling(axis: Any, limits: Any, path: str) -> None:
+    """Raises ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]
     if axis.small_move is not None:
-        far = (limits.stroke, "limits.stroke") if axis.elastic_limit is None else (axis.elastic_limit, "elastic_limit")
+        far = (
+            (limits.stroke, "limits.stroke")
+            if axis.elastic_limit is None
+            else (axis.elastic_limit, "elastic_limit")
+        )
         bounds += [
             ("small_move.displacement", axis.small_move.displacement, "m", *far),
             ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),

@@ -42,7 +42,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     try:
         for topic, data, _ in recording.messages():
             contents.add(topic, data)
-        rows, words = contents.rows(len(scenario.axes)), contents.words()
+        rows, words = contents.rows(len(scenario.axes), bool(scenario.force_axes)), contents.words()
     except (ValueError, bag.RecordingError) as error:
         raise ConfigError(f"{path}: {error}") from error
     notes = recording.notes + tuple(f"{path}: {words}" for words in contents.notes())
@@ -106,8 +106,11 @@ class _Contents:
         self._batches[_last(topic)].append(batch)
         waiting.clear()
 
-    def rows(self, n_axes: int) -> dict[str, dict[str, Array]]:
-        """The fields of each stream that a Run has, one row for each sample or step; nan where none came."""
+    def rows(self, n_axes: int, modes: bool) -> dict[str, dict[str, Array]]:
+        """The fields of each stream that a Run has, one row for each sample or step; nan where none came.
+
+        ``modes``: those of the axes as well.
+        """
         for topic in self._waiting:
             self._unpack(topic)
         counts = {stream: self._count(stream) for stream in STREAMS}
@@ -118,7 +121,7 @@ class _Contents:
                 name: self._table(stream, name, (steps if stream == "target" else samples, width))
                 for name, width in fields.items()
             }
-            for stream, fields in widths(n_axes, n_dof, n_state).items()
+            for stream, fields in widths(n_axes, n_dof, n_state, modes).items()
         }
 
     def _count(self, stream: str) -> int:

@@ -14,6 +14,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, 
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.loads import Loads, split
 
 Flags = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -68,11 +69,13 @@ class Run:
     """Numbers that the integrator keeps of the test, nested by name."""
     notes: tuple[str, ...] = ()
     """What is missing in the recording, or was left out of it as damaged, in words."""
+    loads: Loads | None = None
+    """Of the axes that are controlled by force, which the other arrays leave out; None where there are none."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the axes."""
-        return tuple(self.scenario.axes)
+        """Names of the axes that follow displacements: columns of the arrays per sample."""
+        return self.scenario.moved_axes
 
     @property
     def outcome(self) -> str:
@@ -118,6 +121,7 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
 
     What never came is nan. ``words`` are the other fields of the Run: names, information, metrics, timing.
     """
+    rows, loads = split(rows, scenario.force_axes)
     measured, commanded, true, target = (rows[n] for n in ("measurement", "command", "true_state", "target"))
     flags = _whole(measured["flags"][:, 0])
     tripped = (flags & FLAG_TRIPPED) > 0
@@ -149,17 +153,22 @@ def assembled(scenario: Scenario, rows: Mapping[str, Mapping[str, Array]], **wor
         external_force=target["external_force"][1:],
         restoring_force=target["restoring_force"][1:],
         energies=energies if np.isfinite(energies).any() else energies[:0],
+        loads=loads,
         **words,
     )
 
 
-def widths(n_axes: int, n_dof: int, n_state: int) -> dict[str, dict[str, int]]:
-    """What of each stream goes into a Run: fields of its messages, with the lengths of their arrays."""
+def widths(n_axes: int, n_dof: int, n_state: int, modes: bool = False) -> dict[str, dict[str, int]]:
+    """What of each stream goes into a Run: fields of its messages, with the lengths of their arrays.
+
+    ``modes``: those of the axes as well, of which some are controlled by force.
+    """
+    mode = {"control_mode": n_axes} if modes else {}
     axis = dict.fromkeys(("displacement", "force"), n_axes)
     forces = ("exact_acceleration", "external_force", "restoring_force")
     return {
-        "measurement": axis | {"command": n_axes, "flags": 1},
-        "command": {"target": n_axes, "command": n_axes, "flags": 1},
+        "measurement": axis | {"command": n_axes, "flags": 1} | mode,
+        "command": {"target": n_axes, "command": n_axes, "flags": 1} | mode,
         "true_state": axis,
         "compensator_state": {"values": n_state},
         "target": dict.fromkeys(("displacement", "velocity", "acceleration", *forces), n_dof)
@@ -174,7 +183,8 @@ class Collector:
         """Raises ConfigError for a test so long that its histories cannot be kept in memory."""
         self.scenario = scenario
         self._names = names
-        wide = widths(len(names.axes), len(names.observed), len(names.state))
+        self._modes = bool(scenario.force_axes)
+        wide = widths(len(names.axes), len(names.observed), len(names.state), self._modes)
         sums = {stream: sum(fields.values()) for stream, fields in wide.items()}
         memory.check_histories(scenario, sum(sums.values()) - sums["target"], sums["target"])
         self._tables = {
@@ -200,6 +210,8 @@ class Collector:
         table["target"].put(command.sample, command.target)
         table["command"].put(command.sample, command.command)
         table["flags"].put(command.sample, command.flags)
+        if self._modes and command.control_mode:
+            table["control_mode"].put(command.sample, list(command.control_mode))
 
     def measurement(self, measured: Measurement) -> None:
         sample, table = measured.sample, self._tables["measurement"]
@@ -207,6 +219,8 @@ class Collector:
         table["displacement"].put(sample, measured.displacement)
         table["force"].put(sample, measured.force)
         table["flags"].put(sample, measured.flags)
+        if self._modes and measured.control_mode:
+            table["control_mode"].put(sample, list(measured.control_mode))
         if measured.command.size:
             table["command"].put(sample, measured.command)
 

@@ -12,7 +12,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import recorded, spec_of
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.schema import Axis, Scenario
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.schema import Scenario
 
 
 def recorded_scenario(text: str, origin: str) -> Scenario:

@@ -311,6 +311,7 @@ def test_an_integrator_that_does_not_say_how_it_steps_is_refused(
 # Coupled axes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinematics", ["linear", pytest.param("exact", marks=pytest.mark.soak)])
 def test_coupled_axes_grow_as_judged(kinematics: str) -> None:
     """A setup that couples its axes, a tenth beyond their critical delay; until only what grows is left."""

@@ -565,6 +565,7 @@ def test_estimate_finds_the_delay_of_a_recording(output: Callable[..., str]) -> 
     assert "suggested: compensator.type=inverse compensator.alpha=2" in text
 
 
+@pytest.mark.long
 def test_what_is_suggested_can_be_set(output: Callable[..., str]) -> None:
     """Word for word: the delay that is left is a tenth of what it was."""
     words = settings("duration=6", "compensator.type=none")

@@ -13,6 +13,8 @@ import pytest
 
 from rths_nodes.app.cli import main
 
+pytestmark = pytest.mark.long
+
 NAME, AXIS = "chen_ricles_2010", "story_1"
 TESTS = ["--amplitudes", "0.005,0.02", "--frequencies", "2,4", "--cycles", "2"]
 K, C, ALPHA, DT = 7.6e6, 0.64e6, 29.0, 1.0 / 1024.0

@@ -115,6 +115,7 @@ def completed(tmp_path: Path) -> Callable[[str], list[str]]:
     return completed
 
 
+@pytest.mark.long
 def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str]]) -> None:
     scenario = files.load(PAPER)
     assert set(COMMANDS) <= set(completed("rths "))
@@ -127,6 +128,7 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
     assert completed("rths params servo_h") == ["servo_hydraulic", "servo_hydraulic_linear"]
 
 
+@pytest.mark.long
 def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
     assert completed(f"rths run {PAPER} --set axes") == [
         *(f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")),

@@ -17,6 +17,8 @@ from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
+pytestmark = pytest.mark.long
+
 SPECIMEN: dict[str, Any] = {
     "mass": [[98.3, 0.0], [0.0, 98.3]],
     "damping": [[125.0, -50.0], [-50.0, 50.0]],

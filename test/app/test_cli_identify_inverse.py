@@ -14,6 +14,8 @@ from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 
+pytestmark = pytest.mark.long
+
 NAME = "rths_benchmark_2020"
 OPTIONS = ["--for", "identified_inverse", "--duration", "20", "--json"]
 

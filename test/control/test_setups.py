@@ -398,6 +398,7 @@ def test_stability_is_judged_with_the_jacobian_at_rest() -> None:
 # The scenarios
 
 
+@pytest.mark.long
 def test_the_shipped_coupler_in_both_kinematics() -> None:
     motions = {}
     for case in ("exact", "linear"):
@@ -414,6 +415,7 @@ def test_the_shipped_coupler_in_both_kinematics() -> None:
     assert ((apart > 0.01) & (apart < 0.05)).all()  # several times the error of either
 
 
+@pytest.mark.long
 def test_three_unequal_actuators_each_follow_their_story() -> None:
     """The model in front learns for every axis; the polynomial alone has one delay for all."""
     loaded = files.load("three_independent_axes", ["duration=5"])

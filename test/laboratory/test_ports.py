@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.core.samples import FLAG_SATURATED, FLAG_SLIPPED, Command
 from rths_nodes.core.strict import build
-from rths_nodes.loop.scenario.schema import Axis
+from rths_nodes.loop.scenario.axis import Axis
 
 DT = 1.0 / 1024.0
 

@@ -27,7 +27,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.laboratory.ports.simulator import Simulator
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.schema import Axis
+from rths_nodes.loop.scenario.axis import Axis
 
 DT = 1.0 / 1024.0
 STIFFNESS = 1e6

@@ -341,6 +341,7 @@ def split_steel(folder: Path, step: float, overrides: Sequence[str] = ()) -> tup
     return result.read().dof_displacement[1:, 0], np.loadtxt(out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("step", "bound"),
     [(0.004, 3e-3), pytest.param(0.001, 1e-3, marks=pytest.mark.soak)],
@@ -364,6 +365,7 @@ def test_the_frame_yields(tmp_path: Path) -> None:
     assert np.std(elastic[:, -1] - whole[:, -1]) > 0.1 * np.std(elastic[:, -1])
 
 
+@pytest.mark.long
 def test_with_a_servo_hydraulic_actuator_and_adaptation_the_roof_stays_close(tmp_path: Path) -> None:
     rig = ["axes.damper.actuator={type: servo_hydraulic}", "compensator={type: adaptive_inverse, alpha_es: 15}"]
     whole = whole_steel(tmp_path, 0.005)[:, -1]

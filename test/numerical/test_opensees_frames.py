@@ -114,6 +114,7 @@ def test_a_bilinear_frame_is_steel01_with_equal_steps(both: Both, dt: float) -> 
     assert apart(own, both.opensees([steel(story) for story in range(3)], dt, 8.0, **EXPLICIT)) < 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "losses",
     [pytest.param({}, id="bouc_wen"), pytest.param(LOSSES, id="degrading", marks=pytest.mark.soak)],

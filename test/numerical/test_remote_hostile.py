@@ -283,6 +283,7 @@ def test_a_stranger_always_comes_to_an_end() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000, "kB"
 
 
+@pytest.mark.long
 def test_a_client_that_goes_mad_moves_nothing_beyond_the_limits() -> None:
     rng = np.random.default_rng(2)
     outcomes = set()

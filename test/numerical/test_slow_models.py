@@ -208,6 +208,7 @@ def test_an_interrupt_in_a_pause_holds_the_rig(host: str, tmp_path: Path) -> Non
 # the example
 
 
+@pytest.mark.long
 def test_ten_stories_with_late_steps_are_those_without() -> None:
     """One step of ten is late by more than is predicted and bridged; a linear damper feels slow samples."""
     skip_without_opensees()

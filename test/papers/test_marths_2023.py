@@ -89,6 +89,7 @@ def test_the_reference_is_that_of_its_own_integrator() -> None:
     assert np.abs(np.array(stepped) - exact)[:, 26].max() < 1e-3 * np.abs(exact[:, 26]).max()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", LENGTHS)
 def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, ...]) -> None:
     _, evaluation, (measured, true) = result_of(*length)
@@ -104,6 +105,7 @@ def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, .
         assert measured[f"tracking_rms_{axis}_percent"] == pytest.approx(together, rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("length", LENGTHS)
 def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(length: tuple[str, ...]) -> None:
     """J2 is the floor, so no law lies below; J8 is not zero: the ideal sub-frame is not the frame of the rig."""

@@ -53,6 +53,7 @@ def case(test: str, compensator: str) -> Scenario:
     return files.load(f"tadc_{test}", case=compensator)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("test", "compensator"),
     [
@@ -72,6 +73,7 @@ def order(test: str, seed: int, *overrides: str) -> list[float]:
     return [indices(case(test, name), (f"seed={seed}", *overrides))[0] for name in ("polynomial", "sadc", "tadc")]
 
 
+@pytest.mark.long
 def test_with_noise_two_stages_beat_one_and_one_beats_the_polynomial() -> None:
     found = order("sine", 1, "duration=8")
     assert found == sorted(found, reverse=True)

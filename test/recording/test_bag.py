@@ -48,7 +48,7 @@ def samples(index):
     codec = Codec(n_dof=3, n_axes=2, n_state=5, n_auxiliary=1, run=RUN)
     stamp = START + index * 1_000_000
     target = Target(index, *(numbers(rng, 3) for _ in range(6)), flags=1)
-    command = Command(index, numbers(rng, 2), numbers(rng, 2))
+    command = Command(index, numbers(rng, 2), numbers(rng, 2), control_mode=b"\1\1")
     measured = Measurement(
         index, numbers(rng, 2), numbers(rng, 2), numbers(rng, 2), numbers(rng, 1), 6, b"\1\2", 3, 1
     )

@@ -7,7 +7,7 @@ from functools import partial
 
 import matplotlib
 
-from rths_nodes.analysis.figures import corridor, energy, excitation, histories, timing
+from rths_nodes.analysis.figures import corridor, energy, excitation, histories, loads, timing
 from rths_nodes.analysis.figures.sheet import Drawing, View, svg
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.histories import Evaluation
@@ -23,6 +23,7 @@ FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
     energy.synchronisation,
     histories.response,
     excitation.spectrum,
+    loads.loads,
     corridor.bands,
 )
 """Each may return None: the run has not enough numbers for it."""

@@ -13,6 +13,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.strict import as_data
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.force_axes import refuse_loads
 from rths_nodes.loop.scenario.overrides import replace
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -126,6 +127,7 @@ def _moving(
     Rig, sensors, port and limits are those of ``scenario``; structure, compensator and ground motion are left out.
     A specimen to scale is driven in its own scale.
     """
+    refuse_loads(scenario, "a test of one axis by itself")
     name = list(scenario.axes)[axis]
     changes: dict[str, Any] = {
         "name": f"{scenario.name}.{word}_{name}",

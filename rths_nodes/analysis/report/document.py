@@ -63,6 +63,7 @@ def render(run: Run, reference: bool = False) -> str:
             "indices": tables.indices(of),
             "published": of.or_left_out("published indices", lambda: tables.published(of), None),
             "response": tables.response(of) if reference else None,
+            "loads": tables.loads(of),
             "limits": tables.limits(of),
             "timing": tables.timing(run),
         },

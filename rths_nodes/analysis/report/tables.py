@@ -11,7 +11,7 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, rounded
-from rths_nodes.core.limits import QUANTITIES, STOP
+from rths_nodes.core.limits import QUANTITIES, STOP, Limits
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -19,6 +19,7 @@ from rths_nodes.core.samples import (
     FLAG_SLOWED,
     FLAG_SOFT_START,
     FLAG_TRIPPED,
+    Array,
 )
 from rths_nodes.loop.supervision.limits import level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes
@@ -223,24 +224,64 @@ def limits(of: Evaluation) -> Table:
     told = run.timing.get("levels", {})
     steps = np.diff(run.command, axis=0) / of.scenario.dt
     for index, (axis, limit) in enumerate(of.scenario.limits.items()):
-        measured, tracking = run.displacement[:, index], run.target[:, index] - run.displacement[:, index]
-        for name, unit, largest, values in (
-            ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
-            ("velocity", "m/s", limit.velocity, steps[:, index]),
-            ("force", "N", limit.force, run.force[:, index]),
-            ("tracking_error", "m", limit.tracking_error, tracking),
-        ):
+        if limit.of_force:
+            reached = _of_load(run, axis, limit)
+        else:
+            measured, tracking = run.displacement[:, index], run.target[:, index] - run.displacement[:, index]
+            reached = (
+                ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
+                ("velocity", "m/s", limit.velocity, steps[:, index]),
+                ("force", "N", limit.force, run.force[:, index]),
+                ("tracking_error", "m", limit.tracking_error, tracking),
+            )
+        for name, unit, largest, values in reached:
             known = values[np.isfinite(values)]
             if largest is not None and len(known):
                 ends = (-largest, float(known.min()), float(known.max()), largest)
                 rows.append(_limit(axis, name, ends, unit, DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
             found = told.get(axis, {}).get(name, {})
-            reached = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
+            ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
             samples = rounded(found.get("samples"), digits=9)
-            rows.append(_limit(axis, f"level of {name}", reached, QUANTITIES[name], samples, level.action))
+            rows.append(_limit(axis, f"level of {name}", ends, QUANTITIES[name], samples, level.action))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     return Table("Limit", heads, rows)
+
+
+_Reached = tuple[tuple[str, str, Any, Array], ...]
+"""Of each limit its name, unit and bound, and the values that were held against it."""
+
+
+def _of_load(run: Run, axis: str, limit: Limits) -> _Reached:
+    """Of an axis that is controlled by force."""
+    loads = run.loads
+    assert loads is not None
+    place, dt = loads.names.index(axis), run.scenario.dt
+    held, command = loads.held[:, place], loads.command[:, place]
+    return (
+        ("stroke", "m", limit.stroke, np.append(loads.displacement[:, place], held)),
+        ("velocity", "m/s", limit.velocity, np.diff(held) / dt),
+        ("force", "N", limit.force, np.append(loads.force[:, place], command)),
+        ("force_rate", "N/s", limit.force_rate, np.diff(command) / dt),
+        ("force_error", "N", limit.force_error, loads.error[:, place]),
+    )
+
+
+def loads(of: Evaluation) -> Table:
+    """How well the axes that are controlled by force kept their loads; no row without one."""
+    told = of.run.metrics.get("force_axes", {})
+    rows = [
+        Row(title, [rounded(told[axis].get(key), factor) for axis in told], unit, meaning)
+        for title, key, factor, unit, meaning in _LOADS
+    ]
+    return Table("Load on", list(told), rows if told else [])
+
+
+_LOADS = (
+    ("Largest error of force", "max_force_error_n", KN, "kN", "max |target − measured| while the mode is force"),
+    ("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
+    ("RMS error of force", "rms_force_error_n", KN, "kN", ""),
+)
 
 
 def _limit(axis: str, name: str, ends: tuple[Any, Any, Any, Any], unit: str, samples: str, action: str) -> Row:

@@ -52,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"  cases: {', '.join(loaded.cases)}")
     for words in _step_times(assembly):
         print(f"  {words}")
+    for words in _loads(loaded):
+        print(f"  {words}")
     for words in _excess_travel(loaded):
         print(f"  {words}")
     for words in loaded.cautions():
@@ -119,6 +121,20 @@ def _step_times(assembly: Assembly) -> Iterator[str]:
         yield from judged(assembly.scenario, getattr(assembly.ramp, "predicted", 0), took)
 
 
+def _loads(loaded: Scenario) -> Iterator[str]:
+    """What the axes that are controlled by force do."""
+    for name in loaded.force_axes:
+        axis: Any = loaded.axes[name]
+        load, control = axis.load, axis.force_control
+        rows = load.table or ((load.ramp_time, load.value),)
+        yield (
+            f"axes.{name}: held for {load.held_for:g} s, then controlled by force up to "
+            f"{max(abs(row[1]) for row in rows) * 1e-3:g} kN; "
+            f"{type(control.law).type_name} of the {control.closed_by}; held where it is when "
+            f"{1e3 * control.largest_correction:g} mm do not bring the force"
+        )
+
+
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
     """How far each axis may go on when what it needs does not come any more."""
     from rths_nodes.loop.supervision.pause import SHARPEST
@@ -127,6 +143,8 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
     bridge = loaded.bridge.max_bridge
     sharpest = SHARPEST if loaded.bridge.pauses else 1.0
     for name, limits in loaded.limits.items():
+        if limits.of_force:
+            continue
         travel = excess_travel(limits, bridge, sharpest)
         yield (
             f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms bridged at "

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.analysis.units import MM, MM2, MS, duration, number, shown
+from rths_nodes.analysis.units import KN, MM, MM2, MS, duration, number, shown
 from rths_nodes.app import hosts
 from rths_nodes.app.commands import arguments, report, terminal
 from rths_nodes.app.log import show_log
@@ -173,6 +173,11 @@ def _print_indices(console: Any, metrics: dict[str, Any], samples: int) -> None:
             shown(row["tracking_indicator_m2"], MM2, "mm²"),
         )
     console.print(grid)
+    for name, row in metrics.get("force_axes", {}).items():
+        console.print(
+            f"{name}: load within {shown(row['max_force_error_n'], KN, 'kN')} of its target "
+            f"({shown(row['max_force_error_percent'], 1.0, '%')}), rms {shown(row['rms_force_error_n'], KN, 'kN')}"
+        )
     console.print(
         f"displacement {shown(metrics['min_displacement_m'], MM, 'mm')} to "
         f"{shown(metrics['max_displacement_m'], MM, 'mm')}, at the end "

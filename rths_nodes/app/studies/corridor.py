@@ -42,7 +42,7 @@ def predicted(
     source = (
         f"rths corridor {scenario.name}: {count} plants of seed {seed} and its own, {100.0 * margin:g} % wider"
     )
-    return Corridor(tuple(scenario.axes), scenario.servo_rate, source, lower - wider, upper + wider, nominal)
+    return Corridor(scenario.moved_axes, scenario.servo_rate, source, lower - wider, upper + wider, nominal)
 
 
 def histories(run: Run) -> Array:

@@ -4,4 +4,5 @@ TABLE = {
     "identity": ".identity:Identity",
     "matrix": ".matrix:Matrix",
     "rigid_coupler": ".rigid_coupler:RigidCoupler",
+    "upright_load": ".upright_load:UprightLoad",
 }

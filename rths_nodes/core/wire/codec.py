@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_NOT_TOLD, Array, Command, Measurement, Target
+from rths_nodes.core.samples import (
+    MODE_DISPLACEMENT,
+    MODE_FORCE,
+    MODE_NOT_TOLD,
+    Array,
+    Command,
+    Measurement,
+    Target,
+)
 from rths_nodes.core.wire.layout import Layout
 from rths_nodes.core.wire.run_mark import RunMark
 
@@ -19,7 +27,8 @@ class Codec:
     """Sample types of one rig <-> bytes. Stamps are nanoseconds since the epoch.
 
     ``n_auxiliary`` counts the measured auxiliary channels, ``n_inputs`` those of a command, ``n_state`` the
-    compensator's inner numbers. All messages are those of ``run``: what is of another cannot be unpacked.
+    compensator's inner numbers. The last ``n_force`` axes may be controlled by force. All messages are those of
+    ``run``: what is of another cannot be unpacked.
     """
 
     def __init__(
@@ -30,6 +39,7 @@ class Codec:
         n_auxiliary: int = 0,
         n_inputs: int = 0,
         run: RunMark | None = None,
+        n_force: int = 0,
     ) -> None:
         self.run = run = run or RunMark()
         dof = (
@@ -43,6 +53,7 @@ class Codec:
         axes = dict.fromkeys(("control_mode", "target", "command", "displacement", "force"), n_axes)
         self.sizes = (n_dof, n_axes, n_state, n_auxiliary, n_inputs)
         self._displacement, self._not_told = bytes([MODE_DISPLACEMENT]) * n_axes, bytes([MODE_NOT_TOLD]) * n_axes
+        self._n_moved = n_axes - n_force
         self._target = Layout("Target", dict.fromkeys(dof, n_dof) | {"auxiliary": n_inputs}, run)
         self._command = Layout("Command", axes | {"auxiliary": n_inputs}, run)
         self._measurement = Layout("Measurement", axes | {"auxiliary": n_auxiliary}, run)
@@ -73,7 +84,7 @@ class Codec:
 
     def pack_command(self, command: Command, stamp: int) -> bytes:
         arrays = (
-            self._displacement,
+            command.control_mode or self._displacement,
             command.target.tolist(),
             command.command.tolist(),
             command.auxiliary.tolist(),
@@ -82,9 +93,22 @@ class Codec:
 
     def unpack_command(self, data: bytes) -> tuple[Command, int]:
         stamp, (sample, flags), (target, command, auxiliary), (modes,) = self._command.unpack(data)
-        if modes != self._displacement:  # newtons are not to be taken for metres
+        if modes == self._displacement:
+            return Command(sample, target, command, auxiliary, flags), stamp
+        self._check_modes(modes)
+        return Command(sample, target, command, auxiliary, flags, modes), stamp
+
+    def _check_modes(self, modes: bytes) -> None:
+        """Newtons are not to be taken for metres."""
+        n = self._n_moved
+        if n == len(modes):
             raise ValueError(f"Command: control_mode {list(modes)}: must be displacement on all axes")
-        return Command(sample, target, command, auxiliary, flags), stamp
+        moved, loaded = modes[:n], modes[n:]
+        if moved != self._displacement[:n] or set(loaded) - {MODE_DISPLACEMENT, MODE_FORCE}:
+            raise ValueError(
+                f"Command: control_mode {list(modes)}: must be displacement on the first {n} axes, "
+                "displacement or force on the others"
+            )
 
     def pack_measurement(self, measured: Measurement, stamp: int) -> bytes:
         arrays = (

@@ -30,10 +30,12 @@ from rths_nodes.core.samples import (
     INTERLOCK_NOT_TOLD,
     INTERLOCK_OPEN,
     MODE_DISPLACEMENT,
+    MODE_FORCE,
     Array,
     Command,
     Measurement,
 )
+from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
@@ -45,13 +47,15 @@ class Simulator:
     """A virtual rig with its sensors: an actuator and a specimen per axis, or a ``rig`` whose axes are coupled.
 
     ``axes`` maps names to the axes' parameters. A rig that is wrong is led by a ``Drive``; what else is wrong
-    stands in the sensors.
+    stands in the sensors. Force loops that its controller closes are closed behind the transport, with the force
+    that the load cells show.
     """
 
     @params
     class Params:
         builds_axes: ClassVar[bool] = True
         can_be_switched: ClassVar[bool] = True
+        carries_force: ClassVar[bool] = True
         transport_samples: int = integer(
             "samples after which a command acts; 0 is the papers' idealisation, a real rig has at least 1",
             default=0,
@@ -95,7 +99,7 @@ class Simulator:
                 )
 
     simulated = True
-    partial_stop = ""
+    partial_stop: str
 
     def __init__(
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
@@ -115,6 +119,8 @@ class Simulator:
         outputs = {name: axis.output for name, axis in axes.items()}
         self._outputs = list(outputs.values()) if any(output.converts for output in outputs.values()) else []
         self._drive = Drive(outputs, dt, params.low_velocity)
+        loops = ForceLoops(axes, CONTROLLER, dt)
+        self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
         self._astray = any(output.leads_astray for output in outputs.values())
         self._at_start = (
             PRESSURES.get(params.hydraulics or "", HYDRAULICS_NOT_TOLD),
@@ -145,6 +151,10 @@ class Simulator:
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
         start = self._drive.start
         self._line = deque([(start.copy(), np.zeros(len(none))) for _ in range(self.transport_samples)])
+        self.partial_stop = ""
+        if self._loops is not None:
+            self._loops.start(start)
+            self._modes = self._loops.modes
         self.sample = self.heartbeat = 0
         self._flags = 0
         self.interlock = OPENED if self._interlock == INTERLOCK_OPEN else ""
@@ -156,7 +166,7 @@ class Simulator:
     @property
     def active_command(self) -> Array:
         """Of the controllers, ``(n_axes,)`` m: what they were sent last, or what they started with."""
-        return self._command.copy()
+        return self._command.copy() if self._loops is None else self._last.copy()
 
     @property
     def hydraulics(self) -> int:
@@ -225,9 +235,13 @@ class Simulator:
         if not self.interlock:  # else it stands where it stood
             self._command = command.command.copy()
             if self._outputs:
-                self._convert()
+                self._convert(command.control_mode)
         self._line.append((self._command, command.auxiliary))
         driven, auxiliary = self._line.popleft()
+        if self._loops is not None:
+            driven = self._loops.led(command, self._command, [force for _, force in self._seen], self.interlock)
+            self._modes, self.partial_stop = self._loops.modes, self._loops.breach
+            self._last = driven
         if self._driven:
             self._lead(driven, auxiliary)
         else:
@@ -242,9 +256,11 @@ class Simulator:
         stopped = self._interlock == INTERLOCK_OPEN
         self._rig.step(self._drive.led(command, force, self._hydraulics, stopped), auxiliary)
 
-    def _convert(self) -> None:
-        """The command as the converters send it."""
+    def _convert(self, modes: bytes) -> None:
+        """The command as the converters send it; one in N goes as a number."""
         for index, (output, value) in enumerate(zip(self._outputs, self._command.tolist(), strict=True)):
+            if modes and modes[index] == MODE_FORCE:
+                continue
             sent = self._command[index] = output.sent(value)
             if output.range is not None and abs(sent) >= output.range:
                 self._flags |= FLAG_SATURATED

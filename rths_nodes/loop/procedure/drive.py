@@ -114,7 +114,7 @@ class RigDrive:
         except BaseException:
             self.close()
             raise
-        self._judge(None)
+        self._judge(self.command)
         self.keeper.start()
 
     def _tick_of_rig(self) -> int:
@@ -169,12 +169,11 @@ class RigDrive:
 
     def unfit(self) -> str:
         """Why the rig must not be moved now, in words; empty where it may."""
-        if self.broken or self.alarm:
-            return self.broken or self.alarm
-        active = self.port.active_command
-        if active is None:
-            return ""
-        axes = self._scenario.axes
+        port, axes = self.port, self._scenario.axes
+        pressure = WITHOUT_PRESSURE if port.hydraulics == HYDRAULICS_OFF else ""
+        reason = self.broken or port.interlock or _failure(port) or pressure or self.alarm
+        if reason or (active := port.active_command) is None:
+            return reason
         return not_taken(axes, active, self.command) or disagreement(
             axes, active, self.measured.displacement - self._shift
         )
@@ -290,30 +289,30 @@ class RigDrive:
         self._outcome = replace(self._outcome, samples=self._samples)
         self._over.set()
 
-    def _judge(self, command: Array | None) -> None:
+    def _judge(self, command: Array) -> None:
         """Whether the rig may go on after what was just measured."""
         reason, breach = self.judgement(command)
-        self.alarm = reason or (breach.reason if breach is not None else "")
-        if not self.alarm or self._motion is None or self._stop is not None:
+        if self._motion is None or self._stop is not None or not (reason or breach):
             return
         if breach is not None and breach.action == INTERLOCK and hasattr(self.port, "drop_heartbeat"):
             self.port.drop_heartbeat()
         tripped = bool(reason) or (breach is not None and breach.action != HOLD)
-        self._brake(DriveOutcome(self.alarm, tripped))
+        self._brake(DriveOutcome(reason or self.alarm, tripped))
 
-    def judgement(self, command: Array | None) -> tuple[str, Breach | None]:
-        """What is wrong with the rig as it was just measured: in words, and the level that is broken."""
+    def judgement(self, command: Array) -> tuple[str, Breach | None]:
+        """What is wrong with the rig as it was just measured: in words, and the level that is broken.
+
+        What is beyond a limit is the ``alarm`` until the next Measurement.
+        """
         port, measured = self.port, self.measured
         opened = port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
-        failed = f"rig: {failure}" if (failure := str(getattr(port, "failure", ""))) else ""
-        failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
-        reason = opened or failed
+        pressure = WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else ""
+        beyond = self._check.measurement(measured, command) or port.partial_stop
         breach = None
-        if command is not None:
-            reason = reason or self._check.measurement(measured, command) or port.partial_stop
-            if self.levels is not None:
-                breach = self.levels.judge(Command(measured.sample, command, command), measured)
-        return reason, breach
+        if self.levels is not None:
+            breach = self.levels.judge(Command(measured.sample, command, command), measured)
+        self.alarm = beyond or (breach.reason if breach is not None else "")
+        return opened or _failure(port) or pressure or beyond, breach
 
     # -- lending the port to a run ------------------------------------------------------------------------
 
@@ -327,6 +326,7 @@ class RigDrive:
         self._samples = 0
         self._over.clear()
         self._motion = None
+        self._judge(self.command)
         if self.realtime:
             self.pace = self._own_pace
             self._own_pace.start()
@@ -341,6 +341,11 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds."""
         self._over.wait()
+
+
+def _failure(port: Port) -> str:
+    failure = str(getattr(port, "failure", ""))
+    return f"rig: {failure}" if failure else ""
 
 
 def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:

@@ -102,8 +102,6 @@ def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:
     if armed.rung != "d":
         return RungPort(drive, tares)
     if scenario.rig is not None:
-        raise ConfigError(
-            "rung d: rig: a coupled specimen has no model that follows what is measured"
-        )
+        raise ConfigError("rung d: rig: a coupled specimen has no model that follows what is measured")
     models = [registry.build("specimen", scenario.model_of(name, "specimen")) for name in scenario.axes]
     return ComputedForcePort(drive, tares, models, scenario.dt)

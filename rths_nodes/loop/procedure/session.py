@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.procedure import acts
+from rths_nodes.loop.procedure import acts, small_move, unloading
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.arming import arm, start_of
 from rths_nodes.loop.procedure.clearance import Clearance
@@ -70,7 +68,8 @@ class RigSession:
         self._machine = SessionMachine(changed)
         self.drive = RigDrive(Assembly(scenario).port, scenario, realtime, clock, self._machine.brake)
         self._clock = clock
-        self._clearance = Clearance(record, self.rig_axes)
+        self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
+        self._clearance = Clearance(record, self._rig_axes)
         self._taken: Offsets | None = None
         self._rung: RungUnderWay | None = None
 
@@ -89,11 +88,6 @@ class RigSession:
     def measured(self) -> Measurement:
         """The last Measurement, untared, with a counter of its own."""
         return self.drive.measured
-
-    @property
-    def rig_axes(self) -> dict[str, RigAxis]:
-        """Of each axis of the test, the rig's."""
-        return {name: axis.rig_axis for name, axis in self.scenario.axes.items() if axis.rig_axis is not None}
 
     @property
     def unsigned(self) -> list[str]:
@@ -149,7 +143,9 @@ class RigSession:
         if outcome.reason:
             raise ActRefused(f"offsets: {outcome.reason}")
         active = drive.port.active_command
-        return Offsets.of(tuple(self.scenario.axes), watching.seen, active, drive.command, self._now(), seconds)
+        return Offsets.of(
+            tuple(self.scenario.axes), watching.seen, active, drive.command, _now(self._clock), seconds
+        )
 
     def confirm_offsets(self, hash: str, unloaded: bool) -> None:
         """The test counts from the offsets of that ``hash``; the force only where the specimen is ``unloaded``."""
@@ -158,7 +154,7 @@ class RigSession:
         assert taken is not None
         if hash != taken.hash:
             raise ActRefused(f"the offsets have changed: {hash or 'empty'} is not the hash {taken.hash}")
-        self.offsets = taken.confirm(unloaded, self.rig_axes)
+        self.offsets = taken.confirm(unloaded, self._rig_axes)
         self._taken = None
         self.drive.refer(self.offsets.displacement)
         self.record.offsets_before = self.offsets.record()
@@ -168,8 +164,6 @@ class RigSession:
 
     def check(self) -> dict[str, AxisChecks]:
         """A small guarded move of every axis; what it finds may bar the way to the start."""
-        from rths_nodes.loop.procedure import small_move
-
         self._begin("check")
         with self._moving(State.CHECKING, State.REFERENCED):
             found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, self.offsets)
@@ -186,24 +180,20 @@ class RigSession:
     def position(self) -> None:
         """To the start of the test, by a bounded ramp."""
         self._begin("position")
+        assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
-        goal = self._place_of(scenario)
+        goal = self.offsets.held + start_of(scenario, drive.port)
         velocity = positioning_velocities(scenario)
         ramp = BoundedRamp(drive.command, goal, velocity, accelerations(scenario.limits), scenario.dt)
         with self._moving(State.POSITIONING, State.POSITIONED):
             drive.drive(ramp)
-
-    def _place_of(self, scenario: Scenario) -> Array:
-        """The command at the start of ``scenario``."""
-        assert self.offsets is not None
-        return self.offsets.held + start_of(scenario, self.drive.port)
 
     def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
         """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""
         self._begin("arm")
         assert self.offsets is not None
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash)
-        away = np.abs(self._place_of(scenario) - self.drive.command)
+        away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
@@ -211,13 +201,13 @@ class RigSession:
         self._machine.to(State.ARMED, f"rung {rung}")
 
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing is armed afterwards."""
+        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed."""
         self._begin("run")
         rung = self._rung
         assert rung is not None
         assert self.offsets is not None
         armed, drive = rung.armed, self.drive
-        written = RungRecord(armed.rung, self._now(), time_ratio=armed.scenario.time_ratio)
+        written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, self.offsets.hash
         outcome = RunOutcome("failed", "the host has given no result")
         drive.ready()
@@ -257,7 +247,7 @@ class RigSession:
             self._rung.resume()
 
     def stop(self, reason: str = "") -> None:
-        """Whatever moves comes to rest and is held; what is armed is so no more. At any time, from any thread."""
+        """Whatever moves comes to rest and is held; what is armed is so no more. From any thread."""
         reason = reason or "the operator stops the rig"
         with self._machine.lock:
             if self.state is State.ARMED:
@@ -279,8 +269,6 @@ class RigSession:
 
     def unload(self) -> UnloadingRecord:
         """The specimen to zero force, by a motion that is bounded in travel and rate."""
-        from rths_nodes.loop.procedure import unloading
-
         self._begin("unload")
         with self._moving(State.UNLOADING, State.HELD):
             done: UnloadingRecord = unloading.unload(self.drive, self.scenario, self.offsets)
@@ -289,7 +277,7 @@ class RigSession:
 
     def note(self, text: str, by: str = "") -> None:
         """Words for the report."""
-        self.record.notes.append(Note(self._now(), text, by or self.record.operator))
+        self.record.notes.append(Note(_now(self._clock), text, by or self.record.operator))
 
     def finish(self) -> None:
         """Take the offsets again where that is possible, and give the port back."""
@@ -312,7 +300,7 @@ class RigSession:
         with suppress(ConfigError):
             self.drive.close()
         if not self.record.ended and self.state is not State.IDLE:
-            self.record.ended = self._now()
+            self.record.ended = _now(self._clock)
             self.record.outcome = self.record.outcome or "interrupted"
 
     # -- how acts go --------------------------------------------------------------------------------------
@@ -344,12 +332,6 @@ class RigSession:
         self._machine.to(State.TRIPPED if mishap.tripped else State.HELD, mishap.reason)
         raise ActRefused(mishap.reason)
 
-    def _now(self) -> str:
-        seconds = self._clock.time_ns() * 1e-9
-        return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
-    def __enter__(self) -> RigSession:
-        return self
-
-    def __exit__(self, *told: Any) -> None:
-        self.close()
+def _now(clock: Clock) -> str:
+    return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone().isoformat(timespec="milliseconds")

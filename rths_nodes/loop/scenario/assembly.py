@@ -18,7 +18,9 @@ from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.wire.codec import Codec
 from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.calibration import in_order_of_rig
+from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.calibrated import calibrated
+from rths_nodes.laboratory.ports.force_loop import force_controlled
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.interface import observation_of, reduced_structure
@@ -41,6 +43,7 @@ class Names:
     model: tuple[str, ...]
     """Degrees of freedom of the numerical substructure; without one those of the axes, and what is observed."""
     axes: tuple[str, ...]
+    """All axes; those that are controlled by force stand behind the others."""
     state: tuple[str, ...]
     """The compensator's inner numbers, with the names of the axes: ``axes.story_1.alpha``."""
     auxiliary: tuple[str, ...]
@@ -179,7 +182,7 @@ class Assembly:
         """
         scenario = self.scenario
         n_dof = self.observation.n_interface
-        built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.axes))
+        built: Setup = self._build("setup", scenario.setup, n_dof, len(scenario.moved_axes))
         if not scenario.scaled:
             return built
         scales = scenario.similitude
@@ -192,7 +195,7 @@ class Assembly:
         scenario, params = self.scenario, self.scenario.compensator
         if getattr(registry.class_of("compensator", params), "transport_in_lead", False):
             params = attrs.evolve(params, lead=params.lead + scenario.port.transport_samples * scenario.dt)
-        built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.axes))
+        built: Compensator = self._build("compensator", params, scenario.dt, len(scenario.moved_axes))
         return built
 
     @cached_property
@@ -240,7 +243,11 @@ class Assembly:
                 raise
             raise ConfigError(f"port.type = {name!r}: cannot be built: {type(error).__name__}: {error}") from error
         port = built if own else NamedPort(built, name)
-        return calibrated(port, scenario.axes, scenario.rig_file.auxiliary) if real and scenario.rig_file else port
+        if real and scenario.rig_file:
+            port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
+        return (
+            force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
+        )
 
     # -- what the parts hand to each other ----------------------------------------------------------------
 
@@ -250,7 +257,7 @@ class Assembly:
         if self._first is not None:
             return self._first._model
         scenario = self.scenario
-        return (*scenario.axes, *scenario.observed) if self.structure is None else self.structure.names
+        return (*scenario.moved_axes, *scenario.observed) if self.structure is None else self.structure.names
 
     @cached_property
     def observation(self) -> Observation:
@@ -279,9 +286,8 @@ class Assembly:
         Raises ConfigError when the rig does not fit into them.
         """
         names = self.names
-        return Codec(
-            len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs), run
-        )
+        sizes = (len(names.observed), len(names.axes), len(names.state), len(names.auxiliary), len(names.inputs))
+        return Codec(*sizes, run, len(self.scenario.force_axes))
 
     def test_constants(self) -> dict[str, Any]:
         """The fields of TestState that do not change during a test."""

@@ -12,6 +12,11 @@ def check_layout(scenario: Scenario) -> None:
     """Refuse, with ConfigError, a rig whose axes cannot have a node each."""
     if scenario.rig is not None:
         raise ConfigError("rig: couples its axes, so they have one actuator node; actuator_nodes must be one")
+    if scenario.force_axes:
+        raise ConfigError(
+            f"axes.{scenario.force_axes[0]}.mode = 'force': its force loop reads the axes beside it, so they have "
+            "one actuator node; actuator_nodes must be one"
+        )
     if getattr(scenario.port, "one_node", False):
         kind = type(scenario.port).type_name
         raise ConfigError(f"port.type = {kind!r}: has all axes in one datagram; actuator_nodes must be one")

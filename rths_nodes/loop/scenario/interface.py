@@ -37,10 +37,11 @@ def observation_of(scenario: Scenario, full: Structure | None, model: Any) -> Ob
     """
     most = bound_of("Target", "displacement")
     if full is None and not scenario.interface:
-        n_axes, n_model = len(scenario.axes), len(scenario.axes) + len(scenario.observed)
+        n_axes = len(scenario.moved_axes)
+        n_model = n_axes + len(scenario.observed)
         _refuse_too_many(n_model, most)
         return WithObserved(n_axes, n_model) if scenario.observed else Observation(n_axes)
-    known = tuple(scenario.axes) if full is None else full.names
+    known = scenario.moved_axes if full is None else full.names
     if not scenario.interface:
         if len(known) > most:
             raise ConfigError(

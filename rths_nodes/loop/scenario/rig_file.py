@@ -15,6 +15,8 @@ from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import component, declared, integer, number, params, section, sections, text, texts
 from rths_nodes.core.strict import as_data
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis
+from rths_nodes.laboratory.force_control import ForceControl
+from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
 
@@ -28,6 +30,9 @@ class RigFileAxis(OnRig):
         "actuator", "model of this actuator, for simulators; left out: that of the scenario", None
     )
     limits: Limits = section(Limits, "limits of this axis, in SI units")
+    force_control: ForceControl | None = section(
+        ForceControl, "who closes its force loop, and how; left out: scenarios control no force on it", None
+    )
 
     def axis(self, name: str, place: int) -> RigAxis:
         """What of it stands in a scenario."""
@@ -153,6 +158,10 @@ def _on_axis(entry: Any, axis: RigFileAxis, name: str, place: int) -> Any:
         return entry
     merged = dict(entry or {})
     merged["limits"] = as_data(axis.limits)
+    if merged.get("mode", DISPLACEMENT) == DISPLACEMENT:  # an axis that can do both is moved
+        merged["limits"] |= dict.fromkeys(OF_FORCE)
+    else:
+        merged["force_control"] = None if axis.force_control is None else as_data(axis.force_control)
     merged["rig_axis"] = as_data(axis.axis(name, place))
     if axis.actuator is not None:
         merged["actuator"] = as_data(axis.actuator)

@@ -24,8 +24,9 @@ from rths_nodes.core.parameters import component, integer, mapping, number, para
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import RigAxis, Similitude
-from rths_nodes.laboratory.sensors import Output, Sensors
+from rths_nodes.laboratory.calibration import Similitude
+from rths_nodes.loop.scenario.axis import Axis
+from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.heartbeat import HeartbeatParams
@@ -50,6 +51,9 @@ SHARED = (
 LONGEST_FORCE_LEAD = 0.1
 """s: a straight line through a force goes no further."""
 
+ALL_AXES = ("axes", "rig", "port", "setup")
+"""Sections whose components know all axes; the others know those that follow displacements."""
+
 INDICES = ("none", "rths_benchmark_2020", "marths_2023")
 """Sets of published indices."""
 
@@ -59,31 +63,6 @@ LAST_SAMPLE = 2**32 - 1
 _NAME = re.compile(r"\w[\w .-]*")
 _LONGEST_NAME = 180
 """Bytes: files are named by it, with time, process and endings behind it, and their names have 255 at most."""
-
-
-@params
-class Axis:
-    """One actuator axis of the rig."""
-
-    actuator: Any = component(
-        "actuator",
-        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
-        None,
-    )
-    specimen: Any = component(
-        "specimen",
-        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
-        None,
-    )
-    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
-    output: Output = section(Output, "resolution and range of the command")
-    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
-    rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
-
-    def validate(self, path: str) -> None:
-        """Refuses limits that a channel of the rig cannot show."""
-        if self.rig_axis is not None:
-            self.rig_axis.check_limits(self.limits, path, "rig_axis")
 
 
 @params
@@ -112,7 +91,7 @@ class Case:
 
 
 @params
-class Scenario:
+class Scenario(AxesByMode):
     """A whole test."""
 
     version: int = integer("version of this file format", at_least=1, at_most=1)
@@ -182,6 +161,7 @@ class Scenario:
         self._validate_rig()
         self._validate_similitude()
         self._validate_pause()
+        check_force_axes(self)
         check_names(self.interface or self._beside_observed(), self.observed)
         check_scatter(self.scatter, "scatter")
         for place, part in walk(self):
@@ -195,7 +175,7 @@ class Scenario:
     def _beside_observed(self) -> tuple[str, ...]:
         """The axes, where an integrator without a structure tells more than their degrees of freedom."""
         known = getattr(self.integrator, "observes", hasattr(self.integrator, "cannot_be_built"))
-        return tuple(self.axes) if known and self.structure is None else ()
+        return self.moved_axes if known and self.structure is None else ()
 
     def _validate_rig(self) -> None:
         """For a simulator either every axis has an actuator and a specimen, or the rig has them for all."""
@@ -289,11 +269,13 @@ class Scenario:
     def _parts(self) -> Iterator[tuple[str, Any, TestContext]]:
         """All parameters below the scenario's own, with their places and what they may know of the test."""
         context = self.context()
+        moved = context.of_first(len(self.moved_axes))
         for place, part, declared in walk_declared(self):
             if part is not self:
                 behind = any(spec.after for spec in declared)
                 axis = place.split(".")[1] if place.startswith("axes.") else ""
-                yield place, part, replace(context, behind=behind, axis=axis)
+                known = context if place.partition(".")[0] in ALL_AXES else moved
+                yield place, part, replace(known, behind=behind, axis=axis)
 
     def context(self) -> TestContext:
         """What components may know of this test when they check their parameters."""
@@ -315,6 +297,8 @@ class Scenario:
             gravity_of_rig=getattr(self.structure, "experimental_gravity_loads", None),
             observed=self.observed,
             transport=getattr(self.port, "transport_samples", 0) * self.dt,
+            force_axes=self.force_axes,
+            strokes=tuple(axis.limits.stroke for axis in self.axes.values()),
         )
 
     @property

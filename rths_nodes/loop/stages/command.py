@@ -25,6 +25,7 @@ from rths_nodes.core.samples import (
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
+from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.supervision.bridges import MotionBridge
 
 PATIENCE = 0.6
@@ -50,7 +51,7 @@ class CommandStage:
         n_interface: int | None = None,
     ) -> None:
         """``n_interface``: so many numbers of a Target, the first ones, are the setup's; all if left out."""
-        n_axes = len(scenario.axes)
+        n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
         self.ramp = ramp
@@ -64,6 +65,9 @@ class CommandStage:
         self._bridge = MotionBridge(
             self.setup, scenario.dt, self.substeps, fading_of(scenario.bridge, scenario.limits, scenario.dt)
         )
+        loads = scenario.force_axes
+        self._loads = ForceTargets(scenario.axes, n_axes, scenario.dt) if loads else None
+        self._n_moved = n_axes
         self._targets: deque[Target] = deque()
         self._next_step = self._followed = 0
         self._ahead = 0
@@ -167,11 +171,19 @@ class CommandStage:
         doubtful = (measured.flags | flags) & (FLAG_BRIDGED | FLAG_SLOWED)
         motion.flagged = bool(doubtful or self._flags & FLAG_RESTING)
         motion.preparing = bool(self._flags & FLAG_SOFT_START)
-        motion.force = measured.force
-        command = self.compensator.step(motion, measured.displacement)
+        displacement, motion.force = measured.displacement, measured.force
+        if self._loads is not None:
+            n = self._n_moved
+            displacement, motion.force = displacement[:n], motion.force[:n]
+        command = self.compensator.step(motion, displacement)
         if sample > self.samples:
             return None
-        return Command(sample, motion.displacement, command, self._auxiliary, self._flags | flags)
+        target, flags = motion.displacement, self._flags | flags
+        if self._loads is None:
+            return Command(sample, target, command, self._auxiliary, flags)
+        loads, modes = self._loads.step(sample, measured)
+        target, command = np.concatenate((target, loads)), np.concatenate((command, loads))
+        return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""

@@ -9,6 +9,6 @@ from rths_nodes.loop.supervision.bridges import BridgeParams, Fading
 
 
 def fading_of(bridge: BridgeParams, limits: dict[str, Limits], dt: float) -> Fading:
-    """The fading of the difference that a bridge leaves, at samples of ``dt`` s."""
-    fastest = np.array([axis.velocity for axis in limits.values()])
+    """The fading of the difference that a bridge leaves on the axes that follow displacements; ``dt`` s."""
+    fastest = np.array([axis.velocity for axis in limits.values() if not axis.of_force])
     return Fading(bridge.rejoin_samples, dt, fastest)

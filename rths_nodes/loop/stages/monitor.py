@@ -11,6 +11,7 @@ from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measure
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import load
+from rths_nodes.loop.supervision.load_tracking import LoadTracking
 from rths_nodes.loop.supervision.monitor import Monitor
 
 
@@ -20,7 +21,7 @@ class MonitorStage:
     def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float) -> None:
         """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error."""
         self.substeps = scenario.samples_per_step
-        axes, file = tuple(scenario.axes), scenario.monitor.corridor
+        axes, file = scenario.moved_axes, scenario.monitor.corridor
         bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
         scale = scenario.energy_scale
         self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands)
@@ -32,6 +33,7 @@ class MonitorStage:
         self._last_command = 0
         self._last_driven = 0
         self._aim = np.zeros((2, len(scenario.axes)))
+        self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
 
     @classmethod
     def of(cls, assembly: Assembly) -> MonitorStage:
@@ -69,7 +71,10 @@ class MonitorStage:
                 self.monitor.skip(sample)
                 continue
             self._last_driven = sample
-            self.monitor.step(self._command_of(measured) if sample else None, measured)
+            command = self._command_of(measured) if sample else None
+            if self._loads is not None:
+                command, measured = self._loads.beside(command, measured)
+            self.monitor.step(command, measured)
 
     def _command_of(self, measured: Measurement) -> Command:
         """The Command of this sample; where a later one tells that it was lost, its target goes on straight."""
@@ -77,8 +82,10 @@ class MonitorStage:
             command = self._commands.popleft()
         else:
             aim = 2.0 * self._aim[1] - self._aim[0]
-            flags = self._commands[0].flags | FLAG_BRIDGED
-            command = Command(measured.sample, aim, measured.command, flags=flags)
+            flags, modes = self._commands[0].flags | FLAG_BRIDGED, measured.control_mode
+            if self._loads is not None:  # a load is held over a bridge
+                aim[len(self.monitor.names) :] = self._aim[1, len(self.monitor.names) :]
+            command = Command(measured.sample, aim, measured.command, flags=flags, control_mode=modes)
         self._aim[0], self._aim[1] = self._aim[1], command.target
         return command
 
@@ -94,4 +101,5 @@ class MonitorStage:
 
     def metrics(self) -> dict[str, Any]:
         """The indices of everything fed so far."""
-        return self.monitor.metrics()
+        told = {} if self._loads is None else {"force_axes": self._loads.metrics()}
+        return self.monitor.metrics() | told

@@ -45,6 +45,9 @@ class NumericalStage:
         self._ground_acceleration = assembly.ground_acceleration.tolist()
         self._auxiliary = np.zeros(len(assembly.names.inputs))
         self._lead = force_lead_of(scenario, self.integrator)
+        whole = not scenario.force_axes or getattr(self.setup, "takes_loads", False)
+        self._moved = None if whole else len(scenario.moved_axes)
+        """So many forces, the first ones, are the setup's; None for all."""
         self._before = scenario.soft_start_steps
         if scenario.soft_start:
             self._soft_start = self._prescribed(scenario)
@@ -59,7 +62,7 @@ class NumericalStage:
         assert scenario.soft_start is not None
         # a setup need not be linear: the whole amplitude is what must be right
         amplitude = scenario.soft_start.amplitude
-        unit = self.setup.degrees_of_freedom(np.full(len(scenario.axes), amplitude)) / amplitude
+        unit = self.setup.degrees_of_freedom(np.full(len(scenario.moved_axes), amplitude)) / amplitude
         unit = np.append(unit, np.zeros(len(self._nothing) - len(unit)))  # what is only observed stays at rest
         if not np.isfinite(unit).all():
             raise ConfigError(f"soft_start.amplitude = {amplitude:g} m: lies beyond the reach of the setup")
@@ -113,6 +116,8 @@ class NumericalStage:
             return self._soft_start[self._index]
         self._measured = measured
         forces = measured.force if self._lead is None else self._lead.now()
+        if self._moved is not None:
+            forces = forces[: self._moved]
         pose = self._seen.interface(self.integrator.displacement)
         self._force = self._seen.spread(self.setup.forces(forces, pose))
         if self._index == self._steps:

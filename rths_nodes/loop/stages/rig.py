@@ -17,6 +17,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     HYDRAULICS_OFF,
     INTERLOCK_OPEN,
+    Array,
     Command,
     Measurement,
 )
@@ -25,8 +26,9 @@ from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.load_bridge import LoadBridge
 from rths_nodes.loop.supervision.pause import Pause
-from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop
+from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
 from rths_nodes.loop.supervision.stop_request import StopRequest
 
@@ -88,7 +90,9 @@ class RigStage:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self.pause = Pause(bridge, limits, dt)
         self._dt = dt
-        self._bridge = CommandBridge(fading_of(bridge, limits, dt), dt, at_zero, self._passive)
+        self._bridge = _bridge_of(bridge, limits, dt, self._passive)
+        self._n_moved = sum(not each.of_force for each in limits.values())
+        """Axes that follow displacements; behind them stand those that are controlled by force."""
         self._sent = self._sent_before = at_zero.tolist()
         self._measured = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
@@ -237,7 +241,8 @@ class RigStage:
         if not self.stopping:
             failed = f"rig: {failure}" if (failure := self.failure) else ""
             failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
-            reason = opened or failed or check.measurement(shown, command.target) or port.partial_stop
+            reason = opened or failed or check.measurement(shown, command.target, command.control_mode)
+            reason = reason or port.partial_stop
             breach = self.levels.judge(command, shown) if self.levels is not None else None
             if reason or breach is not None:
                 self._begin_stop(reason, sample, breach)
@@ -326,7 +331,8 @@ class RigStage:
 
     def _refusal(self, command: Command | None, sample: int) -> str:
         """Why ``command`` must not be sent; empty when it may."""
-        beyond = "no command came" if command is None else self._check.command(command, self._sent)
+        modes = self._driving.control_mode if self._driving is not None else b""
+        beyond = "no command came" if command is None else self._check.command(command, self._sent, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):
@@ -351,7 +357,21 @@ class RigStage:
         self.stopping = True
         if self._handover is not None:
             self._handover.stopping(reason)
-        self._policy.begin(np.array(self._sent_before), np.array(self._sent))
+        before, last = np.array(self._sent_before), np.array(self._sent)
+        if self._n_moved < len(last):
+            modes = [b"" if each is None else each.control_mode for each in (self._driven_before, self._driving)]
+            before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
+        self._policy.begin(before, last)
+
+
+def _bridge_of(
+    bridge: BridgeParams, limits: dict[str, Limits], dt: float, passive: Array
+) -> CommandBridge | LoadBridge:
+    """What bridges Commands that are late: loads are held."""
+    rates = [each.force_rate for each in limits.values() if each.force_rate is not None]
+    n_moved = len(limits) - len(rates)
+    of_moved = CommandBridge(fading_of(bridge, limits, dt), dt, np.zeros(n_moved), passive)
+    return LoadBridge(of_moved, n_moved, rates, dt) if rates else of_moved
 
 
 def _as_it_is(measured: Measurement) -> Measurement:

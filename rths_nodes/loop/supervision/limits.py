@@ -16,6 +16,7 @@ from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.limits import INDICATE, QUANTITIES, Disagreement, Level, Limits
 from rths_nodes.core.samples import Array, Command, Measurement
 from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.loop.supervision.load_limits import LoadCheck
 
 
 class LimitCheck:
@@ -39,13 +40,24 @@ class LimitCheck:
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
             + (place, zero, reach)
             for (name, lim), (place, _, zero, reach) in zip(limits.items(), rows, strict=True)
+            if not lim.of_force
         ]
+        self._loads = LoadCheck(limits, dt) if len(self._axes) < len(limits) else None
 
-    def command(self, command: Command, previous: Iterable[float]) -> str:
-        """Why ``command`` must not be sent; empty when it may. ``previous``: what was sent before, m by axis."""
-        rows = zip(self._axes, command.target.tolist(), command.command.tolist(), previous, strict=True)
-        for (name, stroke, step, _, _, rate, _, zero, _), target, now, before in rows:
-            if abs(now + zero) <= stroke and abs(now - before) <= step and math.isfinite(target):
+    def command(self, command: Command, previous: Iterable[float], modes: bytes = b"") -> str:
+        """Why ``command`` must not be sent; empty when it may.
+
+        ``previous``: what was sent before, m by axis, or N where ``modes``, those of then, say force.
+        """
+        targets, commands = command.target.tolist(), command.command.tolist()
+        if self._loads is not None:
+            n, before = len(self._axes), list(previous)
+            if reason := self._loads.command(targets[n:], commands[n:], before[n:], command.control_mode, modes):
+                return reason
+            targets, commands, previous = targets[:n], commands[:n], before[:n]
+        rows = zip(self._axes, targets, commands, previous, strict=True)
+        for (name, stroke, step, _, _, rate, _, zero, _), target, now, last in rows:
+            if abs(now + zero) <= stroke and abs(now - last) <= step and math.isfinite(target):
                 continue
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
@@ -55,17 +67,25 @@ class LimitCheck:
             if abs(now + zero) > stroke:
                 beyond = now + zero
                 return f"axes.{name}.limits.stroke: command = {beyond:.6g} m: must be within +- {stroke:g} m"
-            velocity = (now - before) * rate
+            velocity = (now - last) * rate
             return (
                 f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
             )
         return _not_finite("command", command.auxiliary, self._inputs) if command.auxiliary.size else ""
 
-    def measurement(self, measured: Measurement, target: Array) -> str:
-        """Why the rig must not go on after ``measured``; empty when it may. ``target``: (n_axes,) m."""
-        rows = zip(
-            self._axes, measured.displacement.tolist(), measured.force.tolist(), target.tolist(), strict=True
-        )
+    def measurement(self, measured: Measurement, target: Array, modes: bytes = b"") -> str:
+        """Why the rig must not go on after ``measured``; empty when it may.
+
+        ``target`` ``(n_axes,)``: m, or N where ``modes`` say force.
+        """
+        displacements, forces, targets = measured.displacement.tolist(), measured.force.tolist(), target.tolist()
+        if self._loads is not None:
+            n = len(self._axes)
+            told = measured.control_mode
+            if reason := self._loads.measurement(displacements[n:], forces[n:], targets[n:], modes, told):
+                return reason
+            displacements, forces, targets = displacements[:n], forces[:n], targets[:n]
+        rows = zip(self._axes, displacements, forces, targets, strict=True)
         for (name, stroke, _, limit, tracking, _, place, _, reach), displacement, force, wanted in rows:
             # written so that nan does not pass
             if not abs(displacement) <= stroke:
@@ -267,16 +287,17 @@ class OutgoingCommands:
     def __init__(self, check: LimitCheck) -> None:
         self._check = check
         self._sent: Iterable[float] = ()
+        self._modes = b""
 
     def start(self, measured: Measurement) -> None:
         """Measurement 0: what the rig stands at, from where the first Command sets out."""
-        self._sent = measured.command.tolist()
+        self._sent, self._modes = measured.command.tolist(), b""
 
     def refusal(self, command: Command) -> str:
         """Why ``command`` must not be published; empty when it may, and then the next one follows it."""
-        reason = self._check.command(command, self._sent)
+        reason = self._check.command(command, self._sent, self._modes)
         if not reason:
-            self._sent = command.command.tolist()
+            self._sent, self._modes = command.command.tolist(), command.control_mode
         return reason
 
 

@@ -76,8 +76,9 @@ class Monitor:
     """All indices of a test, and the limits on them.
 
     It takes every Target, Command and Measurement in order of their numbers (Measurement 0 first), and gives the
-    ``metrics`` at the end. ``breach`` is the first sample at which a limit was broken, and the reason. Samples of
-    the soft start are followed but do not count: the indices are those of the test alone.
+    ``metrics`` at the end. ``names`` are those of the axes. ``breach`` is the first sample at which a limit was
+    broken, and the reason. Samples of the soft start are followed but do not count: the indices are those of
+    the test alone.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class Monitor:
     ) -> None:
         """``energy_scale`` as of :class:`EnergyMonitor`."""
         self._p = params
-        self._names = tuple(axes)
+        self.names = tuple(axes)
         self._dt = dt
-        n_axes = len(self._names)
+        n_axes = len(self.names)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
         self.tracking = Tracking(n_axes, self.longest)
         self.energy = EnergyMonitor(n_axes, elastic_energy, energy_scale)
@@ -150,7 +151,7 @@ class Monitor:
             self.work_off()
         else:
             row = self._row
-            self.tracking = Tracking(len(self._names), self.longest)
+            self.tracking = Tracking(len(self.names), self.longest)
             self.tracking.indicator.start(self._target[row], self._measured[row])
             self.energy.start(self._target[row], self._measured[row], self._force[row])
             if self.corridor:
@@ -227,7 +228,7 @@ class Monitor:
         told = {"corridor": self.corridor.metrics()} if self.corridor else {}
         return {
             **told,
-            "axes": self.tracking.indices(self._names, self._dt),
+            "axes": self.tracking.indices(self.names, self._dt),
             "hsem_percent": self.energy.percent,
             "max_displacement_m": float(self._highest[largest]),
             "min_displacement_m": float(self._lowest[largest]),

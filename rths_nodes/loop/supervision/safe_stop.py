@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from rths_nodes.core.limits import Limits
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 from rths_nodes.loop.supervision.handover import Tares
 
 
@@ -85,3 +85,22 @@ class SafeStop:
             if self._position[axis] != wanted:
                 self._velocity[axis] = 0.0
         return np.array(self._position)
+
+
+def held_places(
+    commands: tuple[Array, Array], modes: tuple[bytes, bytes], n_moved: int, measured: Measurement
+) -> tuple[Array, Array]:
+    """The last two ``commands`` ``(n_axes,)``, in m, where the axes behind ``n_moved`` may have had them in N.
+
+    ``modes`` are those of both. In place of N stands where the axis is: there it is held from now on, without
+    velocity. Its force loop ends where it has led the axis to, whatever number says so (``ForceAxis.hold``).
+    """
+    before, last = commands
+    for axis in range(n_moved, len(last)):
+        then, now = (bool(each) and each[axis] == MODE_FORCE for each in modes)
+        if now:
+            place = float(measured.displacement[axis])
+            last[axis] = place if math.isfinite(place) else 0.0
+        if then or now:
+            before[axis] = last[axis]
+    return before, last

@@ -2,8 +2,8 @@
 
 ``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
 serve as the prescribed displacement of a test without a structure. ``sine`` goes on for ever; ``harmonic``,
-``sweep`` and ``band_limited_noise`` end. The file formats (PEER AT2, COSMOS and CSMIP V2, columns of text) live in
-``readers.py``.
+``sweep`` and ``band_limited_noise`` end; ``delayed`` puts rest before any of them. The file formats (PEER AT2,
+COSMOS and CSMIP V2, columns of text) live in ``readers.py``.
 """
 
 from __future__ import annotations
@@ -14,5 +14,6 @@ TABLE: dict[str, str] = {
     "harmonic": ".harmonic:Harmonic",
     "sweep": ".sweep:Sweep",
     "band_limited_noise": ".noise:BandLimitedNoise",
+    "delayed": ".delayed:Delayed",
     "none": ".waves:NoMotion",
 }

@@ -41,7 +41,7 @@ def check(codec: Codec) -> None:
 
     stamp, modes = 3 * SECOND + 7, bytes([MODE_DISPLACEMENT]) * n_axes
     target: Any = Target(5, *[some(n_dof) for _ in range(6)], some(n_inputs), 1, some(4))  # type: ignore[misc,call-arg]
-    command = Command(6, some(n_axes), some(n_axes), some(n_inputs), flags=2)
+    command = Command(6, some(n_axes), some(n_axes), some(n_inputs), 2, modes)
     measured = Measurement(7, some(n_axes), some(n_axes), some(n_axes), some(n_auxiliary), 4, modes, 3, 1)
     state = some(n_state).tolist()
     samples: Any = (

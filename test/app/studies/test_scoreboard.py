@@ -112,6 +112,7 @@ def test_every_registered_law_gets_the_same_identification(identified: laws.Iden
         assert law.reason.startswith("needs a model, which the identification does not give: ") == no_model
 
 
+@pytest.mark.long
 def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
     """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
@@ -180,6 +181,7 @@ def test_the_benchmark_has_its_own_indices_four_cases_two_blocks_and_published_r
     assert (second["force_lead"], second["compensator"]["lead"]) == (sample, 0.0)
 
 
+@pytest.mark.long
 def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     scatter = {"axes.story_1.actuator.alpha": {"normal": [29.0, 2.0]}}
     scenario = build(Scenario, load(PAPER, ["duration=0.25"]).data() | {"scatter": scatter})
@@ -204,6 +206,7 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
     assert [level.label for level in of.factors["seed"]] == [1, 2]
 
 
+@pytest.mark.long
 def test_the_command_writes_table_scores_settings_and_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

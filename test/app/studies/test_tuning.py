@@ -30,6 +30,7 @@ def of(*overrides: str) -> float:
     return ran(dump(paper(*overrides).data()), "J2", lambda share: None)
 
 
+@pytest.mark.long
 def test_it_finds_the_actuator_s_own_constant() -> None:
     """An inverse with the alpha of the actuator follows exactly."""
     scenario = paper(*INVERSE)
@@ -55,6 +56,7 @@ def test_the_same_seed_finds_the_same_on_one_process_and_on_two() -> None:
     assert one == two
 
 
+@pytest.mark.long
 def test_what_decides_nothing_is_left_out_and_the_same_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     class Whole(Search):
         def worst_cases(self, shares: Any, rivals: Any, progress: Any) -> Any:
@@ -134,6 +136,7 @@ def test_what_cannot_be_tuned_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_command_prints_what_set_takes(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["tune", "chen_ricles_2010", "--jobs", "1", "--evaluations", "8"]
     for words in INVERSE:

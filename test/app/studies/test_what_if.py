@@ -103,6 +103,7 @@ def test_what_cannot_be_asked_is_refused(recording: Path, changes: list[str], wo
         what_if.predict(rths_nodes.read(recording), changes)
 
 
+@pytest.mark.long
 def test_the_command_says_what_comes_out(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

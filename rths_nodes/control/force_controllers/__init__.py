@@ -1,0 +1,5 @@
+"""Force controllers: from the force that an axis shall have to where its actuator has to go."""
+
+TABLE = {
+    "feed_forward_pi": ".feed_forward_pi:FeedForwardPi",
+}

@@ -1,0 +1,202 @@
+"""Who closes the force loop of an axis, and the loop: from Commands in N to where the actuators have to go.
+
+An axis is held at a displacement, or controlled by force; the mode of its Command says which. No change of mode
+moves it: a force loop takes over the place where the axis is commanded to be, and where an axis is held again,
+that is where the loop has led it to last; from there it follows the changes of its Commands only.
+
+The loop stops itself, whatever the Commands say, where it would lead the axis beyond its stroke, faster than its
+velocity limit, or further from its feed-forward than a specimen with its stiffness can ask for: then the axis is
+held where it is, and ``breach`` says why, which trips the test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.force_controller import ForceController
+from rths_nodes.core.parameters import component, number, params, text
+from rths_nodes.core.samples import MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD, Array, Command
+
+CONTROLLER, NODES = CLOSED_BY = ("controller", "nodes")
+"""Of the rig, which gets N and reads its own load cell; or our actuator node, which sends it displacements."""
+
+
+@params
+class ForceControl:
+    """How the force of an axis is controlled."""
+
+    closed_by: str = text(
+        "who closes the force loop: the controller of the rig, which gets commands in N, or the nodes, which send "
+        "it displacements",
+        choices=CLOSED_BY,
+    )
+    law: Any = component(
+        "force_controller", "force controller: that of the nodes, or for simulators that of the controller"
+    )
+    largest_correction: float = number(
+        "furthest that feedback may lead the axis from where the feed-forward leads it: beyond it "
+        "the specimen has lost its stiffness, or has another one than the force controller was given",
+        "m",
+        more_than=0.0,
+        at_most=1.0,
+    )
+
+
+class ForceAxis:
+    """One axis that is held at a displacement or controlled by force; plain floats. It begins held."""
+
+    def __init__(self, name: str, axis: Any, dt: float) -> None:
+        """``axis``: its parameters, with ``force_control`` and ``limits``."""
+        self._name, limits = name, axis.limits
+        self._stroke, self._rate, self._step = limits.stroke, 1.0 / dt, limits.velocity * dt
+        self._largest = axis.force_control.largest_correction
+        self.law: ForceController = registry.build("force_controller", axis.force_control.law, dt)
+        self.start(0.0)
+
+    def start(self, place: float) -> None:
+        """The axis is held, commanded to ``place`` (m)."""
+        self.law.reset()
+        self.place = self._base = self._from = place
+        self.controlled = False
+        self.breach = ""
+
+    @property
+    def mode(self) -> int:
+        """MODE_...; one whose loop has stopped itself takes no commands in N until it was held."""
+        if self.breach:
+            return MODE_DISPLACEMENT
+        return MODE_FORCE if self.controlled else MODE_HELD
+
+    def hold(self, command: float) -> float:
+        """Where the axis goes, m, held by the displacement ``command`` (m)."""
+        if self.controlled:
+            self.controlled, self.breach = False, ""
+            self._base, self._from = self.place, command
+        self.place = command if self._base == self._from else self._base + (command - self._from)
+        return self.place
+
+    def control(self, target: float, measured: float, drift: float, drift_before: float) -> float:
+        """Where the axis goes, m, for the force ``target`` (N), after ``measured`` (N); drifts as of the law."""
+        if self.breach:
+            return self.place
+        if not self.controlled:
+            self.controlled = True
+            self.law.begin(self.place, target, drift, drift_before)
+            return self.place
+        wanted = self.law.step(target, measured, drift)
+        self.breach = self._refusal(wanted)
+        if not self.breach:
+            self.place = wanted
+        return self.place
+
+    def _refusal(self, wanted: float) -> str:
+        """Why the axis must not go to ``wanted`` (m); empty where it may."""
+        name, led = self._name, f"axes.{self._name}: its force control"
+        if not math.isfinite(wanted):
+            return f"{led}: command = {wanted}: must be finite: the force, or the drift beside it, is not"
+        correction = self.law.correction
+        if not abs(correction) <= self._largest:
+            return (
+                f"axes.{name}.force_control.largest_correction: {correction:.6g} m: must be within +- "
+                f"{self._largest:g} m: the specimen has lost its stiffness, or another one than was declared"
+            )
+        if abs(wanted) > self._stroke:
+            return f"{led}: command = {wanted:.6g} m: limits.stroke: must be within +- {self._stroke:g} m"
+        if abs(wanted - self.place) > self._step:
+            velocity, bound = (wanted - self.place) * self._rate, self._step * self._rate
+            return f"{led}: command = {velocity:.6g} m/s: limits.velocity: must be within +- {bound:g} m/s"
+        return ""
+
+
+class ForceLoops:
+    """The force axes of a rig, beside axes that follow their displacement commands.
+
+    ``modes`` of all axes as they are, a byte each.
+    """
+
+    def __init__(self, axes: Mapping[str, Any], closed_by: str, dt: float) -> None:
+        """Of those ``axes`` whose force loop ``closed_by`` closes."""
+        self._axes = [
+            (index, ForceAxis(name, axis, dt))
+            for index, (name, axis) in enumerate(axes.items())
+            if axis.force_control is not None
+            and axis.mode == "force"
+            and axis.force_control.closed_by == closed_by
+        ]
+        self._n = len(axes)
+        self.places = frozenset(index for index, _ in self._axes)
+        """Of the force axes among all."""
+        self.start(np.zeros(self._n))
+
+    def __bool__(self) -> bool:
+        return bool(self._axes)
+
+    def start(self, places: Array) -> None:
+        """All axes are held, commanded to ``places`` ``(n_axes,)`` m."""
+        for index, axis in self._axes:
+            axis.start(float(places[index]))
+        self._targets: list[float] = places.tolist()
+        self.modes = bytes(MODE_HELD if index in self.places else MODE_DISPLACEMENT for index in range(self._n))
+
+    @property
+    def breach(self) -> str:
+        """Why a loop has stopped itself, in words; empty while none has."""
+        return next((axis.breach for _, axis in self._axes if axis.breach), "")
+
+    def led(self, command: Command, force: Sequence[float]) -> Array:
+        """Where all axes go ``(n_axes,)`` m for a Command, after the measured ``force`` (N) of each."""
+        asked, modes, targets = command.command.copy(), command.control_mode, command.target.tolist()
+        found = bytearray(self.modes)
+        for index, axis in self._axes:
+            if modes and modes[index] == MODE_FORCE:
+                place = axis.law.coupled_to
+                drifts = (0.0, 0.0) if place is None else (targets[place], self._targets[place])
+                asked[index] = axis.control(float(asked[index]), float(force[index]), *drifts)
+            else:
+                asked[index] = axis.hold(float(asked[index]))
+            found[index] = axis.mode
+        self.modes = bytes(found)
+        self._targets = targets
+        return asked
+
+
+class TransportedLoops:
+    """Force loops of a simulated controller: Commands reach it after ``transport`` samples."""
+
+    def __init__(self, loops: ForceLoops, transport: int) -> None:
+        self._loops, self._transport = loops, transport
+        self._under_way: deque[Command] = deque()
+
+    def start(self, places: Array) -> None:
+        """All axes are held, commanded to ``places`` ``(n_axes,)`` m, and no other Command is under way."""
+        self._loops.start(places)
+        self._led = places.copy()
+        self._under_way = deque(Command(0, places.copy(), places.copy()) for _ in range(self._transport))
+
+    @property
+    def modes(self) -> bytes:
+        """Of all axes, a byte each."""
+        return self._loops.modes
+
+    @property
+    def breach(self) -> str:
+        """Why a loop has stopped itself, in words; empty while none has."""
+        return self._loops.breach
+
+    def led(self, command: Command, sent: Array, force: Sequence[float], interlock: str) -> Array:
+        """Where all axes go, ``(n_axes,)`` m, where ``sent`` is what of ``command`` was sent, after ``force`` (N).
+
+        With an open ``interlock`` they stay.
+        """
+        self._under_way.append(replace(command, target=command.target.copy(), command=sent))
+        acting = self._under_way.popleft()
+        if not interlock:
+            self._led = self._loops.led(acting, force)
+        return self._led

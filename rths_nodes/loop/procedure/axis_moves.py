@@ -1,0 +1,124 @@
+"""What is known of a rig before its axes are moved a little, and what came of each move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.loop.procedure.offsets import Offsets
+from rths_nodes.loop.procedure.quasi_static import Stand
+from rths_nodes.loop.scenario.schema import Scenario
+
+AGAINST, AWAY, SWAPPED, DEAD, FORCE = "against", "away", "swapped", "dead", "force"
+"""Why a move has ended before its end: the displacement runs against the command, or much further; another axis
+moves; nothing is seen; a force has changed by more than the rig file allows."""
+
+SEEN = 6.0
+"""What changes by so many standard deviations of a mean has changed."""
+LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
+"""No smaller change counts: share of the way, of the range of the load cell."""
+
+
+@dataclass
+class AxisMove:
+    """The move of the axis at ``index`` in ``direction`` (1, -1): how it rested at each stage, first at its start.
+
+    ``out`` and ``back`` are the forces ``(n_axes,)`` N of each sample under way, ``ended`` why it ended too early.
+    """
+
+    index: int
+    direction: float
+    stands: list[Stand] = field(default_factory=list)
+    after: Stand | None = None
+    ended: str = ""
+    out: list[Array] = field(default_factory=list)
+    back: list[Array] = field(default_factory=list)
+    last: Measurement | None = None
+    """Where it ended under way."""
+
+    @property
+    def complete(self) -> bool:
+        """True where it came to its end, and back."""
+        return not self.ended and self.after is not None
+
+    def change(self, what: str, since: int = 0) -> Array:
+        """Of displacement, force or auxiliary channels from one stage to the last, along the move."""
+        return np.asarray(self.direction * (getattr(self.stands[-1], what) - getattr(self.stands[since], what)))
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Smaller changes are not seen between two rests, ``(n_axes,)`` m and N; with the scatter of one sample."""
+
+    displacement: Array
+    force: Array
+    displacement_scatter: Array
+
+
+@dataclass(frozen=True)
+class RigKnowledge:
+    """What the rig file says of each axis, ``(n_axes,)``: way (m), velocity (m/s), bounds and ranges of force (N).
+
+    ``second_displacement`` and ``second_force`` are the places of redundant sensors among the auxiliary channels,
+    None where there is none.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[RigAxis, ...]
+    way: Array
+    velocity: Array
+    force_bound: Array
+    force_range: Array
+    steps: tuple[Array, Array]
+    """Resolution of displacement and force, m and N."""
+    second_displacement: tuple[int | None, ...]
+    second_force: tuple[int | None, ...]
+    offsets: Offsets
+
+    @classmethod
+    def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
+        """That of the rig of ``scenario``, whose axes all have a small move; ``channels``: of the port."""
+        axes = [axis.rig_axis for axis in scenario.axes.values() if axis.rig_axis is not None]
+        moves = [axis.small_move for axis in axes if axis.small_move is not None]
+        assert len(moves) == len(scenario.axes)
+        names = tuple(scenario.axes)
+        known = [name.partition(" [")[0] for name in channels]
+
+        def second(quantity: str, usual: str) -> tuple[int | None, ...]:
+            found = []
+            for name, axis in scenario.axes.items():
+                level = getattr(axis.limits.levels, f"{quantity}_disagreement", None)
+                channel = level.channel if level is not None else f"{usual}_{name}"
+                found.append(known.index(channel) if channel in known else None)
+            return tuple(found)
+
+        return cls(
+            names,
+            tuple(axes),
+            np.array([each.displacement for each in moves]),
+            np.array([each.velocity for each in moves]),
+            np.array([each.force for each in moves]),
+            np.array([axis.force.range_si for axis in axes]),
+            (
+                np.array([axis.displacement.resolution * axis.displacement.unit_si for axis in axes]),
+                np.array([axis.force.resolution * axis.force.unit_si for axis in axes]),
+            ),
+            second("displacement", "second_displacement"),
+            second("force", "second_force"),
+            offsets,
+        )
+
+    def bands(self, stand: Stand) -> Bands:
+        """What is seen beside the scatter of ``stand``."""
+        of_mean = SEEN * math.sqrt(2.0 / stand.samples)
+        displacement_step, force_step = self.steps
+        return Bands(
+            np.maximum(of_mean * stand.displacement_scatter + displacement_step, LEAST_WAY * self.way),
+            np.maximum(of_mean * stand.force_scatter + force_step, LEAST_FORCE * self.force_range),
+            stand.displacement_scatter,
+        )

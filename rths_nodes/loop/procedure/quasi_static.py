@@ -1,0 +1,141 @@
+"""Motion by steps: a bounded ramp, rest, and the mean of what is measured at rest, as often as somebody wants.
+
+At rest an actuator has caught up with its command, a dashpot has no force, and noise can be averaged away. Who
+steps writes a generator: it yields commands, and is sent the Measurement that follows each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.loop.procedure.motions import BoundedRamp
+
+T = TypeVar("T")
+Steps = Generator[Array, Measurement, T]
+"""Yields commands ``(n_axes,)`` m, is sent Measurements, and returns what it has found."""
+Guard = Callable[[Measurement], str]
+"""Why a ramp has to end, in words; empty where it may go on."""
+
+WINDOW_S = 0.05
+"""What rests does not differ from one such time to the next."""
+AVERAGED_S = 0.5
+"""Over so long values at rest are averaged."""
+LONGEST_S = 2.0
+"""What does not rest until then is taken as it is, and told."""
+FEWEST = 8
+"""Samples of a window, at least."""
+CERTAIN = 4.0
+"""Means differ where they do by so many of their standard deviations."""
+
+
+class Script:
+    """A guided motion (``motions.py``) that ``steps`` write."""
+
+    def __init__(self, steps: Steps[None]) -> None:
+        self._steps = steps
+        self._begun = False
+
+    def step(self, measured: Measurement) -> Array | None:
+        """The next command; None at the end."""
+        try:
+            if self._begun:
+                return self._steps.send(measured)
+            self._begun = True
+            return next(self._steps)
+        except StopIteration:
+            return None
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Means and scatter (rms) at rest of ``samples`` Measurements, ``(n_axes,)`` m and N, ``(n_channels,)``.
+
+    ``command`` ``(n_axes,)`` m is what was sent; ``resting`` is false where something was still on its way.
+    """
+
+    command: Array
+    displacement: Array
+    force: Array
+    auxiliary: Array
+    displacement_scatter: Array
+    force_scatter: Array
+    auxiliary_scatter: Array
+    samples: int
+    resting: bool
+
+
+class QuasiStatic:
+    """Ramps and rests of a rig that stands at ``command`` ``(n_axes,)`` m, ``dt`` s, ``transport`` samples late.
+
+    ``acceleration`` ``(n_axes,)`` m/s^2 bounds the ramps. A displacement (m) or force (N) that goes on by less
+    than ``still`` in a window rests in any case.
+    """
+
+    def __init__(
+        self, command: Array, dt: float, transport: int, acceleration: Array, still: tuple[Array, Array]
+    ) -> None:
+        self.command = np.array(command, float)
+        self._dt, self._late = dt, transport + 1
+        self._acceleration, self._still = acceleration, still
+
+    def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
+        """Go to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most; why it ended before, empty where it did not.
+
+        Where ``guard`` ends it, the axes brake.
+        """
+        ramp = BoundedRamp(self.command, goal, velocity, self._acceleration, self._dt)
+        before, measured = self.command, None
+        while (wanted := ramp.step(measured)) is not None:  # type: ignore[arg-type]  # it looks at no measurement
+            before, self.command = self.command, wanted
+            measured = yield wanted
+            if why := guard(measured):
+                yield from self._brake(self.command - before)
+                return why
+        return ""
+
+    def _brake(self, step: Array) -> Steps[None]:
+        change = self._acceleration * self._dt**2
+        while np.any(step := np.sign(step) * np.maximum(np.abs(step) - change, 0.0)):
+            self.command = self.command + step
+            yield self.command
+
+    def stand(self) -> Steps[Stand]:
+        """Hold until displacement and force rest; what they are then."""
+        for _ in range(self._late):
+            yield self.command
+        samples = self._samples(WINDOW_S)
+        last = yield from self._window(samples)
+        resting = False
+        for _ in range(math.ceil(LONGEST_S / WINDOW_S)):
+            before, last = last, (yield from self._window(samples))
+            if resting := self._rests(before, last):
+                break
+        return (yield from self._window(self._samples(AVERAGED_S), resting))
+
+    def _samples(self, seconds: float) -> int:
+        return max(FEWEST, round(seconds / self._dt))
+
+    def _window(self, samples: int, resting: bool = False) -> Steps[Stand]:
+        rows: list[Measurement] = []
+        for _ in range(samples):
+            rows.append((yield self.command))
+        values = {
+            name: np.array([getattr(row, name) for row in rows]) for name in ("displacement", "force", "auxiliary")
+        }
+        mean = {name: each.mean(axis=0) for name, each in values.items()}
+        scatter = {f"{name}_scatter": each.std(axis=0) for name, each in values.items()}
+        return Stand(command=self.command, samples=samples, resting=resting, **mean, **scatter)
+
+    def _rests(self, before: Stand, now: Stand) -> bool:
+        noise = CERTAIN * math.sqrt(2.0 / now.samples)
+        pairs = (
+            (now.displacement - before.displacement, now.displacement_scatter, self._still[0]),
+            (now.force - before.force, now.force_scatter, self._still[1]),
+        )
+        return all(bool((np.abs(change) <= still + noise * scatter).all()) for change, scatter, still in pairs)

@@ -1,0 +1,48 @@
+"""An axis of a scenario: its simulated parts, its channels, its limits, and what it follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import component, params, section, text
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.force_control import ForceControl
+from rths_nodes.laboratory.sensors import Output, Sensors
+from rths_nodes.loop.scenario.force_axes import AXIS_MODES, check_mode
+from rths_nodes.loop.scenario.loads import Load
+
+
+@params
+class Axis:
+    """One actuator axis of the rig."""
+
+    actuator: Any = component(
+        "actuator",
+        "simulated actuator, for the port simulator and for rths stability; left out where a rig has them all",
+        None,
+    )
+    specimen: Any = component(
+        "specimen",
+        "simulated experimental substructure of this axis, for the same; left out where a rig has one for all",
+        None,
+    )
+    sensors: Sensors = section(Sensors, "noise, resolution, range and delay of the measurement")
+    output: Output = section(Output, "resolution and range of the command")
+    limits: Limits = section(Limits, "limits of this axis; a rig file (--rig) brings its own")
+    mode: str = text(
+        "what the axis follows: the displacement of the interface, or a force of its own (load)",
+        "displacement",
+        AXIS_MODES,
+    )
+    load: Load | None = section(Load, "force target of an axis whose mode is force", None)
+    force_control: ForceControl | None = section(
+        ForceControl, "who controls the force, and how; a rig file (--rig) brings its own", None
+    )
+    rig_axis: RigAxis | None = section(RigAxis, "the axis of the rig that this is, from a rig file", None)
+
+    def validate(self, path: str) -> None:
+        """Refuses limits that a channel of the rig cannot show."""
+        if self.rig_axis is not None:
+            self.rig_axis.check_limits(self.limits, path, "rig_axis")
+        check_mode(self, path)

@@ -1,0 +1,116 @@
+"""What a scenario must say of axes that are controlled by force, and what it must not combine with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.errors import ConfigError, join
+from rths_nodes.laboratory.force_control import CONTROLLER
+
+DISPLACEMENT, FORCE = AXIS_MODES = ("displacement", "force")
+
+OF_FORCE = ("force_rate", "force_error")
+"""Limits that only an axis has whose mode is force."""
+IN_METRES = ("command_step", "command_error", "tracking_error")
+"""Levels that an axis has not whose commands are in N."""
+
+
+class AxesByMode:
+    """What a scenario has of its ``axes``, which map names to their parameters, by what they follow."""
+
+    axes: Any
+
+    @property
+    def force_axes(self) -> tuple[str, ...]:
+        """The axes that are controlled by force; they stand behind the others."""
+        return tuple(name for name, axis in self.axes.items() if axis.mode == FORCE)
+
+    @property
+    def moved_axes(self) -> tuple[str, ...]:
+        """The axes that follow displacements: those of the setup, the compensator and the indices."""
+        return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
+
+
+def check_mode(axis: Any, path: str) -> None:
+    """Raises ConfigError for an axis that has not what its mode needs, or what only the other one has."""
+    if axis.mode != FORCE:
+        for key in ("load", "force_control"):
+            if getattr(axis, key) is not None:
+                raise ConfigError(f"{join(path, key)}: is for an axis whose mode is force")
+        for key in OF_FORCE:
+            if getattr(axis.limits, key) is not None:
+                raise ConfigError(f"{join(path, 'limits')}.{key}: is for an axis whose mode is force")
+        return
+    for key, what in (("load", "its force target"), ("force_control", "who closes its force loop, and how")):
+        if getattr(axis, key) is None:
+            raise ConfigError(f"{join(path, key)}: missing: {what}, of an axis whose mode is force")
+    limits = axis.limits
+    for key, unit in (("force_rate", "N/s"), ("force_error", "N")):
+        if getattr(limits, key) is None:
+            raise ConfigError(f"{join(path, 'limits')}.{key}: missing: in {unit}, of an axis whose mode is force")
+    if limits.tracking_error is not None:
+        raise ConfigError(
+            f"{join(path, 'limits')}.tracking_error: must be left out: an axis whose mode is force follows no "
+            "displacement; it has force_error"
+        )
+    for key in IN_METRES:
+        if getattr(limits.levels, key, None) is not None:
+            raise ConfigError(
+                f"{join(path, 'limits')}.levels.{key}: must be left out: commands of an axis whose mode is force "
+                "are in N"
+            )
+    axis.load.check(limits, join(path, "load"))
+
+
+def check_force_axes(scenario: Any) -> None:
+    """Raises ConfigError where the force axes of ``scenario`` cannot be driven, or what they stand beside."""
+    forced = scenario.force_axes
+    if not forced:
+        return
+    names = tuple(scenario.axes)
+    if len(forced) == len(names):
+        raise ConfigError(f"axes: {', '.join(names)}: at least one must have the mode displacement")
+    if names[-len(forced) :] != forced:
+        moved = ", ".join(name for name in names if name not in forced)
+        raise ConfigError(
+            f"axes: {', '.join(forced)}: those whose mode is force must stand behind {moved}, which follow "
+            "displacements"
+        )
+    if scenario.bridge.pauses:
+        raise ConfigError(
+            f"bridge.when_late = 'pause': axes.{forced[0]}.mode is force, which a pause does not know; "
+            "'trip' holds every axis where it is"
+        )
+    if scenario.scaled:
+        raise ConfigError(
+            f"axes.{forced[0]}.mode = 'force': with a specimen to scale (similitude) the load would have to be of "
+            "two scales; give forces and setup in those of the specimen"
+        )
+    _check_who_closes(scenario, forced)
+
+
+def refuse_loads(scenario: Any, what: str) -> None:
+    """Raises ConfigError where ``scenario`` has force axes, of which ``what`` (words) knows nothing."""
+    if scenario.force_axes:
+        raise ConfigError(
+            f"axes.{scenario.force_axes[0]}.mode = 'force': {what} knows axes that follow displacements only"
+        )
+
+
+def _check_who_closes(scenario: Any, forced: tuple[str, ...]) -> None:
+    """A port that carries displacements only has its force loops closed by the nodes."""
+    port = scenario.port
+    for name in forced:
+        if scenario.axes[name].force_control.closed_by != CONTROLLER or hasattr(port, "cannot_be_built"):
+            continue
+        kind = type(port).type_name
+        if not getattr(port, "carries_force", False):
+            raise ConfigError(
+                f"axes.{name}.force_control.closed_by = 'controller': the port {kind} carries displacements only; "
+                "'nodes' closes the force loop before it"
+            )
+        if scenario.rig_file is not None and not getattr(port, "builds_axes", False):
+            raise ConfigError(
+                f"axes.{name}.force_control.closed_by = 'controller': a rig file has no channel for N; "
+                "'nodes' closes the force loop before it"
+            )

@@ -1,0 +1,125 @@
+"""The force that an axis shall have over the test: a value, or a table, after a time in which the axis is held.
+
+From the change of mode on, tau counted from there and F_0 the force that was measured then:
+
+    value    F_0 + (value - F_0) s(tau / ramp_time),     s(x) = x^3 (10 - 15 x + 6 x^2), 1 from x = 1 on
+    table    straight between its rows, the first one from tau = 0 on, the last one for ever
+
+Neither goes faster than a share of the force rate limit: where it would, as from F_0 to the first row of a table,
+the target follows it at that rate.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.parameters import matrix, number, params
+
+SHARE = 0.9
+"""Of the force rate limit: the fastest that a target goes; the rest is for rounding, and to catch up."""
+
+STEEPEST = 1.875
+"""Largest slope of s."""
+
+
+@params
+class Load:
+    """The force target of an axis; positive as measured forces of the axis are."""
+
+    value: float | None = number(
+        "force that the axis shall have; left out: as table says", "N", None, at_least=-1e9, at_most=1e9
+    )
+    ramp_time: float | None = number("time of the rise to value", "s", None, more_than=0.0, at_most=3600.0)
+    table: tuple[tuple[float, ...], ...] | None = matrix(
+        "rows of time from the change of mode on (s) and force (N); a CSV file has them in this order",
+        "s, N",
+        None,
+    )
+    held_for: float = number(
+        "time from the start of the test on in which the axis is held where it stands, before it is controlled by "
+        "force",
+        "s",
+        0.0,
+        at_least=0.0,
+        at_most=3600.0,
+    )
+    held_from: float | None = number(
+        "time from the start of the test on from which the axis is held again, where it is then; left out: never",
+        "s",
+        None,
+        more_than=0.0,
+        at_most=86_400.0,
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses none and two targets, and times that do not grow."""
+        if (self.value is None) == (self.table is None):
+            raise ConfigError(f"{path}: must have either value, with ramp_time, or table")
+        if (self.value is None) != (self.ramp_time is None):
+            raise ConfigError(f"{path}.ramp_time: goes with value; a table has its own times")
+        if self.table is not None:
+            if len(self.table[0]) != 2:
+                raise ConfigError(f"{path}.table: rows of {len(self.table[0])} numbers; must be 2, time and force")
+            times = [row[0] for row in self.table]
+            if times[0] < 0.0 or any(b <= a for a, b in pairwise(times)):
+                raise ConfigError(f"{path}.table: its times must be >= 0 s, each larger than the one before")
+        if self.held_from is not None and self.held_from <= self.held_for:
+            raise ConfigError(f"{path}.held_from = {self.held_from:g} s: must be > held_for = {self.held_for:g} s")
+
+    def check(self, limits: Limits, path: str) -> None:
+        """Raises ConfigError for a target beyond the limits of force, and for a rise that is too fast."""
+        values = [self.value] if self.value is not None else [row[1] for row in self.table or ()]
+        largest = max(map(abs, values))
+        if largest >= limits.force:
+            raise ConfigError(f"{path}: reaches {largest:g} N: must be < limits.force = {limits.force:g} N")
+        rate = SHARE * (limits.force_rate or 0.0)
+        if self.value is not None and self.ramp_time is not None:
+            fastest = STEEPEST * abs(self.value) / self.ramp_time
+            if fastest > rate:
+                shortest = STEEPEST * abs(self.value) / rate
+                raise ConfigError(
+                    f"{path}.ramp_time = {self.ramp_time:g} s: must be >= {shortest:.4g} s, by "
+                    f"limits.force_rate = {limits.force_rate:g} N/s"
+                )
+        for (t0, f0), (t1, f1) in pairwise(self.table or ()):
+            if abs(f1 - f0) > rate * (t1 - t0):
+                raise ConfigError(
+                    f"{path}.table: {f0:g} N at {t0:g} s to {f1:g} N at {t1:g} s is {abs(f1 - f0) / (t1 - t0):g} "
+                    f"N/s: must be <= {rate:g} N/s, {SHARE:g} of limits.force_rate"
+                )
+
+
+class LoadHistory:
+    """The force target of one axis, sample by sample; plain floats, ``dt`` s."""
+
+    def __init__(self, params: Load, force_rate: float, dt: float) -> None:
+        self._p, self._step = params, SHARE * force_rate * dt
+        self._times = [row[0] for row in params.table or ()]
+        self._values = [row[1] for row in params.table or ()]
+        self.begin(0.0)
+
+    def begin(self, force: float) -> None:
+        """The mode changes now, at the measured ``force`` (N): that is the first target."""
+        self._first = self.target = force
+
+    def step(self, after: float) -> float:
+        """The target, N, ``after`` s since the change of mode; one sample after the one before."""
+        away = self._wanted(after) - self.target
+        self.target += max(-self._step, min(self._step, away))
+        return self.target
+
+    def _wanted(self, after: float) -> float:
+        p = self._p
+        if p.value is not None and p.ramp_time is not None:
+            x = min(after / p.ramp_time, 1.0)
+            share = x * x * x * (10.0 - 15.0 * x + 6.0 * x * x)
+            return self._first + share * (p.value - self._first)
+        place = bisect_right(self._times, after)
+        if place == 0 or place == len(self._times):
+            return self._values[max(place - 1, 0)]
+        t0, t1 = self._times[place - 1 : place + 1]
+        f0, f1 = self._values[place - 1 : place + 1]
+        return f0 + (f1 - f0) * (after - t0) / (t1 - t0)

@@ -1,0 +1,45 @@
+"""Rest, and then another excitation: for tests that begin with something else, as a load that is put on first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.checks import TestContext
+from rths_nodes.core.parameters import component, number, params
+from rths_nodes.core.samples import Array
+
+
+class Delayed:
+    """The values of ``motion``, ``delay`` s late; zero before."""
+
+    @params
+    class Params:
+        delay: float = number("time of rest before it", "s", more_than=0.0, at_most=3600.0)
+        motion: Any = component("ground_motion", "what comes then")
+
+        def cautions(self, test: TestContext) -> list[str]:
+            """Warns of an excitation that never comes."""
+            if self.delay < test.duration:
+                return []
+            return [f"delay = {self.delay:g} s: the test ends after {test.duration:g} s"]
+
+    def __init__(self, params: Params, seed: int) -> None:
+        self._delay = params.delay
+        self._motion: Any = registry.build("ground_motion", params.motion, seed)
+        if hasattr(self._motion, "derivatives"):
+            self.derivatives = self._derivatives
+
+    def sample(self, times: Array) -> Array:
+        """Values at ``times`` (s), ``(n,)``: m/s^2, or m when used as a displacement."""
+        late = np.asarray(times, dtype=float) - self._delay
+        found: Array = np.where(late >= 0.0, self._motion.sample(np.maximum(late, 0.0)), 0.0)
+        return found
+
+    def _derivatives(self, times: Array) -> tuple[Array, Array]:
+        """First and second derivative of the values at ``times`` (s), ``(n,)`` each; exact."""
+        late = np.asarray(times, dtype=float) - self._delay
+        first, second = self._motion.derivatives(np.maximum(late, 0.0))
+        return np.where(late >= 0.0, first, 0.0), np.where(late >= 0.0, second, 0.0)

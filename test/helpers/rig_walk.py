@@ -1,0 +1,69 @@
+"""A session of a rig, and the acts that lead it on: for tests of the procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure.session import RigSession, RunOutcome
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.rehearsal import hash_of
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector, Run
+
+
+def steps(sent: list[float]) -> float:
+    """Largest step of the commands ``sent``, m."""
+    return float(np.abs(np.diff(np.array(sent))).max())
+
+
+class Walk:
+    """A session on the rig, and the acts that lead it on; ``sent`` are all commands that reached the port, m."""
+
+    def __init__(self, scenario: Scenario, sent: list[float]) -> None:
+        self.scenario, self.sent = scenario, sent
+        self.scenario_file = ""
+        self.states: list[State] = []
+        self.on_state: Callable[[State], object] = lambda state: None
+        self.progress: Callable[[int], None] | None = None
+        self.record = ProcedureRecord("test", scenario.name, hash_of(scenario))
+        self.session = RigSession(scenario, self.record, realtime=False, changed=self._changed)
+        self.run: Run | None = None
+
+    def _changed(self, state: State, reason: str) -> None:
+        self.states.append(state)
+        self.on_state(state)
+
+    def refer(self, unloaded: bool = True) -> None:
+        """Connected, with offsets."""
+        self.session.connect()
+        self.session.confirm_offsets(self.session.take_offsets(0.05).hash, unloaded)
+
+    def to_start(self) -> None:
+        """Positioned."""
+        self.refer()
+        self.session.check()
+        self.session.position()
+
+    def arm(self, rung: str, scenario: Scenario | None = None) -> None:
+        """Arm ``rung`` as it stands there."""
+        assert self.session.offsets is not None
+        scenario = scenario or self.scenario
+        self.session.arm(rung, scenario, hash_of(scenario), self.session.offsets.hash)
+
+    def climb(self, rung: str, scenario: Scenario | None = None) -> RungRecord:
+        """Arm and run ``rung`` in the host embedded; its arrays are ``run``."""
+        self.arm(rung, scenario)
+        return self.session.run(self._embedded)
+
+    def _embedded(self, scenario: Scenario, port: Any) -> RunOutcome:
+        loop = Loop(Assembly(scenario, port))
+        collector = Collector(scenario, loop.assembly.names)
+        outcome = loop.run([collector], self.progress)
+        self.run = collector.run({}, {}, {})
+        return RunOutcome(outcome.state.name.lower(), outcome.reason, outcome.samples)

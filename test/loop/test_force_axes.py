@@ -1,0 +1,217 @@
+"""Axes that are controlled by force: the loop, its limits and its changes of mode, on a simulated column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
+from rths_nodes.core.strict import build
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.supervision.states import State
+
+LOAD, STIFFNESS, DRIFT, FREQUENCY = 500e3, 1e9, 0.020, 0.5
+HELD, MOVES = 0.5, 5.0
+"""s at which the load begins, and the head to move."""
+
+
+def data(**changes: Any) -> dict[str, Any]:
+    """A column of 3 m and 1000 kN/mm under 500 kN, its head prescribed to drift; ``changes`` by dotted key."""
+    column = {"column_length": 3.0}
+    law = {
+        "type": "feed_forward_pi",
+        "stiffness": STIFFNESS,
+        "integral_gain": 5.0,
+        "lead": 0.0137,
+        "column": column,
+    }
+    sine = {"type": "harmonic", "amplitude": DRIFT, "frequency": FREQUENCY, "periods": 4, "ramp_periods": 1}
+    actuator = {"type": "second_order"}
+    whole: dict[str, Any] = {
+        "version": 1,
+        "name": "column",
+        "servo_rate": 1024.0,
+        "substeps": 2,
+        "duration": 12.0,
+        "integrator": {"type": "prescribed", "displacement": {"type": "delayed", "delay": MOVES, "motion": sine}},
+        "compensator": {"type": "polynomial", "delay": 0.0137, "order": 2, "spacing": 14},
+        "rig": {
+            "type": "axially_loaded_column",
+            **column,
+            "axial_stiffness": STIFFNESS,
+            "lateral": {"type": "kelvin_voigt", "stiffness": 1e6, "damping": 1e4},
+            "horizontal": actuator,
+            "vertical": actuator,
+        },
+        "axes": {
+            "drift": {"limits": {"stroke": 0.1, "velocity": 0.5, "force": 300e3}},
+            "load": {
+                "mode": "force",
+                "load": {"value": LOAD, "ramp_time": 3.0, "held_for": HELD},
+                "force_control": {"closed_by": "nodes", "largest_correction": 0.2e-3, "law": law},
+                "limits": {
+                    "stroke": 0.01,
+                    "velocity": 0.02,
+                    "force": 700e3,
+                    "force_rate": 400e3,
+                    "force_error": 100e3,
+                },
+            },
+        },
+    }
+    for dotted, value in changes.items():
+        *way, last = dotted.split("__")
+        place = whole
+        for key in way:
+            place = place[key]
+        place[last] = value
+    return whole
+
+
+class Watch:
+    """A sink that keeps what it hears, in arrays."""
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.measured: list[Measurement] = []
+        self.true: list[Measurement] = []
+
+    def target(self, target: Any) -> None: ...
+
+    def command(self, command: Command) -> None:
+        self.commands.append(command)
+
+    def measurement(self, measured: Measurement) -> None:
+        self.measured.append(measured)
+
+    def truth(self, true: Measurement) -> None:
+        self.true.append(true)
+
+    def state(self, sample: int, values: Any) -> None: ...
+
+    def force(self, axis: int = 1) -> Any:
+        return np.array([each.force[axis] for each in self.true])
+
+    def place(self, axis: int = 1) -> Any:
+        return np.array([each.displacement[axis] for each in self.true])
+
+
+def run(**changes: Any) -> tuple[Any, Watch]:
+    scenario = build(Scenario, data(**changes))
+    watch = Watch()
+    return Loop(Assembly(scenario)).run([watch]), watch
+
+
+def errors(watch: Watch, start: float, end: float) -> float:
+    """Largest share of the load that is missing, or too much, between two times."""
+    return float(np.abs(watch.force()[int(start * 1024) : int(end * 1024)] / LOAD - 1.0).max())
+
+
+@pytest.mark.parametrize("closed_by", ["nodes", "controller"])
+def test_a_column_keeps_its_load_at_rest_and_while_it_drifts(closed_by: str) -> None:
+    outcome, watch = run(axes__load__force_control__closed_by=closed_by)
+    assert outcome.state is State.FINISHED, outcome.reason
+    assert np.abs(watch.place(0)).max() == pytest.approx(DRIFT, rel=0.02)
+    assert errors(watch, 4.5, MOVES) < 0.01
+    assert errors(watch, MOVES, 12.0) < 0.03, "what the field asks for"
+    assert errors(watch, MOVES, 12.0) < 0.0005, "what this one does without noise"
+    told = outcome.metrics["force_axes"]["load"]
+    assert 0.0 < told["rms_force_error_n"] < told["max_force_error_n"] < 0.03 * LOAD
+
+
+def test_without_control_the_drift_takes_67_kn() -> None:
+    _, watch = run(axes__load__load__held_from=4.5)
+    lost = LOAD - watch.force()[int(MOVES * 1024) :]
+    drift = watch.place(0)[int(MOVES * 1024) :]
+    assert lost.max() == pytest.approx(STIFFNESS * np.abs(drift).max() ** 2 / 6.0, rel=5e-3)
+    assert lost.max() == pytest.approx(67e3, rel=0.02)
+
+
+def test_the_feed_forward_of_the_coupling_is_what_holds_the_drift_within_3_percent() -> None:
+    """Feedback alone is as slow as the actuator lets it be."""
+    outcome, alone = run(
+        axes__load__force_control__law__column=None, axes__load__force_control__largest_correction=1e-3
+    )
+    assert outcome.state is State.FINISHED, outcome.reason
+    assert errors(alone, MOVES, 12.0) > 0.03
+    _, late = run(axes__load__force_control__law__lead=0.0)
+    assert 0.003 < errors(late, MOVES, 12.0) < 0.01, "without compensation of the delay"
+
+
+NOISE = {"displacement_noise_rms": 1e-6, "force_noise_rms": 200.0}
+
+
+def test_a_change_of_mode_moves_nothing_by_more_than_the_noise() -> None:
+    """Under load, at rest: held, controlled by force, held again."""
+    watch = run(
+        duration=4.0,
+        axes__load__sensors=NOISE,
+        axes__load__output={"start": LOAD / STIFFNESS},
+        axes__load__load={"table": [[0.0, LOAD]], "held_for": 1.0, "held_from": 2.5},
+    )[1]
+    modes = [each.control_mode[1] for each in watch.measured]
+    assert [modes[k] for k in (500, 1500, 3000)] == [MODE_HELD, MODE_FORCE, MODE_HELD]
+    place = watch.place()
+    for change in (1.0, 2.5):
+        around = place[int(change * 1024) - 200 : int(change * 1024) + 200]
+        assert np.ptp(around) < NOISE["displacement_noise_rms"]
+    assert np.ptp(place) < NOISE["displacement_noise_rms"]
+
+
+@pytest.mark.parametrize("closed_by", ["nodes", "controller"])
+def test_a_trip_holds_the_axis_where_it_is(closed_by: str) -> None:
+    """The drift trips under way; the load is left to what the column does, and nothing drives the axis further."""
+    slow = {"axes__drift__limits__force": 9e3, "axes__drift__limits__deceleration": 0.2}
+    changes = slow | {"port": {"type": "simulator", "transport_samples": 3}}
+    outcome, watch = run(axes__load__force_control__closed_by=closed_by, **changes)
+    assert outcome.state is State.TRIPPED
+    assert "axes.drift.limits.force" in outcome.reason
+    first = next(k for k, each in enumerate(watch.measured) if each.flags & FLAG_TRIPPED)
+    assert np.ptp(watch.place()[first + 60 :]) < 1e-7
+    assert np.ptp(watch.place()[first - 20 :]) < 20e-6, "the way that was under way"
+    assert all(not each.control_mode for each in watch.commands[first:])
+
+
+@pytest.mark.parametrize("closed_by", ["nodes", "controller"])
+def test_a_column_that_crushes_is_not_followed(closed_by: str) -> None:
+    """Its stiffness is lost at 400 kN of the rise: 100 kN are left, which no displacement changes any more."""
+    outcome, watch = run(
+        axes__load__force_control__closed_by=closed_by,
+        axes__load__limits__force_error=690e3,
+        rig__crushing_force=400e3,
+        rig__crushed_force=100e3,
+    )
+    assert outcome.state is State.TRIPPED
+    assert "axes.load.force_control.largest_correction" in outcome.reason
+    assert "lost its stiffness" in outcome.reason
+    assert watch.place().max() < (LOAD / STIFFNESS) + 0.25e-3
+    assert watch.place()[-1] == pytest.approx(watch.place().max(), abs=1e-5), "it stays where it is"
+
+
+def test_a_force_that_is_far_off_trips_at_once() -> None:
+    outcome, _ = run(rig__crushing_force=400e3, rig__crushed_force=100e3)
+    assert "axes.load.limits.force_error" in outcome.reason
+
+
+def test_a_loop_that_would_break_a_limit_of_the_axis_is_held() -> None:
+    outcome, watch = run(axes__load__limits__stroke=0.4e-3)
+    assert outcome.state is State.TRIPPED
+    assert "axes.load: its force control: command" in outcome.reason
+    assert "limits.stroke" in outcome.reason
+    assert watch.place().max() <= 0.4e-3
+    outcome, _ = run(axes__load__limits__velocity=2e-4)
+    assert "limits.velocity: must be within +- 0.0002 m/s" in outcome.reason
+
+
+def test_a_slow_actuator_law_needs_no_transport_of_its_own() -> None:
+    """Commands that act three samples late, and forces that are measured two samples late."""
+    port = {"type": "simulator", "transport_samples": 3}
+    delay = 0.0137 + 3.0 / 1024.0
+    law = {"axes__load__force_control__law__lead": delay, "compensator__delay": delay}
+    outcome, watch = run(port=port, axes__load__sensors={"force_delay": 2}, **law)
+    assert outcome.state is State.FINISHED, outcome.reason
+    assert errors(watch, MOVES, 12.0) < 0.03
