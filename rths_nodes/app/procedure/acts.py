@@ -31,7 +31,7 @@ ACTS = {
     ),
     "run": Act("run the rung that is armed", lasting=True),
     "hold": Act("bring the rig to rest; in slow time the test may be resumed", ("reason",), at_once=True),
-    "resume": Act("go on with the rung that is held", lasting=True, at_once=True),
+    "resume": Act("go on with the rung that is held", at_once=True),
     "stop": Act("stop whatever moves", ("reason",), at_once=True),
     "acknowledge": Act("what has tripped the rig is understood"),
     "unload": Act("unload the specimen to zero force", lasting=True),

@@ -276,7 +276,12 @@ class Conductor:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
         if not (step.rung.moves and self.ladder.has_simulator and entry.outcome == "finished"):
             return ""
-        found = comparison.differences(run, 1.0, self.ladder.rehearsed(entry.name), 1.0)
+        try:
+            rehearsed = self.ladder.rehearsed(entry.name, self.watch.progress)
+        except ConfigError as error:
+            entry.remarks.append(f"not compared with its rehearsal: {error}")
+            return ""
+        found = comparison.differences(run, 1.0, rehearsed, 1.0)
         entry.differences |= {f"{name}{comparison.REHEARSAL}": value for name, value in found.items()}
         return f"; from its rehearsal: {_listed(found)}"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from rths_nodes.app.procedure import comparison, screens, walk
 from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.walk import Walk
@@ -48,7 +49,9 @@ class Console:
         self._heard_at = -SAME_REQUEST_S
         self._answered = 0
         self._stopped = self._refused = self._failed = ""
-        self._done = (0, 0)
+        self._done, self._abandoned, self._hears = (0, 0), False, dialogue.attended
+        conductor.watch.progress = self._far
+        conductor.ladder.abandoned = lambda: self._abandoned
 
     # -- the whole test -----------------------------------------------------------------------------------
 
@@ -207,9 +210,11 @@ class Console:
         if rung not in conductor.ladder.planned:
             raise ConfigError(f"arm: rung {rung or 'none left'}: is not planned")
         self._complete(rung)
-        step, found = conductor.ladder.step(rung), conductor.session.offsets
+        ladder, moves = conductor.ladder, RUNGS[rung].moves
+        step, found = ladder.step(rung), conductor.session.offsets
         offsets_hash = found.hash if found is not None else ""
-        moves = RUNGS[rung].moves
+        if moves and (self._leads or rung in REDUCED or rung not in self._dialogue.answers.arm):
+            self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._far))
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
             self._say(screens.armed(step, conductor.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash):
@@ -221,7 +226,7 @@ class Console:
     def _complete(self, rung: str) -> None:
         """Level and time ratio, which the first rung that needs them asks for."""
         ladder = self.conductor.ladder
-        if rung in ("d", "e", "f") and ladder.level is None:
+        if rung in REDUCED and ladder.level is None:
             ladder.level = float(self._dialogue.value("level", ladder.proposed_level()))
         if rung == "e" and ladder.ratio is None:
             ladder.ratio = int(self._dialogue.value("time_ratio", 10))
@@ -232,18 +237,22 @@ class Console:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
         if not ACTS[act].lasting:
             return self.conductor.do(act, **arguments)
+        return str(self._meanwhile(name or act, lambda: self.conductor.do(act, **arguments)))
+
+    def _meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives, in a thread of its own; meanwhile the operator sees how far it is, and is heard."""
         found: dict[str, Any] = {}
 
-        def work() -> None:
+        def run() -> None:
             try:
-                found["words"] = self.conductor.do(act, **arguments)
+                found["result"] = work()
             except BaseException as error:
                 found["error"] = error
 
-        thread = threading.Thread(target=work, name=act, daemon=True)
-        self._done = (0, 0)
-        self.conductor.watch.progress = lambda sample, samples: setattr(self, "_done", (sample, samples))
-        with self._progress(name or act) as bar:
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        del self._signals[: self._answered]
+        self._answered, self._done, self._abandoned = 0, (0, 0), False
+        with self._progress(name) as bar:
             self.conductor.watch.starting = bar.starting
             thread.start()
             while thread.is_alive():
@@ -253,7 +262,10 @@ class Console:
                 thread.join(LOOK_S)
         if "error" in found:
             raise found["error"]
-        return str(found.get("words", ""))
+        return found.get("result", "")
+
+    def _far(self, sample: int, samples: int) -> None:
+        self._done = sample, samples
 
     def _attend(self) -> None:
         """What the operator wants meanwhile, by a signal or a key."""
@@ -263,9 +275,10 @@ class Console:
             if self._answered > 2:
                 raise KeyboardInterrupt
             self._interrupt("hold" if first and self._can_hold() else "stop", self._signals[-1] != SIGINT)
-        if self._dialogue.attended and select.select([sys.stdin], [], [], 0.0)[0]:
+        if self._hears and select.select([sys.stdin], [], [], 0.0)[0]:
             typed = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             if not typed:
+                self._hears = False
                 self._interrupt("stop", ends=True)
             for line in typed.splitlines():
                 self._heard(line.strip())
@@ -283,8 +296,10 @@ class Console:
 
     def _interrupt(self, act: str, ends: bool = False) -> None:
         """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
-        if act == "stop" and (ends or not self._leads):
-            self._stopped = self._stopped or INTERRUPTED
+        if act == "stop":
+            self._abandoned = True
+            if ends or not self._leads:
+                self._stopped = self._stopped or INTERRUPTED
         if act == "resume":
             self._signals.clear()
             self._answered = 0

@@ -67,6 +67,8 @@ class Ladder:
     ) -> None:
         self.scenario, self.planned, self.realtime = scenario, tuple(planned), realtime
         self.level, self.ratio = level, ratio
+        self.abandoned: Callable[[], bool] = lambda: False
+        """Whether the operator wants no rehearsal any more."""
         self._rehearsed: dict[str, Run] = {}
 
     @cached_property
@@ -105,7 +107,7 @@ class Ladder:
         scenario = rehearsal.simulated(self.step(name).scenario)
         key = rehearsal.hash_of(scenario)
         if key not in self._rehearsed:
-            done = hosts.run(scenario, progress=progress, interrupted=lambda: False)
+            done = hosts.run(scenario, progress=progress, interrupted=self.abandoned)
             if done.outcome != "finished":
                 raise ConfigError(f"rung {name}: its rehearsal was {done.outcome}: {done.reason}")
             self._rehearsed[key] = done.read()

@@ -74,7 +74,7 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
         code, reason = ExitCode.TRIPPED, f"rung {last.name}: {last.reason}"
     elif tripped:
         code, reason = ExitCode.TRIPPED, tripped
-    elif refused:
+    elif refused and not stopped:
         code, reason = ExitCode.REFUSED, refused
     elif last is not None and last.outcome not in ("finished", "held"):
         code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"

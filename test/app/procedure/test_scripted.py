@@ -179,7 +179,8 @@ def by_udp(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
     try:
         assert emulator.stdout is not None
         assert "emulated at" in emulator.stdout.readline()
-        test = carried_out(folder, environment, [*words, "--no-report"], answered(folder, largest_difference=BOUNDS))
+        answers = answered(folder, largest_difference=BOUNDS)
+        test = carried_out(folder, environment, [*words, "--no-report"], answers)
         return Emulated(test, emulator.wait(timeout=20))
     finally:
         emulator.kill()
@@ -285,7 +286,7 @@ def test_a_rung_that_differs_too_much_ends_the_ladder(tmp_path: Path, environmen
 def long_test(tmp_path: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A test that is under way on the rig for a long time; its folder is runs/first."""
     answers = answered(tmp_path, rungs=["g"], arm=["g"], largest_difference=None, unload=False)
-    words = ["--rig", RIG, "--set=duration=600", "--no-report", "--answers", str(answers)]
+    words = ["--rig", RIG, "--set=duration=60", "--no-report", "--answers", str(answers)]
     program = subprocess.Popen(
         [*PROGRAM, "test", NAME, *words],
         cwd=tmp_path,
