@@ -165,6 +165,7 @@ class RigSession:
     def check(self) -> dict[str, AxisChecks]:
         """A small guarded move of every axis; what it finds may bar the way to the start."""
         self._begin("check")
+        assert self.offsets is not None  # the state says so
         with self._moving(State.CHECKING, State.REFERENCED):
             found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, self.offsets)
             self.record.checks = found
@@ -270,6 +271,7 @@ class RigSession:
     def unload(self) -> UnloadingRecord:
         """The specimen to zero force, by a motion that is bounded in travel and rate."""
         self._begin("unload")
+        assert self.offsets is not None  # the state says so
         with self._moving(State.UNLOADING, State.HELD):
             done: UnloadingRecord = unloading.unload(self.drive, self.scenario, self.offsets)
             self.record.unloading.append(done)
