@@ -78,7 +78,7 @@ class Conducted(Protocol):
 
 
 class OperatorNode:
-    """Serves the acts of ``conducted`` in ``namespace``, in its own threads, from :meth:`start` to :meth:`close`."""
+    """Serves the acts of ``conducted`` in ``namespace``, in threads of its own, from start to close."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         self._conducted = conducted
