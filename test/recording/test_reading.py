@@ -108,7 +108,8 @@ def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
     said = (
         "Left out: partition of the structure, peak of the excitation, running HSEM, the figure of energy, "
-        "the figure of residual, the figure of response, the figure of spectrum (the structure &#39;of_another_lab&#39; is not installed here)."
+        "the figure of residual, the figure of response, the figure of spectrum "
+        "(the structure &#39;of_another_lab&#39; is not installed here)."
     )
     assert said in page
     assert page.count("<h3>") == 9

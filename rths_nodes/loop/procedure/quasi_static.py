@@ -93,7 +93,9 @@ class QuasiStatic:
     def of(cls, scenario: Scenario, command: Array) -> QuasiStatic:
         """On the rig of ``scenario``, which stands at ``command`` ``(n_axes,)`` m."""
         limits = scenario.limits
-        still = tuple(STILL * np.array([getattr(axis, of) for axis in limits.values()]) for of in ("stroke", "force"))
+        still = tuple(
+            STILL * np.array([getattr(axis, of) for axis in limits.values()]) for of in ("stroke", "force")
+        )
         late = scenario.port.transport_samples
         return cls(command, scenario.dt, late, accelerations(limits), (still[0], still[1]))
 
