@@ -22,8 +22,9 @@ from rths_nodes.loop.procedure.arming import arm, start_of
 from rths_nodes.loop.procedure.clearance import Clearance
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.machine import SessionMachine
-from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations, positioning_velocities
+from rths_nodes.loop.procedure.motions import positioning_velocities
 from rths_nodes.loop.procedure.offsets import Offsets, Watching
+from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
 from rths_nodes.loop.procedure.readback import told_of
 from rths_nodes.loop.procedure.records import (
     AxisChecks,
@@ -174,15 +175,17 @@ class RigSession:
     # -- the rungs ----------------------------------------------------------------------------------------
 
     def position(self) -> None:
-        """To the start of the test, by a bounded ramp."""
+        """To the start of the test, by a bounded ramp, until the rig rests there."""
         self._begin("position")
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
-        velocity = positioning_velocities(scenario)
-        ramp = BoundedRamp(drive.command, goal, velocity, accelerations(scenario.limits), scenario.dt)
+        walk = QuasiStatic.of(scenario, drive.command)
+        motion = Script(walk.go(goal, positioning_velocities(scenario)))
         with self._moving(State.POSITIONING, State.POSITIONED):
-            drive.drive(ramp)
+            drive.drive(motion)
+        if not motion.result.resting:
+            self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
 
     def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
         """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""

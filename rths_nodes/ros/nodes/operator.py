@@ -160,8 +160,9 @@ class OperatorNode:
 
     # -- acts ---------------------------------------------------------------------------------------------
 
-    def _serve(self, request: Any, response: Any) -> Any:
+    def _serve(self, request: Any, _: Any) -> Any:
         """One request; whatever goes wrong is answered, for nobody sees it otherwise."""
+        response = Act.Response()
         try:
             response.result = self._do(request)
             response.done = True
