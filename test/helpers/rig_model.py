@@ -127,7 +127,7 @@ class RigModel:
 
     def allows(self, act: str) -> bool | None:
         """Whether ``act`` is possible now."""
-        if self.state not in FROM[act] or self.given_back:
+        if self.state not in FROM[act]:
             return False
         if self.suspended != (act == "resume") and self.state == "HELD":
             return False
@@ -140,7 +140,7 @@ class RigModel:
             "take_offsets": self.sound,
             "confirm_offsets": _all(self.taken, None if self.standing else True),
             "sign_for": self.unsigned,
-            "acknowledge": not self.broken,
+            "acknowledge": not (self.broken or self.given_back),
         }.get(act, True)
 
     def begin(self, act: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from rig_model import FAULTS, MOVING, VAGUE, RigModel
@@ -127,6 +127,7 @@ class Sequences(RuleBasedStateMachine):
         self.port.each_tick = self._tick
         self.told: list[str] = []
         self.taken = ""
+        self.first = closed, pressure
         self.rest_until, self.then = 0, "resume"
         self.begun = self.entered = 0
         self.trouble: list[str] = []
@@ -314,6 +315,8 @@ class Sequences(RuleBasedStateMachine):
 
     @rule(happens=quiet)
     def connect(self, happens: Events) -> None:
+        if self.model.state == "IDLE":  # a simulator begins anew
+            self.model.closed, self.model.pressure = self.first
         self._do("connect", self.session.connect, happens)
 
     @rule(happens=quiet, seconds=st.sampled_from((0.05, 0.05, 0.05, 0.001)))
@@ -476,6 +479,7 @@ def many(examples: int) -> None:
     run_state_machine_as_test(
         Sequences,
         settings=settings(
+            phases=[Phase.generate],
             max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck), print_blob=False
         ),
     )
