@@ -82,6 +82,7 @@ class RigDrive:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
+        self._joined: Array | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._samples = 0
@@ -262,6 +263,7 @@ class RigDrive:
                 step = np.array([axis.velocity for axis in self._scenario.limits.values()]) * self._dt
                 position = self.command + np.clip(active - self.command, -step, step)
                 self._stop.begin(position, position)
+                self._joined = active if np.array_equal(position, active) else None
                 return position, FLAG_TRIPPED
             position = self._stop.step(self.measured)
             if self._stop.at_rest:
@@ -293,6 +295,7 @@ class RigDrive:
             self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt)
         self._stop.begin(self._before, self.command)
+        self._joined = None
         if self._stop.at_rest and self._stands_aside() is None:
             self._end()
 
@@ -302,7 +305,10 @@ class RigDrive:
         The stop ends there: whoever closes the interlock again then moves nothing.
         """
         active = self.port.active_command if self.port.interlock else None
-        return None if active is None or np.array_equal(active, self.command) else active
+        if active is None or np.array_equal(active, self.command):
+            return None
+        # what was sent comes back in the numbers of the controller: it may differ in the last digit
+        return None if self._joined is not None and np.array_equal(active, self._joined) else active
 
     def _end(self) -> None:
         self._motion = self._stop = None
