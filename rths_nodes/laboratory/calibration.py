@@ -22,6 +22,7 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
 from rths_nodes.core.units import FORCES, LENGTHS, SI
+from rths_nodes.laboratory.characterised import Characterised, Expected
 from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 
 _ITS_UNIT = "its unit"
@@ -132,8 +133,21 @@ class OnRig:
         more_than=0.0,
         less_than=1.0,
     )
+    characterised: Characterised | None = section(
+        Characterised, "what cyclic tests have told, as rths characterise --out writes it", None
+    )
     small_move: SmallMove | None = section(SmallMove, "the small move that checks signs and scales", None)
     unloading: Unloading | None = section(Unloading, "the way to no force", None)
+
+    @property
+    def expected(self) -> Expected | None:
+        """The stiffness at small displacement, given or else found in cyclic tests; None where nobody says."""
+        known = self.stiffness_known_to
+        if self.characterised is not None and known is None:
+            return self.characterised.expected
+        if self.stiffness is None:
+            return None
+        return Expected(self.stiffness, known, f"that the rig file knows to {known or 0.0:.0%}", True)
 
 
 @params

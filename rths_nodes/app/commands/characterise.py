@@ -17,7 +17,7 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import characterisation, expectation, identification
+from rths_nodes.app.studies import characterisation, expectation, identification, rig_section
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario.schema import Scenario
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", metavar="FILE", help="draw loops, stiffness, damping, delay (.png, .svg, .pdf)"
     )
+    parser.add_argument("--out", metavar="FILE", help="section for the rig file to write (YAML); takes --rig")
     arguments.add_json(parser)
 
 
@@ -70,6 +71,10 @@ def run(options: argparse.Namespace) -> int:
     table = Path(options.csv) if options.csv else None
     if table:
         terminal.check_writable(table)
+    out = Path(options.out) if options.out else None
+    if out:
+        rig_section.check(out, options.rig)
+        terminal.check_writable(out)
     try:
         found = _found(options, scenario)
     except identification.Stopped as stop:
@@ -90,6 +95,10 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(figure, "" if options.json else "figure"):
             write(found, alike, figure, scenario.name)
+    if out:
+        section = rig_section.text(found, alike, scenario, options.rig)
+        with terminal.writing(out, "" if options.json else "section for the rig file"):
+            out.write_text(section, encoding="utf-8")
     return 0
 
 
@@ -105,7 +114,7 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
         }
         if idle := [name for name, value in given.items() if value]:
             raise ConfigError(f"{', '.join(idle)}: no tests are run with --from")
-        return characterisation.read(options.recordings)
+        return characterisation.read(options.recordings, scenario if options.out else None)
     axes = list(dict.fromkeys(options.axis)) or list(scenario.axes)
     for axis in axes:
         if axis not in scenario.axes:
