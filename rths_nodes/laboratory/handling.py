@@ -78,8 +78,8 @@ def _check_characterised(axis: Any, path: str) -> None:
     if off > may:
         raise ConfigError(
             f"{join(path, 'characterised.stiffness')} = {found.stiffness:g} N/m (to {found.known_to:.1%}): must "
-            f"be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m (to {known:.1%}): a scale was wrong, or "
-            "another specimen stood in the rig"
+            f"be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m (to {known:.1%}): a scale was wrong, "
+            "or another specimen stood in the rig"
         )
 
 
