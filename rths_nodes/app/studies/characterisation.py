@@ -15,9 +15,11 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, cyclic
 from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
+from rths_nodes.core.butterworth import filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import as_data, build
 from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
@@ -111,9 +113,11 @@ def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt = run.axes.index(axis), run.scenario.dt
     end = cycles.begin + cycles.cycles / cycles.frequency
     inside = (run.time >= cycles.begin) & (run.time < end)
-    command, displacement, force = (
-        values[inside, column] for values in (run.command, run.displacement, run.force)
+    low = low_pass(run.scenario.axes[axis], dt)  # of the force: what is compared with it goes through the same
+    command, displacement = (
+        filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
     )
+    force = run.force[inside, column]
     try:
         return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
     except ValueError as error:

@@ -14,7 +14,7 @@ from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import component, declared, integer, number, params, section, sections, text, texts
 from rths_nodes.core.strict import as_data
-from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis
+from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
@@ -69,7 +69,9 @@ class RigFile:
     )
 
     def validate(self, path: str) -> None:
-        """Refuses an axis of a scenario for which two would stand."""
+        """Refuses an axis of a scenario for which two would stand, and corrections that cannot be."""
+        for axis, entry in self.axes.items():
+            check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.limits import INDICATE, QUANTITIES, Disagreement, Level, Limits
 from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.load_limits import LoadCheck
 
@@ -23,7 +24,7 @@ class LimitCheck:
     """Checks commands before they are sent and measurements when they come, against the limits of all axes.
 
     Commands and targets count from the zero of the test, which ``tares`` tell; measurements as the sensors show
-    them. Limits are of what sensors and controller show.
+    them. Limits are of what sensors and controller show: where a force is corrected, of the channel beside it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class LimitCheck:
         tares: Tares | None = None,
     ) -> None:
         self._inputs, self._channels = tuple(auxiliary_inputs), tuple(auxiliary_names)
+        self._shown = shown_forces(self._channels, list(limits))
         rows = (tares or Tares.none(len(limits))).rows()
         self._axes = [
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
@@ -78,7 +80,8 @@ class LimitCheck:
 
         ``target`` ``(n_axes,)``: m, or N where ``modes`` say force.
         """
-        displacements, forces, targets = measured.displacement.tolist(), measured.force.tolist(), target.tolist()
+        displacements, targets = measured.displacement.tolist(), target.tolist()
+        forces = forces_shown(measured, self._shown)
         if self._loads is not None:
             n = len(self._axes)
             told = measured.control_mode
@@ -107,6 +110,15 @@ class LimitCheck:
                     f"must be within +- {tracking:g} m"
                 )
         return _not_finite("measured", measured.auxiliary, self._channels) if measured.auxiliary.size else ""
+
+
+def forces_shown(measured: Measurement, places: Sequence[tuple[int, int]]) -> list[float]:
+    """The forces (N) of all axes as the load cells show them; ``places`` as of :func:`shown_forces`."""
+    forces: list[float] = measured.force.tolist()
+    for axis, channel in places:
+        if channel < len(measured.auxiliary):  # a simulator in place of the rig may lack its channels
+            forces[axis] = float(measured.auxiliary[channel])
+    return forces
 
 
 class Breach(NamedTuple):
@@ -185,8 +197,14 @@ def _beside(axis: str, quantity: str, channel: str, channels: Sequence[str]) -> 
 class LevelWatch:
     """Watches the levels of all axes; ``told`` has what was found beyond one for the first time."""
 
-    def __init__(self, rules: Sequence[_Rule], dt: float, tares: Tares | None = None) -> None:
-        self._rules, self._rate, self._tares = rules, 1.0 / dt, tares
+    def __init__(
+        self,
+        rules: Sequence[_Rule],
+        dt: float,
+        tares: Tares | None = None,
+        shown: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._rules, self._rate, self._tares, self._shown = rules, 1.0 / dt, tares, shown
         self._before: _Row | None = None
         self.told: list[str] = []
 
@@ -209,7 +227,7 @@ class LevelWatch:
             if each.levels is not None
             for quantity, level in each.levels.given().items()
         ]
-        return cls(rules, dt, tares) if rules else None
+        return cls(rules, dt, tares, shown_forces(channels, list(limits))) if rules else None
 
     def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
         """The first level that Measurement k with Command k breaks; without one the applied command is both."""
@@ -221,6 +239,8 @@ class LevelWatch:
         target = moved if command is None else command.target
         shown = (measured.displacement, measured.force, moved, target, measured.auxiliary, displacement)
         now = [each.tolist() for each in shown]
+        if self._shown:
+            now[1] = forces_shown(measured, self._shown)
         before, rate = self._before or now, self._rate
         self._before = now
         breach = None
