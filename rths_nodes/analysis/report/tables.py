@@ -224,6 +224,8 @@ def limits(of: Evaluation) -> Table:
     told = run.timing.get("levels", {})
     steps = np.diff(run.command, axis=0) / of.scenario.dt
     for index, (axis, limit) in enumerate(of.scenario.limits.items()):
+        rig = of.scenario.axes[axis].rig_axis
+        altered = rig is not None and (rig.corrections or rig.feedback_filter) is not None
         if limit.of_force:
             reached = _of_load(run, axis, limit)
         else:
@@ -231,7 +233,7 @@ def limits(of: Evaluation) -> Table:
             reached = (
                 ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
                 ("velocity", "m/s", limit.velocity, steps[:, index]),
-                ("force", "N", limit.force, run.force[:, index]),
+                ("force, as corrected" if altered else "force", "N", limit.force, run.force[:, index]),
                 ("tracking_error", "m", limit.tracking_error, tracking),
             )
         for name, unit, largest, values in reached:
