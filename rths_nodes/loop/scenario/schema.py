@@ -19,7 +19,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
-from rths_nodes.core.limits import INTERLOCK, Limits
+from rths_nodes.core.limits import INTERLOCK, Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -131,6 +131,7 @@ class Scenario(AxesByMode):
     )
     semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
+    levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
     force_lead: float | None = number(
         "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
