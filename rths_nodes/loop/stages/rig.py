@@ -51,11 +51,11 @@ class RigStage:
 
     ``limits`` by axis, ``levels`` of the whole rig, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts
     the samples that were driven without the Target or the Command that belongs to them, ``late_commands`` the
-    Commands that came too late to be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all ticks, those of no sample, too.
-    ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last Command was
-    beyond a limit. ``pause`` is where the test waits for what is late. ``stop_request`` is the request of an
-    operator, a monitor or a peer to stop; None while there is none. ``levels`` watches the levels of the axes;
-    None where there are none.
+    Commands that came too late to be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all
+    ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
+    ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
+    ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
+    ``levels`` watches the levels of axes and rig; None where there are none.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
