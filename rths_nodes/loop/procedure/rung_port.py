@@ -48,6 +48,11 @@ class RungPort:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
 
+    @property
+    def counter_at_start(self) -> int | None:
+        """What the rig's own counter was at sample 0 of the run; None before."""
+        return self._zero if self._begun else None
+
     # -- what is the procedure's business -----------------------------------------------------------------
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:

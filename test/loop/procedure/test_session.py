@@ -19,6 +19,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.rehearsal import hash_of, slower
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import port_numbers
 from rths_nodes.recording.run import Collector
 
 DT = 1.0 / 1024.0
@@ -393,3 +394,30 @@ def test_a_port_without_readback_begins_where_the_rig_is_measured(walk, monkeypa
     assert len(set(w.sent)) == 1
     assert w.sent[0] == pytest.approx(0.01)
     assert "cannot be read: the first command is the measured position, 0.01 m" in w.record.notes[0].text
+
+
+def test_a_rung_tells_what_the_counter_of_the_rig_was_at_its_start(walk):
+    """The channel of the trigger is high in the rung alone, and begins at that counter."""
+    made = walk(rig=("{type: simulator,", "{type: simulator, trigger: true,"))
+    made.to_start()
+    heard, told = [], {}
+    port = made.session.drive.port
+    read = port.read
+
+    def spy():
+        measured = read()
+        heard.append((measured.sample, float(measured.auxiliary[-1])))
+        return measured
+
+    port.read = spy
+
+    def told_of(scenario, of_rung):
+        outcome = made._embedded(scenario, of_rung)
+        told.update(port_numbers(of_rung))
+        return outcome
+
+    made.arm("g")
+    made.session.run(told_of)
+    high = [sample for sample, value in heard if value]
+    assert high[0] == told["counter_at_start"] + 2  # Command 1 acts a sample later
+    assert len(high) == made.scenario.samples

@@ -1,0 +1,22 @@
+"""The trigger of a port: a digital output of the rig by which other data acquisition knows when a test runs.
+
+A port that has one declares ``trigger`` in its ``Params`` and has ``set_trigger(high)``; what the output really is
+comes back as an auxiliary channel, beside the sample to which it belongs.
+"""
+
+from __future__ import annotations
+
+from rths_nodes.core.parameters import flag
+
+TRIGGER_CHANNEL = "trigger [1]"
+"""0 or 1: the digital output at the sample."""
+
+
+def trigger_parameter() -> bool:
+    """Whether the rig has such an output, and it is used."""
+    found: bool = flag(
+        "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
+        "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
+        False,
+    )
+    return found
