@@ -120,7 +120,7 @@ def test_a_trigger_acts_with_the_commands(port: Callable[..., Any], samples: int
     assert rig.auxiliary_names == ("trigger [1]",)
     seen = [rig.read().auxiliary.tolist()]
     for k in range(1, 12):
-        rig.set_trigger(4 <= k < 8)
+        rig.trigger.set(4 <= k < 8)
         move(rig, np.zeros(1))
         seen.append(rig.read().auxiliary.tolist())
     assert seen == [[float(4 <= k - samples < 8)] for k in range(12)]
@@ -128,6 +128,6 @@ def test_a_trigger_acts_with_the_commands(port: Callable[..., Any], samples: int
 
 def test_without_a_trigger_nothing_shows_one(port: Callable[..., Any]) -> None:
     rig = port()
-    rig.set_trigger(True)
+    rig.trigger.set(True)
     move(rig, np.zeros(1))
     assert (rig.auxiliary_names, rig.read().auxiliary.size) == ((), 0)

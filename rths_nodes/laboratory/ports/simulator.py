@@ -37,7 +37,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, trigger_parameter
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
 
@@ -115,7 +115,7 @@ class Simulator:
         sensors = {name: axis.sensors for name, axis in axes.items()}
         self._sensors = [SensorPair(each, seed, name, dt) for name, each in sensors.items()]
         self._second = SecondSensors(sensors, seed)
-        self._has_trigger = params.trigger
+        self.trigger = Trigger(params.trigger)
         shown = (TRIGGER_CHANNEL,) if params.trigger else ()
         self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names, *shown)
         self.auxiliary_inputs = self._rig.auxiliary_inputs
@@ -155,7 +155,8 @@ class Simulator:
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
         start = self._drive.start
         self._line = deque([(start.copy(), np.zeros(len(none))) for _ in range(self.transport_samples)])
-        self._trigger, self._triggers = False, deque([False] * self.transport_samples)
+        self.trigger.set(False)
+        self._triggers = deque([False] * self.transport_samples)
         self.partial_stop = ""
         if self._loops is not None:
             self._loops.start(start)
@@ -188,10 +189,6 @@ class Simulator:
             raise unknown("hydraulics", "pressure", pressure, PRESSURES)
         self._take_over()
         self._hydraulics = PRESSURES[pressure]
-
-    def set_trigger(self, high: bool) -> None:
-        """From the next command on the digital output is to be ``high``, where the port has one."""
-        self._trigger = high and self._has_trigger
 
     def set_interlock(self, closed: bool) -> None:
         """Somebody opens the interlock, or closes it again."""
@@ -248,7 +245,7 @@ class Simulator:
                 self._convert(command.control_mode)
         self._line.append((self._command, command.auxiliary))
         driven, auxiliary = self._line.popleft()
-        self._triggers.append(self._trigger)
+        self._triggers.append(self.trigger.high)
         self._high = self._triggers.popleft()
         if self._loops is not None:
             driven = self._loops.led(command, self._command, [force for _, force in self._seen], self.interlock)
@@ -308,7 +305,7 @@ class Simulator:
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
         displacement, force = map(np.array, zip(*pairs, strict=True))
-        if self._has_trigger:
+        if self.trigger.wired:
             channels = np.append(channels, float(self._high))
         return Measurement(
             self.sample,

@@ -1,10 +1,12 @@
 """The trigger of a port: a digital output of the rig by which other data acquisition knows when a test runs.
 
-A port that has one declares ``trigger`` in its ``Params`` and has ``set_trigger(high)``; what the output really is
-comes back as an auxiliary channel, beside the sample to which it belongs.
+A port that may have one declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; what the
+output really is comes back as an auxiliary channel, beside the sample to which it belongs.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from rths_nodes.core.parameters import flag
 
@@ -20,3 +22,20 @@ def trigger_parameter() -> bool:
         False,
     )
     return found
+
+
+class Trigger:
+    """What the digital output is to be from the next command on: ``high`` only where there is one, ``wired``."""
+
+    def __init__(self, wired: bool) -> None:
+        self.wired, self.high = wired, False
+
+    def set(self, high: bool) -> None:
+        """High while a test runs."""
+        self.high = high and self.wired
+
+
+def set_trigger(port: Any, high: bool) -> None:
+    """Set that of ``port``, where it may have one."""
+    if isinstance(found := getattr(port, "trigger", None), Trigger):
+        found.set(high)

@@ -34,7 +34,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
-from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, trigger_parameter
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
 
@@ -134,9 +134,9 @@ class UdpPort:
                 most = datagrams.LARGEST_AUXILIARY
                 raise ConfigError(f"port.{name}: {count}: must be <= {most}, for one datagram")
         self._n_channels = len(self.auxiliary_names)
+        self.trigger = Trigger(params.trigger)
         if params.trigger:
             self.auxiliary_names = (*self.auxiliary_names, TRIGGER_CHANNEL)
-        self._trigger = False
         self._link = UdpLink(params.address, params.port, params.local_port)
         self.address = self._link.place
         self._period = round(dt * 1e9)
@@ -158,10 +158,6 @@ class UdpPort:
         """The first command will be the controller's active one, wherever that is: a procedure opens the port."""
         self._any_start = True
 
-    def set_trigger(self, high: bool) -> None:
-        """From the next command on the digital output is to be ``high``, where the port has one."""
-        self._trigger = high and self._params.trigger
-
     def open(self, pacer: Callable[[], int] | None = None) -> None:
         """Agree with the rig on the session; it stands still. Raises ConfigError where they do not agree.
 
@@ -178,7 +174,7 @@ class UdpPort:
         self._dropped = False
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
-        self._trigger = False
+        self.trigger.set(False)
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         terms = Terms(
@@ -203,7 +199,7 @@ class UdpPort:
     def _of_kind(self, kind: int, counter: int = 0) -> Head:
         self._head.kind, self._head.counter = kind, counter
         self._head.heard = max(self._expected - 1, 0)
-        self._head.flags = datagrams.TRIGGER if self._trigger and kind == datagrams.COMMAND else 0
+        self._head.flags = datagrams.TRIGGER if self.trigger.high and kind == datagrams.COMMAND else 0
         return self._head
 
     def begin(self) -> None:
@@ -336,7 +332,7 @@ class UdpPort:
             self._bridged += 1
         self._limited += bool(head.flags & datagrams.LIMITED)
         channels = state.auxiliary if len(state.auxiliary) else EMPTY
-        if self._params.trigger:
+        if self.trigger.wired:
             channels = np.append(channels, float(head.flags & datagrams.TRIGGER > 0))
         command = self._applied(state)
         return Measurement(

@@ -21,6 +21,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
+from rths_nodes.laboratory.ports.trigger import set_trigger
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -166,12 +167,7 @@ class RigStage:
         """Start the test: ask for Measurement 0, which :meth:`complete` gives once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
-        self._set_trigger(True)
-
-    def _set_trigger(self, high: bool) -> None:
-        """The digital output of the rig for other data acquisition, where its port has one."""
-        if (setter := getattr(self.port, "set_trigger", None)) is not None:
-            setter(high)
+        set_trigger(self.port, True)
 
     def first(self) -> Measurement:
         """Start the test: Measurement 0 of a port that has it at once."""
@@ -271,7 +267,7 @@ class RigStage:
             if self._policy.at_rest:
                 self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
         elif sample == self._samples:
-            self._set_trigger(False)
+            set_trigger(self.port, False)
             self.machine.to(State.FINISHED)
         return measured
 
@@ -365,7 +361,7 @@ class RigStage:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
-        self._set_trigger(False)
+        set_trigger(self.port, False)
         if self._handover is not None:
             self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)
