@@ -142,6 +142,26 @@ def test_a_section_that_makes_no_sense_is_refused(
     assert not out.exists()
 
 
+def test_planned_tests_are_those_that_would_be_run(place: Path, tmp_path: Path) -> None:
+    """As an operator drives them, from their files, on the rig; what they tell becomes a section, too."""
+    assert main(["characterise", NAME, *TESTS, "--rig", RIG, "--plan", str(tmp_path / "plan")]) == 0
+    files_of = sorted(path.name for path in (tmp_path / "plan").iterdir())
+    assert files_of == [f"{AXIS}_{words}.yaml" for words in ("20mm_2Hz", "20mm_4Hz", "5mm_2Hz", "5mm_4Hz")]
+    test, run = str(tmp_path / "plan" / files_of[2]), str(tmp_path / "run")
+    assert main(["run", test, "--rig", RIG, "--record", run]) == 0
+    out = tmp_path / "section.yaml"
+    assert main(["characterise", NAME, "--rig", RIG, "--from", run, "--out", str(out)]) == 0
+    row = parse(out.read_text(), "")["axes"]["bench"]["characterised"]["tests"][0]
+    assert row[:2] == [0.005, 2.0]
+    assert row[2] == pytest.approx(float(rows(place / "table.csv")[0]["storage_stiffness"]), rel=2e-3)
+
+
+def test_a_plan_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["characterise", NAME, *TESTS, "--plan", str(tmp_path), "--csv", str(tmp_path / "x")]) == 2
+    assert "--csv: nothing is found with --plan, which runs no test" in capsys.readouterr().err
+    assert main(["characterise", NAME, "--from", "nowhere", "--plan", str(tmp_path)]) == 2
+
+
 def test_a_rig_file_is_not_overwritten_by_its_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rig = tmp_path / "rig.yaml"
     rig.write_text(files.locate(RIG, files.RIG).read_text())
