@@ -112,6 +112,20 @@ def low_pass(axis: Any, dt: float) -> Butterworth | None:
     return None if rig is None or rig.feedback_filter is None else rig.feedback_filter.built(dt)
 
 
+def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
+    """What is done to the measured force of an ``axis`` of a rig, behind a simulator or not; nothing: empty."""
+    told = []
+    if (found := axis.corrections) is not None:
+        taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
+        taken += [f"{found.friction:g} N of friction"] if found.friction else []
+        instead = "; not from that of a simulator, which shows the force of the specimen" if simulated else ""
+        told.append(f"taken off the force: {' and '.join(taken)}{instead}")
+    if (low := axis.feedback_filter) is not None:
+        words = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
+        told.append(f"force through a low-pass of {words}")
+    return told
+
+
 @dataclass
 class _Axis:
     """What is done at one axis, and what it remembers."""

@@ -11,6 +11,7 @@ import yaml
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.report import set_up
 from rths_nodes.analysis.report.tables import limits as limits_of
 from rths_nodes.analysis.stability.judgement import judge_loop
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
@@ -59,6 +60,8 @@ def test_the_loop_gets_the_filtered_force_and_the_rest_is_as_it_was(tmp_path: Pa
     np.testing.assert_array_equal(found.force[:, 0], expected)
     names = [row.title for row in limits_of(Evaluation(found)).rows]
     assert any("force, as corrected" in title for title in names)
+    words = [each for part in set_up.parts(Evaluation(found), {}) for each in part.words]
+    assert "axis_1: force through a low-pass of 50 Hz, order 2, late by 4.5 ms." in words
 
 
 def test_a_simulator_needs_no_correction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -72,21 +73,10 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
             told.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
-        told += _corrected(mine, simulated=getattr(loaded.port, "builds_axes", False))
+        told += corrections_in_words(mine, simulated=getattr(loaded.port, "builds_axes", False))
         yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)
-
-
-def _corrected(axis: Any, simulated: bool) -> Iterator[str]:
-    """What is done to the measured force of an axis of a rig."""
-    if (found := axis.corrections) is not None:
-        taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
-        taken += [f"{found.friction:g} N of friction"] if found.friction else []
-        instead = "; not from that of a simulator, which shows the force of the specimen" if simulated else ""
-        yield f"taken off the force: {' and '.join(taken)}{instead}"
-    if (low := axis.feedback_filter) is not None:
-        yield f"force through a low-pass of {low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
 
 
 def _channel(noun: str, channel: Any) -> str:
