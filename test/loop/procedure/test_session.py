@@ -10,6 +10,7 @@ from rig_walk import steps
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure import rungs
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.machine import MOTION
 from rths_nodes.loop.procedure.records import SIGNED, ProcedureRecord
@@ -17,7 +18,7 @@ from rths_nodes.loop.procedure.session import RigSession
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.rehearsal import hash_of, slower
+from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import port_numbers
 from rths_nodes.recording.run import Collector
@@ -421,3 +422,21 @@ def test_a_rung_tells_what_the_counter_of_the_rig_was_at_its_start(walk):
     high = [sample for sample, value in heard if value]
     assert high[0] == told["counter_at_start"] + 2  # Command 1 acts a sample later
     assert len(high) == made.scenario.samples
+
+
+def test_a_rung_that_is_not_sent_keeps_the_channels_of_the_rig(walk, monkeypatch):
+    """The simulator that answers has no trigger, as that of a real rig; the test gets what the rig shows."""
+    made = walk(rig=("{type: simulator,", "{type: simulator, trigger: true,"))
+    monkeypatch.setattr(rungs, "simulated", lambda of: override(simulated(of), ["port.trigger=false"]))
+    made.to_start()
+    heard = []
+    read = rungs.UnsentPort.read
+
+    def spy(self):
+        measured = read(self)
+        heard.append(measured.auxiliary.tolist())
+        return measured
+
+    monkeypatch.setattr(rungs.UnsentPort, "read", spy)
+    assert made.climb("c").outcome == "finished"
+    assert set(map(tuple, heard)) == {(0.0,), (1.0,)}
