@@ -49,7 +49,7 @@ class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
-    must not be moved now, in words; empty where it may. ``broken`` is why the port has failed. ``braking`` is told
+    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more. ``braking`` is told
     why a motion is stopped, ``heard`` gets every Measurement.
     """
 
@@ -96,6 +96,7 @@ class RigDrive:
         Raises ConfigError where the port cannot be opened, and where the external command must not be accepted.
         """
         port = self.port
+        self.broken = self.alarm = ""
         if hasattr(port, "accept_any_start"):
             port.accept_any_start()
         if self.realtime:
@@ -138,10 +139,11 @@ class RigDrive:
         self.refer(measured.displacement)
 
     def close(self) -> None:
-        """Give the port back; the rig is left to its own safe state. May be called again."""
+        """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
         self.keeper.end()
         if self._open:
             self._open = False
+            self.broken = self.broken or "the port was given back"
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
