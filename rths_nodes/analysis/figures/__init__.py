@@ -14,6 +14,7 @@ from rths_nodes.analysis.figures import (
     excitation,
     histories,
     loads,
+    timing,
     tracking,
 )
 from rths_nodes.analysis.figures.plan import Plan
@@ -51,6 +52,12 @@ def plans(of: Evaluation) -> list[Plan]:
         return []
     found = [of.or_left_out(f"the figure of {plan.__name__}", partial(plan, view), None) for plan in FIGURES]
     return [plan for plan in found if plan is not None]
+
+
+def all_plans(of: Evaluation) -> list[Plan]:
+    """Those of the histories, and that of the timing where it was recorded."""
+    timed = timing.histograms(of.run)
+    return [*plans(of), *([timed] if timed else [])]
 
 
 def drawn(plan: Plan) -> tuple[str, str, str]:

@@ -20,7 +20,7 @@ from rths_nodes.analysis.figures.plan import (
     Quantity,
 )
 from rths_nodes.analysis.figures.sheet import View
-from rths_nodes.analysis.figures.style import INK, LINES, PALETTE, Entry, styled
+from rths_nodes.analysis.figures.style import ERROR, INK, LINES, PALETTE, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
@@ -93,7 +93,7 @@ def energy(view: View) -> Plan:
         Curve(base, Quantity(entry[0], unit), factor * values, Look.of(entry, 1.7 if entry[0] == "input" else 1.1))
         for values, entry in zip(shown.T, entries, strict=True)
     ]
-    top = Curve(view.counted, label, error, Look(PALETTE[3], "-", 1.1))
+    top = Curve(view.counted, label, error, Look(ERROR, "-", 1.1))
     panels = [
         view.panel(label, [top], limits=limits, levels=[ZERO_LINE]),
         view.panel(Quantity("energy", unit), drawn),
@@ -166,8 +166,8 @@ def synchronisation(view: View) -> Plan:
             ]
         )
     caption = (
-        "Left: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small an amplitude "
-        "turns it. Right: the same with that line taken off and magnified."
+        "Measured over target: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small "
+        "an amplitude turns it. Target − measured: the same with that line taken off and magnified."
     )
     heights = [2.7 if len(rows) == 1 else 2.2] * len(rows)
     title = "Synchronisation: measured over target"

@@ -57,8 +57,8 @@ def displacements(view: View) -> Plan:
         rows.append([whole, close])
     worst = quantity(largest(running.control_error), MM, "mm")
     caption = (
-        f"Left: the whole test. Right: the {zoom[1] - zoom[0]:.2g}\u00a0s in which the target moved most "
-        "(framed on the left), with the command that the compensator made of it."
+        f"Framed, and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which the target moved most, with the "
+        "command that the compensator made of it."
     )
     title, heights = f"Displacement: measured follows target within {worst}", [1.35 if named else 2.3] * len(rows)
     return Plan("displacement", title, caption, rows, heights, entries, view.spans, (2.1, 1.0))

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from rths_nodes.analysis.figures.plan import Band, Bars, Look, Panel, Plan, Shown
 from rths_nodes.analysis.figures.sheet import curve, plot
@@ -21,8 +21,8 @@ from rths_nodes.core.samples import Array
 
 DOTS = 300
 """Single values that can be told apart in a panel."""
-LABEL = 0.5
-"""From a vertical axis to its label, inches: labels stand below one another."""
+STEPS = (1, 2, 2.5, 5, 10)
+"""Of the numbers on an axis, in powers of ten."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Layout:
     """Height of a line of the legend."""
     letter: float = 0.068
     """Width of a letter of the legend."""
+    label: float = 0.5
+    """From a vertical axis to its label: labels stand below one another."""
     scale: float = 1.0
     """Of all heights."""
     stacked: bool = False
@@ -56,7 +58,7 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
     longest = max((len(label) for label in labels), default=0)
     room = layout.width - layout.left - layout.right
     across = max(1, min(len(labels), int((layout.width - 0.3) / (layout.letter * longest + 0.45))))
-    top = layout.line * math.ceil(len(labels) / across) + 0.09
+    top = layout.line * math.ceil(len(labels) / across) + (0.09 if labels else 0.17)
     last = [_ends(rows, number) for number in range(len(rows))]
     titled = [layout.title if any(panel.title for panel in row) else 0.0 for row in rows]
     below = [layout.bottom if ends else layout.gap for ends in last]
@@ -77,7 +79,7 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
             )
             drawn = figure.add_axes(place)
             _panel(drawn, panel, plan, layout, last[number], first=panel is row[0] or panel.y != row[0].y)
-            drawn.yaxis.set_label_coords(-LABEL / (share * unit), 0.5)
+            drawn.yaxis.set_label_coords(-layout.label / (share * unit), 0.5)
             left += share * unit + between
         down += below[number]
     if labels:
@@ -127,6 +129,7 @@ def _panel(drawn: Any, panel: Panel, plan: Plan, layout: Layout, last: bool, fir
     if panel.square:
         drawn.set_aspect("equal", adjustable="datalim")
     _scales(drawn, panel)
+    _ticks(drawn, panel)
     drawn.tick_params(labelbottom=last)
     if last:
         drawn.set_xlabel(str(panel.x))
@@ -148,15 +151,24 @@ def _scales(drawn: Any, panel: Panel) -> None:
         if name in panel.logarithmic:
             axis.set_major_formatter(lambda value, _: grouped(value, ".10g"))
             axis.set_minor_formatter(NullFormatter())
-    if panel.ticks:
-        drawn.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
-        drawn.minorticks_off()
     if panel.span:
         drawn.set_xlim(*panel.span)
     elif not panel.over_time and not panel.logarithmic:
         drawn.margins(x=0.04)
     if panel.limits:
         drawn.set_ylim(*panel.limits)
+
+
+def _ticks(drawn: Any, panel: Panel) -> None:
+    """Numbers with room between them."""
+    if panel.ticks:
+        drawn.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
+        drawn.minorticks_off()
+    width, height = drawn.figure.get_size_inches() * drawn.get_position().size
+    if not panel.ticks and "x" not in panel.logarithmic:
+        drawn.xaxis.set_major_locator(MaxNLocator(max(3, min(9, int(width / 0.5))), steps=STEPS))
+    if "y" not in panel.logarithmic:
+        drawn.yaxis.set_major_locator(MaxNLocator(max(4, min(7, int(height / 0.22))), steps=STEPS))
 
 
 def _draw(drawn: Any, shown: Shown, panel: Panel, layout: Layout) -> None:

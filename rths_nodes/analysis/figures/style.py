@@ -22,6 +22,8 @@ Entry = tuple[str, str, Any]
 """Of a legend: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
+ERROR = "#8e4585"
+"""Energy that errors have fed in."""
 LIMIT = "#b3261e"
 """What must not be crossed."""
 BAND_WIDTH = 2.8
