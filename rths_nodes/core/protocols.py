@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from rths_nodes.core.decay import Decay
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.force_controller import ForceController as ForceController
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
+from rths_nodes.core.specimen import Specimen as Specimen
 
 
 class GroundMotion(Protocol):
@@ -266,21 +266,6 @@ class Compensator(Protocol):
         ...
 
     def reset(self) -> None: ...
-
-
-class Specimen(Protocol):
-    """Experimental substructure of one axis: a force and the rates of its inner states, in plain floats."""
-
-    Params: ClassVar[type]
-    initial_state: tuple[float, ...]
-    decay: Decay
-    """How fast the inner states forget, which divides a sample into increments; ``Decay()`` without states."""
-
-    def __init__(self, params: Any) -> None: ...
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float: ...
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]: ...
 
 
 class Actuator(Protocol):

@@ -155,6 +155,7 @@ def test_a_stranger_speaks_on_every_topic_and_nobody_understands_it(monkeypatch:
     sys.modules.pop("strangers", None)
 
 
+@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize(
     ("pace", "words", "outcomes"),

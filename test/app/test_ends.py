@@ -217,6 +217,7 @@ def test_the_outcome_the_exit_code_and_the_recording_agree(
         assert abs(steps[-1]) <= run.scenario.axes["story_1"].limits.deceleration * run.scenario.dt**2 * 1.001
 
 
+@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("lost", ["stop", "warn"])
 def test_a_recording_that_is_deleted_under_way_is_missed_within_a_second(

@@ -223,6 +223,7 @@ def test_a_test_without_simulated_actuators_runs(
     assert np.isnan(rths_nodes.read(tmp_path / "run").true_displacement).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_rig_that_is_not_there_is_refused_with_name_address_and_what_was_tried(
     rths: Rths, scenario: Any, nobody: int, host: str

@@ -144,6 +144,7 @@ def test_a_killed_recorder_leaves_all_that_it_has_handed_over(tmp_path, patient)
     assert samples == list(range(len(samples)))
 
 
+@pytest.mark.long
 def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     rig = Rig(tmp_path / "run", "--pace", "realtime", *patient)
     rig.wait_until_running()
@@ -158,6 +159,7 @@ def test_no_orphan_is_left_when_the_runner_is_killed(tmp_path, patient):
     assert run.outcome == "held"
 
 
+@pytest.mark.long
 def test_a_full_disk_trips_the_rig_and_loses_nothing_before(tmp_path, patience, patient):
     def small_disk() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -122,6 +122,7 @@ def test_a_model_that_the_test_starts_moves_as_one_that_the_user_starts(name: st
     assert models_left() == []
 
 
+@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", "processes"])
 def test_so_it_is_on_every_host_with_the_same_bits(host: str, tmp_path: Path) -> None:

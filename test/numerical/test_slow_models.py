@@ -181,6 +181,7 @@ def test_a_model_that_hangs_is_not_waited_for_longer_than_it_may(tmp_path: Path)
     assert models_left() == []
 
 
+@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("host", ["composed", pytest.param("processes", marks=pytest.mark.soak)])
 def test_an_interrupt_in_a_pause_holds_the_rig(host: str, tmp_path: Path) -> None:

@@ -121,6 +121,7 @@ def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_make
         assert law[name] == pytest.approx(perfect[name], abs=0.5)
 
 
+@pytest.mark.long
 def test_its_indices_have_the_numbers_of_the_code() -> None:
     _, _, (measured, _) = result_of(*STRONG)
     assert numbers(NAME, "tracking_rms_2_percent") == {"code": "J2,2"}

@@ -102,6 +102,7 @@ def test_with_coupling_tracking_and_response_are_good(
     assert np.all(response(made) < 2.0)
 
 
+@pytest.mark.long
 def test_without_coupling_the_response_is_ten_percent_wrong() -> None:
     assert np.all(response(run("c", SHORT)) > 8.0)
 

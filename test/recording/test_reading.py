@@ -107,14 +107,16 @@ def test_a_component_that_refuses_its_parameters_is_kept_too(done: hosts.RunResu
 def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None:
     page = render(changed(with_scenario("type: sdof", "type: of_another_lab")))
     said = (
-        "Left out: peak of the excitation, running HSEM, the figure of energy, the figure of response, "
-        "the figure of spectrum (the structure &#39;of_another_lab&#39; is not installed here)."
+        "Left out: partition of the structure, peak of the excitation, running HSEM, the figure of energy, "
+        "the figure of residual, the figure of response, the figure of spectrum "
+        "(the structure &#39;of_another_lab&#39; is not installed here)."
     )
     assert said in page
-    assert page.count("<h3>") == 6
+    assert page.count("<h3>") == 9
     whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
-    assert "Left out: units of the compensator&#39;s quantities (the compensator" in whole
-    assert whole.count("<h3>") == 9
+    of = "of the compensator&#39;s quantities"
+    assert f"Left out: units {of}, limits {of} (the compensator" in whole
+    assert whole.count("<h3>") == 15
 
 
 def test_the_layout_is_that_of_the_file(done: hosts.RunResult, changed: Changed) -> None:

@@ -37,6 +37,7 @@ def per_axis(overrides=SHORT, **options):
     return hosts.run(NAME, overrides, actuator_nodes="per_axis", **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("host", "pace"), [("composed", "lockstep"), ("processes", "lockstep")])
 def test_the_same_bits_as_with_one_node(host, pace, tmp_path, different):
     reference = rths_nodes.run(NAME, SHORT)
@@ -217,6 +218,7 @@ class Rig:
         return f"{namespace.rpartition('/')[2]}/axis" if role == "axis" else role
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("peer", ["story_2/axis", pytest.param("actuator", marks=pytest.mark.soak)])
 def test_a_killed_node_ends_the_run_with_a_reason(peer, tmp_path):
     rig = Rig(tmp_path / "run", "--set", "soft_start=null")

@@ -265,6 +265,7 @@ def test_the_first_command_is_waited_for(by_hand, clock):
 # All nodes in one process, with faults on the wire: which sample is late does not depend on the machine
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", ["target", "command"])
 def test_one_in_twenty_late_is_bridged_as_in_the_embedded_loop(stream, run_patiently, different):
     words = f"late@0.1:{stream},0.05"

@@ -122,6 +122,7 @@ def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
         assert np.abs(np.diff(run.displacement[:, 0], 2)).max() * 1024.0**2 <= 10.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pace", ["lockstep", pytest.param("realtime", marks=pytest.mark.soak)])
 def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pace: str) -> None:
     """Its load cell reports 1e12 N: no Command is made of that, and what it says in the end does not count."""

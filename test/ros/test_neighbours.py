@@ -180,6 +180,7 @@ class Listener:
             self._process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pace", "joins", "host"),
     [

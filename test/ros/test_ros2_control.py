@@ -271,6 +271,7 @@ def slow(port: str, *more: str) -> list[str]:
     return [f"port={{type: ros2_control, stand_in: true, {PATIENT}, joints: [bench]{port}}}", *SLOW, *more]
 
 
+@pytest.mark.long
 def test_a_test_in_slow_time_runs_on_the_stand_in(stand_in: Any, patience: list[str]) -> None:
     stand_in()
     done = hosts.run("chen_ricles_2010", slow("", *patience), host="composed", pace="realtime")

@@ -107,6 +107,7 @@ def hostile(prepare: str = "", act: str = "", user: int = 0) -> subprocess.Popen
     return process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("prepare", "user"),
     [
@@ -354,6 +355,7 @@ JOINS = 75
 """Measurements that have been heard, for each topic listened to, when the next ones join."""
 
 
+@pytest.mark.long
 def test_who_subscribes_at_any_time_hears_every_message_after_its_first(
     patience: list[str], tmp_path: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_test_is_stopped_at_once_before_every_node_has_found_the_others(
     assert "emergency stop: topic" in report.reason
 
 
+@pytest.mark.long
 def test_parameters_can_be_read_while_the_rig_runs(operator: Node, patience: list[str]) -> None:
     rate = ("servo_rate=4096", "substeps=40")
     answers: list[Any] = []

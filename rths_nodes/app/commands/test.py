@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=NAMESPACE,
         metavar="NAMESPACE",
-        help="the acts are asked for by a service (NAMESPACE/operator/act): by a page, a robot or a program, not at "
+        help="the acts are asked for by a service (NAMESPACE/operator/act): by a page or a robot, not at "
         f"the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
     )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")

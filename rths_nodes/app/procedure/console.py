@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import select
-import sys
-import threading
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from signal import SIGINT
 from typing import Any
 
 from rths_nodes.app.procedure import comparison, screens, walk
 from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.answers import REDUCED
+from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.interrupts import SAME_REQUEST_S, stop_signals_handled
+from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import RUNGS
 from rths_nodes.loop.supervision.states import State
-
-INTERRUPTED = "the operator has interrupted the test"
-LOOK_S = 0.05
-"""Between two looks at what moves, at the keys, and at signals."""
-HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
-"""What an operator may type while something moves; anything else is a note."""
-
-Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class Console:
@@ -40,30 +25,25 @@ class Console:
     """
 
     def __init__(self, conductor: Conductor, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
-        self.conductor, self._dialogue, self._progress = conductor, dialogue, progress
-        self._leads = leads
+        self.conductor, self._dialogue, self._leads = conductor, dialogue, leads
         self._walk = Walk(conductor, self._unloads)
         conductor.watch.changed = self._changed
         self._say = dialogue.say
-        self._signals: list[int] = []
-        self._heard_at = -SAME_REQUEST_S
-        self._answered = 0
-        self._stopped = self._refused = self._failed = ""
-        self._done, self._abandoned, self._hears = (0, 0), False, dialogue.attended
-        conductor.watch.progress = self._far
-        conductor.ladder.abandoned = lambda: self._abandoned
+        self._attendance = Attendance(conductor, dialogue, progress, leads)
+        self._meanwhile = self._attendance.meanwhile
+        self._refused = self._failed = ""
 
     # -- the whole test -----------------------------------------------------------------------------------
 
     def run(self) -> ExitCode:
         """Walk the acts to the end of the test; however that comes, the rig is left safe, and all is written."""
-        with stop_signals_handled(self._signal):
+        with stop_signals_handled(self._attendance.signal):
             try:
                 self._walk_on()
             except Interrupted as left:
-                self._stopped = self._stopped or str(left)
+                self._attendance.stopped = self._attendance.stopped or str(left)
             except KeyboardInterrupt:
-                self._stopped = self._stopped or INTERRUPTED
+                self._attendance.stopped = self._attendance.stopped or INTERRUPTED
             except ConfigError as error:
                 self._refused = str(error)
                 self._say(self._refused)
@@ -85,14 +65,14 @@ class Console:
             self._failed = self._failed or f"finish: {type(error).__name__}: {error}"
         finally:
             conductor.session.close()
-        code = walk.ended(conductor, self._refused, self._failed, self._stopped, tripped)
+        code = walk.ended(conductor, self._refused, self._failed, self._attendance.stopped, tripped)
         conductor.record.ended = conductor.record.ended or now()
         conductor.write()
         return code
 
     def _walk_on(self) -> None:
         while act := self._walk.next():
-            if self._stopped:
+            if self._attendance.stopped:
                 return
             if self._leads and not self._proposed(act):
                 continue
@@ -164,7 +144,7 @@ class Console:
         words = f"rung {last.name} differs by {difference:.3g} (rms over rms), more than {bound:g}"
         self._say(words)
         if not self._leads:
-            self._stopped = words
+            self._attendance.stopped = words
         return self._leads
 
     def _do_take_offsets(self, act: str, rest: str) -> bool:
@@ -214,7 +194,7 @@ class Console:
         step, found = ladder.step(rung), conductor.session.offsets
         offsets_hash = found.hash if found is not None else ""
         if moves and (self._leads or rung in REDUCED or rung not in self._dialogue.answers.arm):
-            self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._far))
+            self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._attendance.far))
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
             self._say(screens.armed(step, conductor.ladder, offsets_hash))
         if moves and not self._dialogue.arms(rung, step.hash):
@@ -239,80 +219,6 @@ class Console:
             return self.conductor.do(act, **arguments)
         return str(self._meanwhile(name or act, lambda: self.conductor.do(act, **arguments)))
 
-    def _meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
-        """What ``work`` gives, in a thread of its own; meanwhile the operator sees how far it is, and is heard."""
-        found: dict[str, Any] = {}
-
-        def run() -> None:
-            try:
-                found["result"] = work()
-            except BaseException as error:
-                found["error"] = error
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        del self._signals[: self._answered]
-        self._answered, self._done, self._abandoned = 0, (0, 0), False
-        with self._progress(name) as bar:
-            self.conductor.watch.starting = bar.starting
-            thread.start()
-            while thread.is_alive():
-                self._attend()
-                if self._done[1]:
-                    bar(*self._done)
-                thread.join(LOOK_S)
-        if "error" in found:
-            raise found["error"]
-        return found.get("result", "")
-
-    def _far(self, sample: int, samples: int) -> None:
-        self._done = sample, samples
-
-    def _attend(self) -> None:
-        """What the operator wants meanwhile, by a signal or a key."""
-        if len(self._signals) > self._answered:
-            self._answered = len(self._signals)
-            first = self._answered == 1 and self._signals[0] == SIGINT
-            if self._answered > 2:
-                raise KeyboardInterrupt
-            self._interrupt("hold" if first and self._can_hold() else "stop", self._signals[-1] != SIGINT)
-        if self._hears and select.select([sys.stdin], [], [], 0.0)[0]:
-            typed = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
-            if not typed:
-                self._hears = False
-                self._interrupt("stop", ends=True)
-            for line in typed.splitlines():
-                self._heard(line.strip())
-
-    def _heard(self, line: str) -> None:
-        act = HEARD.get(line.lower(), "note" if line else "")
-        if act == "note":
-            self._attempt("note", text=line)
-        elif act:
-            self._interrupt(act)
-
-    def _can_hold(self) -> bool:
-        """Somebody is there to resume what is held."""
-        return self._dialogue.attended and not self.conductor.possible()["hold"]
-
-    def _interrupt(self, act: str, ends: bool = False) -> None:
-        """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
-        if act == "stop":
-            self._abandoned = True
-            if ends or not self._leads:
-                self._stopped = self._stopped or INTERRUPTED
-        if act == "resume":
-            self._signals.clear()
-            self._answered = 0
-        self._attempt(act, **({} if act == "resume" else {"reason": "the operator has asked for it"}))
-        if act == "hold" and self.conductor.can_resume:
-            self._say("held: r resumes, s stops")
-
-    def _attempt(self, act: str, **arguments: Any) -> None:
-        try:
-            self.conductor.do(act, **arguments)
-        except ConfigError as error:
-            self._say(str(error))
-
     def _changed(self, state: State, reason: str) -> None:
         """What ends a motion before its time is told at once."""
         if state is State.STOPPING and reason:
@@ -322,11 +228,3 @@ class Console:
         """Whether the specimen is to be unloaded at the end; asked when it comes to that."""
         given = self._dialogue.answers.unload
         return self._leads if given is None else given
-
-    def _signal(self, number: int) -> None:
-        """A request to stop: heard by who watches a motion; at a question it ends the test in order."""
-        if self._dialogue.asking:
-            raise Interrupted(INTERRUPTED)
-        if time.monotonic() - self._heard_at > SAME_REQUEST_S or not self._signals:
-            self._heard_at = time.monotonic()
-            self._signals.append(number)

@@ -53,7 +53,7 @@ class Walk:
 
     def unsigned(self) -> list[str]:
         """What is neither verified nor signed for, in words."""
-        return self.conductor.session.unsigned
+        return self.conductor.session.clearance.unsigned()
 
     def wrong(self) -> list[str]:
         """What the small move has found that bars the way, in words."""

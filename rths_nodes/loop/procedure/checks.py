@@ -70,12 +70,10 @@ def _not_moved(rig: RigKnowledge, moves: Sequence[AxisMove], stopped: str, found
 
 
 def _at_rest(rig: RigKnowledge, first: Stand, found: dict[str, AxisChecks]) -> None:
-    """Load cells that nobody has tared, and those that have changed since."""
+    """Load cells that nobody has tared, which the operator may sign for, and those that have changed since."""
     offsets = rig.offsets
     for name, words in offsets.forces_at_rest(dict(zip(rig.names, rig.axes, strict=True))).items():
-        weight = rig.axes[rig.names.index(name)].unloading
-        told = found[name].remarks if weight is not None and weight.carries_gravity else found[name].findings
-        told.append(words)
+        found[name].remarks.append(words)
     noise = SEEN * first.force_scatter / np.sqrt(first.samples)
     for index, name in enumerate(rig.names):
         change = float(first.force[index] - offsets.force[index])

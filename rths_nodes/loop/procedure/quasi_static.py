@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.procedure.motions import BoundedRamp
+from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.loop.scenario.schema import Scenario
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
@@ -30,16 +31,19 @@ LONGEST_S = 2.0
 """What does not rest until then is taken as it is, and told."""
 FEWEST = 8
 """Samples of a window, at least."""
+STILL = 1e-6
+"""What goes on by a smaller share of stroke and limit of force in a window rests."""
 CERTAIN = 4.0
 """Means differ where they do by so many of their standard deviations."""
 
 
 class Script:
-    """A guided motion (``motions.py``) that ``steps`` write."""
+    """A guided motion (``motions.py``) that ``steps`` write; ``result`` is what they return."""
 
-    def __init__(self, steps: Steps[None]) -> None:
+    def __init__(self, steps: Steps[Any]) -> None:
         self._steps = steps
         self._begun = False
+        self.result: Any = None
 
     def step(self, measured: Measurement) -> Array | None:
         """The next command; None at the end."""
@@ -48,7 +52,8 @@ class Script:
                 return self._steps.send(measured)
             self._begun = True
             return next(self._steps)
-        except StopIteration:
+        except StopIteration as end:
+            self.result = end.value
             return None
 
 
@@ -84,6 +89,16 @@ class QuasiStatic:
         self._dt, self._late = dt, transport + 1
         self._acceleration, self._still = acceleration, still
 
+    @classmethod
+    def of(cls, scenario: Scenario, command: Array) -> QuasiStatic:
+        """On the rig of ``scenario``, which stands at ``command`` ``(n_axes,)`` m."""
+        limits = scenario.limits
+        still = tuple(
+            STILL * np.array([getattr(axis, of) for axis in limits.values()]) for of in ("stroke", "force")
+        )
+        late = scenario.port.transport_samples
+        return cls(command, scenario.dt, late, accelerations(limits), (still[0], still[1]))
+
     def ramp(self, goal: Array, velocity: Array, guard: Guard) -> Steps[str]:
         """Go to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most; why it ended before, empty where it did not.
 
@@ -98,6 +113,11 @@ class QuasiStatic:
                 yield from self._brake(self.command - before)
                 return why
         return ""
+
+    def go(self, goal: Array, velocity: Array) -> Steps[Stand]:
+        """Go to ``goal`` ``(n_axes,)`` m at ``velocity`` m/s at most, and stand there."""
+        yield from self.ramp(goal, velocity, lambda measured: "")
+        return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
         change = self._acceleration * self._dt**2

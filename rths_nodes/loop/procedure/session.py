@@ -22,8 +22,9 @@ from rths_nodes.loop.procedure.arming import arm, start_of
 from rths_nodes.loop.procedure.clearance import Clearance
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.machine import SessionMachine
-from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations, positioning_velocities
+from rths_nodes.loop.procedure.motions import positioning_velocities
 from rths_nodes.loop.procedure.offsets import Offsets, Watching
+from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
 from rths_nodes.loop.procedure.readback import told_of
 from rths_nodes.loop.procedure.records import (
     AxisChecks,
@@ -69,7 +70,7 @@ class RigSession:
         self.drive = RigDrive(Assembly(scenario).port, scenario, realtime, clock, self._machine.brake)
         self._clock = clock
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
-        self._clearance = Clearance(record, self._rig_axes)
+        self.clearance = Clearance(record, self._rig_axes)
         self._taken: Offsets | None = None
         self._rung: RungUnderWay | None = None
 
@@ -89,11 +90,6 @@ class RigSession:
         """The last Measurement, untared, with a counter of its own."""
         return self.drive.measured
 
-    @property
-    def unsigned(self) -> list[str]:
-        """What is neither verified nor signed for, in words."""
-        return self._clearance.unsigned()
-
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
         with self._machine.lock:
@@ -109,11 +105,11 @@ class RigSession:
             return "a rung is held: resume or stop it"
         if act == "confirm_offsets" and self._taken is None:
             return "no offsets were taken"
-        if act == "sign_for" and not self._clearance.unsigned():
+        if act == "sign_for" and not self.clearance.unsigned():
             return "nothing is to be signed for"
         if act in acts.MOVING and (reason := self.drive.unfit()):
             return reason
-        return self._clearance.barred() if act in ("position", "arm", "run") else ""
+        return self.clearance.barred() if act in ("position", "arm", "run") else ""
 
     # -- from cold to checked -----------------------------------------------------------------------------
 
@@ -158,7 +154,7 @@ class RigSession:
         self._taken = None
         self.drive.refer(self.offsets.displacement)
         self.record.offsets_before = self.offsets.record()
-        self._clearance.begin(self.offsets)
+        self.clearance.begin(self.offsets)
         if self.state is State.CONNECTED:
             self._machine.to(State.REFERENCED)
 
@@ -174,20 +170,22 @@ class RigSession:
     def sign_for(self, what: str, by: str = "") -> None:
         """The operator answers for what is not verified, named by its words or its axis."""
         self._begin("sign_for")
-        self._clearance.sign(what, by or self.record.operator)
+        self.clearance.sign(what, by or self.record.operator)
 
     # -- the rungs ----------------------------------------------------------------------------------------
 
     def position(self) -> None:
-        """To the start of the test, by a bounded ramp."""
+        """To the start of the test, by a bounded ramp, until the rig rests there."""
         self._begin("position")
         assert self.offsets is not None
         drive, scenario = self.drive, self.scenario
         goal = self.offsets.held + start_of(scenario, drive.port)
-        velocity = positioning_velocities(scenario)
-        ramp = BoundedRamp(drive.command, goal, velocity, accelerations(scenario.limits), scenario.dt)
+        walk = QuasiStatic.of(scenario, drive.command)
+        motion = Script(walk.go(goal, positioning_velocities(scenario)))
         with self._moving(State.POSITIONING, State.POSITIONED):
-            drive.drive(ramp)
+            drive.drive(motion)
+        if not motion.result.resting:
+            self.note("the rig does not rest at the start: a sensor drifts, or the specimen relaxes")
 
     def arm(self, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str) -> None:
         """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""

@@ -74,12 +74,15 @@ class LoadCheck:
                 return f"axes.{name}.limits.force: measured = {force:.6g} N: must be within +- {limits.force:g} N"
             if not abs(displacement - place) <= reach:
                 return (
-                    f"axes.{name}.rig_axis.elastic_limit: measured = {displacement - place:.6g} m from the zero of "
-                    f"the test: must be within +- {reach:g} m on this rung"
+                    f"axes.{name}.rig_axis.elastic_limit: measured = {displacement - place:.6g} m from the zero "
+                    f"of the test: must be within +- {reach:g} m on this rung"
                 )
             most, error = limits.force_error, targets[index] + force_zero - force
             if most is not None and self._by_force(modes, index) and not abs(error) <= most:
-                return f"axes.{name}.limits.force_error: target - measured = {error:.6g} N: must be within +- {most:g} N"
+                return (
+                    f"axes.{name}.limits.force_error: target - measured = {error:.6g} N: must be within "
+                    f"+- {most:g} N"
+                )
         return ""
 
     def _takes_newtons(self, told: bytes, index: int) -> bool:

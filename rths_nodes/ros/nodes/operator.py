@@ -78,7 +78,7 @@ class Conducted(Protocol):
 
 
 class OperatorNode:
-    """Serves the acts of ``conducted`` in ``namespace``, in its own threads, from :meth:`start` to :meth:`close`."""
+    """Serves the acts of ``conducted`` in ``namespace``, in threads of its own, from start to close."""
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         self._conducted = conducted
@@ -160,8 +160,9 @@ class OperatorNode:
 
     # -- acts ---------------------------------------------------------------------------------------------
 
-    def _serve(self, request: Any, response: Any) -> Any:
+    def _serve(self, request: Any, _: Any) -> Any:
         """One request; whatever goes wrong is answered, for nobody sees it otherwise."""
+        response = Act.Response()
         try:
             response.result = self._do(request)
             response.done = True

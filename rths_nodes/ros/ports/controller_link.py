@@ -29,6 +29,10 @@ STAND_IN = "rths_stand_in"
 DESCRIPTION = "/robot_description"
 LOOK_S = 0.02
 """Between two looks for what has to be there, s."""
+NAMED_S = 2.0
+"""So long the name of a node that was found may take."""
+UNNAMED = "_UNKNOWN_"
+"""In the name of a node that was found before its name was."""
 KEPT = 1000
 """Joint states that wait for us at most."""
 
@@ -95,11 +99,12 @@ class ControllerLink:
         )
         self._order = self._check_controller()
         self._check_joint_types()
-        if found := self.intruder():
-            raise ConfigError(found)
-        reliability = self._publishers(place.states)[
-            0
-        ].qos_profile.reliability  # asking for more would hear nothing
+        if self.intruder():
+            self._hear_names()
+            if found := self.intruder():
+                raise ConfigError(found)
+        # asking for more would hear nothing
+        reliability = self._publishers(place.states)[0].qos_profile.reliability
         wanted = QoSProfile(depth=KEPT, reliability=reliability)
         self._subscription = self._node.create_subscription(JointState, place.states, self._waiting.append, wanted)
 
@@ -123,6 +128,15 @@ class ControllerLink:
         """Those on ``topic`` that are not ours."""
         mine, found = self._node.get_fully_qualified_name(), self._node.get_publishers_info_by_topic(topic)
         return [each for each in found if _full_name(each) != mine]
+
+    def _hear_names(self) -> None:
+        """Nodes are found a moment before their names are: wait for those, to name who is in the way."""
+        end = min(self._end, time.monotonic() + NAMED_S)
+        topics = (self._place.commands, self._place.states)
+        while time.monotonic() < end and any(
+            UNNAMED in each.node_name for topic in topics for each in self._publishers(topic)
+        ):
+            self._executor.spin_once(timeout_sec=LOOK_S)
 
     def intruder(self) -> str:
         """Who else sends, or that the controller does not listen any more, in words; empty where all is well."""

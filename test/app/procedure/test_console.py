@@ -89,6 +89,7 @@ def test_a_rung_is_not_armed_by_another_hash(start: Start, record: Callable[[], 
     assert record().outcome == "held"
 
 
+@pytest.mark.long
 def test_a_slow_rung_is_held_and_resumed(
     start: Start, record: Callable[[], ProcedureRecord], tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_slow_rung_is_held_and_resumed(
     assert len(run.time) == rung.samples + 1
 
 
+@pytest.mark.long
 def test_the_first_interrupt_holds_slow_time_and_the_second_stops(
     start: Start, record: Callable[[], ProcedureRecord]
 ) -> None:

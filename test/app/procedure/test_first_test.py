@@ -101,6 +101,7 @@ def test_the_template_has_the_keys_of_the_page(
     assert [key for key in keys if f"\n{key}:" not in template] == []
 
 
+@pytest.mark.long
 def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment: dict[str, str]) -> None:
     """All that it says is asked is asked in that order, up to rung (d); then to the end."""
     first, last = ROWS[:-2], ROWS[-2:]
@@ -130,6 +131,7 @@ def head(shown: str) -> str:
     return found[1][:6] if found else ""
 
 
+@pytest.mark.long
 def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -151,6 +153,7 @@ def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     assert (place / "report.html").is_file()
 
 
+@pytest.mark.long
 def test_the_wrong_rig_of_the_page_is_found(folder: Path, environment: dict[str, str]) -> None:
     wrong = command("rths emulate", "force_scale=-1")
     brief = ANSWERS.replace("rungs: [a, b, c, d, e, f, g]", "rungs: [g]").replace("arm: [d, e, f, g]", "arm: [g]")

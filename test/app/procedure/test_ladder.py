@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rths_nodes.app.procedure.ladder import Ladder
@@ -19,10 +21,18 @@ def test() -> Scenario:
     return files.load(NAME, ["duration=1"], rig=RIG)
 
 
-@pytest.fixture
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rig file has an elastic limit."""
-    monkeypatch.setattr(rehearsal, "elastic_limits", lambda scenario: {"story_1": ELASTIC})
+def with_limit(folder: Path, limit: str) -> Scenario:
+    """The test on a bench whose rig file has this line about its elastic limit."""
+    lines = files.locate(RIG, files.RIG).read_text().splitlines(keepends=True)
+    rig = folder / "bench.yaml"
+    rig.write_text("".join(limit if "elastic_limit" in line else line for line in lines))
+    return files.load(NAME, ["duration=1"], rig=str(rig))
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
+    """The test, on a bench with a low elastic limit."""
+    return with_limit(tmp_path_factory.mktemp("rig"), f"    elastic_limit: {ELASTIC}\n")
 
 
 def test_each_rung_has_its_level_ratio_host_and_port(test: Scenario) -> None:
@@ -61,27 +71,28 @@ def test_only_slow_time_has_remarks_on_rates(test: Scenario) -> None:
     assert [name for name in ALL if ladder.step(name).remarks()] == ["e"]
 
 
-def test_a_rung_that_would_leave_the_elastic_limit_is_refused(test: Scenario, bounded: None) -> None:
-    ladder = Ladder(test, ALL, 1.0, 10, realtime=False)
+def test_a_rung_that_would_leave_the_elastic_limit_is_refused(bounded: Scenario) -> None:
+    ladder = Ladder(bounded, ALL, 1.0, 10, realtime=False)
     words = r"rung f: axes.story_1 is expected to go [\d.]+ mm, must be <= elastic_limit = 4 mm.*now 1"
     with pytest.raises(ConfigError, match=words):
         ladder.check_elastic("f")
     ladder.check_elastic("g")
-    lower = Ladder(test, ALL, ladder.proposed_level(), 10, realtime=False)
+    lower = Ladder(bounded, ALL, ladder.proposed_level(), 10, realtime=False)
     lower.check_elastic("f")
     assert lower.predicted("f")["story_1"]["displacement"] < ELASTIC
 
 
-def test_the_proposed_level_stays_below_the_elastic_limit(test: Scenario, bounded: None) -> None:
-    ladder = Ladder(test, ALL, None, None, realtime=False)
+def test_the_proposed_level_stays_below_the_elastic_limit(bounded: Scenario) -> None:
+    ladder = Ladder(bounded, ALL, None, None, realtime=False)
     far = ladder.predicted("g")["story_1"]["displacement"]
     level = ladder.proposed_level()
     assert level is not None
     assert 0.3 * ELASTIC < level * far <= 0.8 * ELASTIC
 
 
-def test_without_an_elastic_limit_no_level_is_proposed(test: Scenario) -> None:
-    assert Ladder(test, ALL, None, None, realtime=False).proposed_level() is None
+def test_without_an_elastic_limit_no_level_is_proposed(tmp_path: Path) -> None:
+    unbounded = with_limit(tmp_path, "")
+    assert Ladder(unbounded, ALL, None, None, realtime=False).proposed_level() is None
 
 
 def test_a_test_without_simulator_has_no_rehearsal_and_says_so() -> None:

@@ -187,6 +187,7 @@ def by_udp(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
         emulator.wait()
 
 
+@pytest.mark.long
 def test_all_rungs_are_climbed_by_udp(by_udp: Emulated) -> None:
     assert by_udp.test.code == 0, by_udp.test.shown
     assert by_udp.test.outcomes == dict.fromkeys("abcdefg", "finished")
@@ -194,6 +195,7 @@ def test_all_rungs_are_climbed_by_udp(by_udp: Emulated) -> None:
     assert by_udp.code == 0
 
 
+@pytest.mark.long
 def test_the_full_rung_by_udp_is_its_rehearsal_on_the_simulator(by_udp: Emulated) -> None:
     full = by_udp.test.record.rungs[-1]
     own = {name: value for name, value in full.differences.items() if name.endswith("to its rehearsal")}

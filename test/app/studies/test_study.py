@@ -267,6 +267,7 @@ def started(file: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 @pytest.mark.nodes
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_study_that_was_killed_goes_on_where_it_was(tmp_path: Path, number: int) -> None:

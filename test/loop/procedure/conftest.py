@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,6 @@ from rig_walk import Walk
 
 from rths_nodes.core.samples import Command
 from rths_nodes.laboratory.ports.simulator import Simulator
-from rths_nodes.loop import procedure
-from rths_nodes.loop.procedure.records import VERIFIED, AxisChecks
 from rths_nodes.loop.scenario import files
 
 RIG = """
@@ -29,24 +25,15 @@ axes:
     command: {unit: mm, range: 260.0}
     limits: {stroke: 0.25, velocity: 1.2, force: 1.8e6, deceleration: 20.0}
     elastic_limit: 0.04
+    stiffness: 7.6e6
+    stiffness_known_to: 0.03
+    small_move: {displacement: 1.0e-3, velocity: 20.0e-3, force: 30.0e3}
+    unloading: {travel: 0.05, velocity: 5.0e-3}
 """
 
 
 @pytest.fixture
-def checks(monkeypatch: pytest.MonkeyPatch) -> dict[str, AxisChecks]:
-    """What the small move finds, in place of moving."""
-    found = {"story_1": AxisChecks(*[VERIFIED] * 4)}
-    module: Any = types.ModuleType("rths_nodes.loop.procedure.small_move")
-    module.check_axes = lambda drive, scenario, offsets: found
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(procedure, "small_move", module, raising=False)
-    return found
-
-
-@pytest.fixture
-def walk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checks: dict[str, AxisChecks]
-) -> Iterator[Callable[..., Walk]]:
+def walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Walk]]:
     """Makes a walk of a scenario on the bench, with overrides; ``rig``: (what, in its place) of the rig file."""
     sent: list[float] = []
     write = Simulator.write

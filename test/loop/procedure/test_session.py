@@ -12,7 +12,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.machine import MOTION
-from rths_nodes.loop.procedure.records import NOT_VERIFIED, SIGNED, ProcedureRecord
+from rths_nodes.loop.procedure.records import SIGNED, ProcedureRecord
 from rths_nodes.loop.procedure.session import RigSession
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -84,7 +84,7 @@ def test_the_first_command_is_the_active_one_of_the_controller(walk, what, activ
     assert w.sent[before] == pytest.approx(active, abs=VELOCITY * DT)
     assert steps(w.sent) <= VELOCITY * DT * (1.0 + 1e-12)
     # the test counts from there
-    assert float(w.run.displacement[0, 0]) == 0.0
+    assert float(w.run.displacement[0, 0]) == pytest.approx(0.0, abs=1e-12)
     there = embedded(files.load("chen_ricles_2010", ["duration=0.2"], rig=w.scenario_file))
     assert w.run.displacement == pytest.approx(there.displacement, abs=1e-9)
 
@@ -163,18 +163,26 @@ def test_limits_act_on_untared_values(walk):
     assert np.isclose(w.run.force[:, 0], told - 30e3).any()
 
 
-def test_findings_and_unverified_scales_bar_the_way(walk, checks):
-    checks["story_1"].findings.append("the sign of the force is wrong")
-    checks["story_1"].force_scale = NOT_VERIFIED
-    w = walk()
+def test_findings_bar_the_way_and_nobody_can_sign_for_them(walk):
+    w = walk("axes.story_1.sensors.force_scale=-1")
     w.refer()
     assert w.session.possible()["position"] == "the axes were not checked"
     w.session.check()
-    with pytest.raises(ActRefused, match="the sign of the force is wrong\nscale of force of story_1"):
+    with pytest.raises(ActRefused, match="wrong sign of force"):
         w.session.position()
-    checks["story_1"].findings.clear()
-    w.session.sign_for("scale of force of story_1 not verified", "A. Nyone")
-    assert checks["story_1"].force_scale == SIGNED
+    w.session.sign_for("story_1", "A. Nyone")
+    with pytest.raises(ActRefused, match="wrong sign of force"):
+        w.session.position()
+
+
+def test_scales_that_are_not_verified_bar_the_way_until_they_are_signed_for(walk):
+    w = walk(rig=("    stiffness_known_to: 0.03\n", ""))
+    w.refer()
+    w.session.check()
+    with pytest.raises(ActRefused, match="scale of force of story_1 not verified: verify it, or sign for it"):
+        w.session.position()
+    w.session.sign_for("story_1", "A. Nyone")
+    assert w.record.checks["story_1"].force_scale == SIGNED
     w.session.position()
 
 

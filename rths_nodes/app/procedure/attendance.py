@@ -1,0 +1,127 @@
+"""An act that lasts: work in a thread of its own, while the operator sees how far it is, and is heard."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from signal import SIGINT
+from typing import Any
+
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.interrupts import SAME_REQUEST_S
+
+INTERRUPTED = "the operator has interrupted the test"
+LOOK_S = 0.05
+"""Between two looks at what moves, at the keys, and at signals."""
+HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
+"""What an operator may type while something moves; anything else is a note."""
+
+Progress = Callable[[str], AbstractContextManager[Any]]
+
+
+class Attendance:
+    """Attends to what lasts: shows ``progress`` by its name, and hears the operator by signals and keys.
+
+    ``leads``: the operator says each act, instead of the file; a stop then ends the motion, not the test.
+    """
+
+    def __init__(self, conductor: Conductor, dialogue: Dialogue, progress: Progress, leads: bool) -> None:
+        self.conductor, self._dialogue, self._progress, self._leads = conductor, dialogue, progress, leads
+        self._say = dialogue.say
+        self.stopped = ""
+        """Why the test is to end, in words; empty while it goes on."""
+        self._signals: list[int] = []
+        self._heard_at = -SAME_REQUEST_S
+        self._answered = 0
+        self._done, self._abandoned, self._hears = (0, 0), False, dialogue.attended
+        conductor.watch.progress = self.far
+        conductor.ladder.abandoned = lambda: self._abandoned
+
+    def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
+        """What ``work`` gives, in a thread of its own; meanwhile the operator sees how far it is, and is heard."""
+        found: dict[str, Any] = {}
+
+        def run() -> None:
+            try:
+                found["result"] = work()
+            except BaseException as error:
+                found["error"] = error
+
+        thread = threading.Thread(target=run, name=name, daemon=True)
+        del self._signals[: self._answered]
+        self._answered, self._done, self._abandoned = 0, (0, 0), False
+        with self._progress(name) as bar:
+            self.conductor.watch.starting = bar.starting
+            thread.start()
+            while thread.is_alive():
+                self._attend()
+                if self._done[1]:
+                    bar(*self._done)
+                thread.join(LOOK_S)
+        if "error" in found:
+            raise found["error"]
+        return found.get("result", "")
+
+    def far(self, sample: int, samples: int) -> None:
+        self._done = sample, samples
+
+    def _attend(self) -> None:
+        """What the operator wants meanwhile, by a signal or a key."""
+        if len(self._signals) > self._answered:
+            self._answered = len(self._signals)
+            first = self._answered == 1 and self._signals[0] == SIGINT
+            if self._answered > 2:
+                raise KeyboardInterrupt
+            self._interrupt("hold" if first and self._can_hold() else "stop", self._signals[-1] != SIGINT)
+        if self._hears and select.select([sys.stdin], [], [], 0.0)[0]:
+            typed = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+            if not typed:
+                self._hears = False
+                self._interrupt("stop", ends=True)
+            for line in typed.splitlines():
+                self._heard(line.strip())
+
+    def _heard(self, line: str) -> None:
+        act = HEARD.get(line.lower(), "note" if line else "")
+        if act == "note":
+            self._attempt("note", text=line)
+        elif act:
+            self._interrupt(act)
+
+    def _can_hold(self) -> bool:
+        """Somebody is there to resume what is held."""
+        return self._dialogue.attended and not self.conductor.possible()["hold"]
+
+    def _interrupt(self, act: str, ends: bool = False) -> None:
+        """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
+        if act == "stop":
+            self._abandoned = True
+            if ends or not self._leads:
+                self.stopped = self.stopped or INTERRUPTED
+        if act == "resume":
+            self._signals.clear()
+            self._answered = 0
+        self._attempt(act, **({} if act == "resume" else {"reason": "the operator has asked for it"}))
+        if act == "hold" and self.conductor.can_resume:
+            self._say("held: r resumes, s stops")
+
+    def _attempt(self, act: str, **arguments: Any) -> None:
+        try:
+            self.conductor.do(act, **arguments)
+        except ConfigError as error:
+            self._say(str(error))
+
+    def signal(self, number: int) -> None:
+        """A request to stop: heard by who watches a motion; at a question it ends the test in order."""
+        if self._dialogue.asking:
+            raise Interrupted(INTERRUPTED)
+        if time.monotonic() - self._heard_at > SAME_REQUEST_S or not self._signals:
+            self._heard_at = time.monotonic()
+            self._signals.append(number)
