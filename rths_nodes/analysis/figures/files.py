@@ -95,7 +95,7 @@ def write_curves(plans: Iterable[Plan], folder: Path) -> list[Path]:
         for name, columns in tables(plan):
             path = folder / f"{name}.csv"
             with path.open("w", encoding="utf-8", newline="") as stream:
-                rows = csv.writer(stream)
+                rows = csv.writer(stream, lineterminator="\n")
                 rows.writerow([head for head, _ in columns])
                 rows.writerows(zip(*(_texts(values) for _, values in columns), strict=True))
             written.append(path)

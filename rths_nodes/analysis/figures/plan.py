@@ -104,10 +104,11 @@ class Band:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """A histogram: ``counts (n,)`` between the values of the base, their lower ends, and ``upper (n,)``."""
+    """A histogram: ``counts (n,)`` between the values of the base and ``upper (n,)``, of the quantity ``to``."""
 
     base: Base
     of: Quantity
+    to: Quantity
     upper: Array
     counts: Array
     colour: str
@@ -119,9 +120,7 @@ class Bars:
 
     def columns(self) -> list[Column]:
         """Those of its table, without that of the base."""
-        return [(str(Quantity(f"{self.base.of.name} up to", self.base.of.unit)), self.upper)] + [
-            (str(self.of), self.counts)
-        ]
+        return [(str(self.to), self.upper), (str(self.of), self.counts)]
 
 
 Shown = Curve | Band | Bars

@@ -58,7 +58,7 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
     longest = max((len(label) for label in labels), default=0)
     room = layout.width - layout.left - layout.right
     across = max(1, min(len(labels), int((layout.width - 0.3) / (layout.letter * longest + 0.45))))
-    top = layout.line * math.ceil(len(labels) / across) + (0.09 if labels else 0.17)
+    top = layout.line * math.ceil(len(labels) / across) + (0.12 if labels else 0.17)
     last = [_ends(rows, number) for number in range(len(rows))]
     titled = [layout.title if any(panel.title for panel in row) else 0.0 for row in rows]
     below = [layout.bottom if ends else layout.gap for ends in last]

@@ -25,7 +25,8 @@ def histograms(run: Run) -> Plan | None:
 def _panel(run: Run, key: str, title: str, edges: Array, counts: Array) -> Panel:
     scaled = US * edges
     of = Quantity(f"samples of {key}", "")
-    bars = Bars(Base(key, Quantity(f"{key} from", "µs"), scaled[:-1]), of, scaled[1:], counts, PALETTE[0])
+    base, to = Base(key, Quantity(f"{key} from", "µs"), scaled[:-1]), Quantity(f"{key} to", "µs")
+    bars = Bars(base, of, to, scaled[1:], counts, PALETTE[0])
     wide = edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]
     slow = number(run.timing.get(key, {}).get("p999_s"))
     marks = [] if slow is None else [(US * slow, Look(PALETTE[1], LINES[1]))]
