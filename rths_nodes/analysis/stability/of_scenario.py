@@ -172,7 +172,8 @@ def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Arr
     nothing = np.zeros(seen.n_interface)
     moved = (seen.interface(unit) for unit in np.eye(n_dof))
     axes = [setup.axes(Motion(nothing, unit, nothing)).velocity.copy() for unit in moved]
-    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in np.eye(len(assembly.scenario.axes))]
+    units = np.eye(len(assembly.scenario.moved_axes))
+    forces = [seen.spread(setup.forces(unit, nothing)).copy() for unit in units]
     return np.column_stack(axes), np.column_stack(forces)
 
 
