@@ -66,8 +66,11 @@ VAGUE = frozenset(("low_pressure", "dead", "shifted", "force_shifted"))
 
 @dataclass
 class RigModel:
-    """What is known of the rig and its procedure. ``known`` and ``wrong`` say how the rig is made: its stiffness is
-    known well enough to verify the scales; a sensor is wired the wrong way round."""
+    """What is known of the rig and its procedure.
+
+    ``known`` and ``wrong`` say how the rig is made: its stiffness is known well enough to verify the scales; a sensor
+    is wired the wrong way round.
+    """
 
     known: bool
     wrong: bool
@@ -110,7 +113,9 @@ class RigModel:
     @property
     def standing(self) -> bool:
         """Whether something is wrong from before, of which it is not known what it does to a motion."""
-        return bool(self.vague or self.dead or self.pressure == "low" or self.shift or self.force_shift or self.wrong)
+        return bool(
+            self.vague or self.dead or self.pressure == "low" or self.shift or self.force_shift or self.wrong
+        )
 
     @property
     def sound(self) -> bool:

@@ -49,8 +49,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
-    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more. ``braking`` is told
-    why a motion is stopped, ``heard`` gets every Measurement.
+    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more.
+    ``braking`` is told why a motion is stopped, ``heard`` gets every Measurement.
     """
 
     measured: Measurement

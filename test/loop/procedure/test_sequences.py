@@ -1,7 +1,7 @@
 """Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
 
-Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the velocity
-limit, a refused act changes nothing, and no state is entered but by what leads there.
+Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the
+velocity limit, a refused act changes nothing, and no state is entered but by what leads there.
 """
 
 from __future__ import annotations
@@ -480,7 +480,10 @@ def many(examples: int) -> None:
         Sequences,
         settings=settings(
             phases=[Phase.generate],
-            max_examples=examples, stateful_step_count=25, suppress_health_check=list(HealthCheck), print_blob=False
+            max_examples=examples,
+            stateful_step_count=25,
+            suppress_health_check=list(HealthCheck),
+            print_blob=False,
         ),
     )
 
