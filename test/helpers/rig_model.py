@@ -68,8 +68,8 @@ VAGUE = frozenset(("low_pressure", "dead", "shifted", "force_shifted"))
 class RigModel:
     """What is known of the rig and its procedure.
 
-    ``known`` and ``wrong`` say how the rig is made: its stiffness is known well enough to verify the scales; a sensor
-    is wired the wrong way round.
+    ``known`` and ``wrong`` say how the rig is made: its stiffness is known well enough to verify the scales; a
+    sensor is wired the wrong way round.
     """
 
     known: bool
