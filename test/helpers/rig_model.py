@@ -92,6 +92,7 @@ class RigModel:
     cleared: bool | None = False
     unsigned: bool | None = False
     suspended: bool = False
+    signed: bool = False
     ratio: int = 1
     trouble: list[str] = field(default_factory=list)
     """What has happened in the act under way."""

@@ -252,6 +252,12 @@ class RigDrive:
             if wanted is not None:
                 return wanted, 0
         if self._stop is not None:
+            active = self._stands_aside()
+            if active is not None:
+                step = np.array([axis.velocity for axis in self._scenario.limits.values()]) * self._dt
+                position = self.command + np.clip(active - self.command, -step, step)
+                self._stop.begin(position, position)
+                return position, FLAG_TRIPPED
             position = self._stop.step(self.measured)
             if self._stop.at_rest:
                 self._end()
@@ -282,8 +288,16 @@ class RigDrive:
             self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt)
         self._stop.begin(self._before, self.command)
-        if self._stop.at_rest:
+        if self._stop.at_rest and self._stands_aside() is None:
             self._end()
+
+    def _stands_aside(self) -> Array | None:
+        """The active command of a controller that does not follow, where it is another one than was sent last.
+
+        The stop ends there: whoever closes the interlock again then moves nothing.
+        """
+        active = self.port.active_command if self.port.interlock else None
+        return None if active is None or np.array_equal(active, self.command) else active
 
     def _end(self) -> None:
         self._motion = self._stop = None

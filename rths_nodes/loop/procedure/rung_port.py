@@ -44,6 +44,7 @@ class RungPort:
         self._ticked = False
         self._turn = threading.Lock()
         self._true: Measurement | None = None
+        self._opened = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
@@ -85,6 +86,12 @@ class RungPort:
             places = held_places((self._before.copy(), self._last.copy()), self._modes, 0, self._measured)
             self._drive.take_back(*places, self._measured)
 
+    @property
+    def interlock(self) -> str:
+        """Why the rig does not follow, or has not followed once: such a run is over."""
+        self._opened = self._opened or str(self._port.interlock)
+        return self._opened
+
     # -- the run ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -115,7 +122,11 @@ class RungPort:
         if command.control_mode:
             newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
             zero = np.where(newtons, tares.force, zero)
-        self._send(command, command.target + zero, command.command + zero)
+        active = self._port.active_command if self.interlock and not command.control_mode else None
+        if active is None:
+            self._send(command, command.target + zero, command.command + zero)
+        else:  # it does not follow, and must not jump when somebody closes the interlock again
+            self._send(command, active, active)
         self._tared = command.command.copy()
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:
@@ -233,7 +244,7 @@ class UnsentPort(RungPort):
     @property
     def interlock(self) -> str:
         """Why the rig, which is only held, would not follow."""
-        return str(self._port.interlock) or self._found
+        return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
         """That of the simulator."""

@@ -1,7 +1,7 @@
 """Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
 
-Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the
-velocity limit, a refused act changes nothing, and no state is entered but by what leads there.
+Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the velocity
+limit, a refused act changes nothing, and no state is entered but by what leads there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from rig_model import FAULTS, MOVING, VAGUE, RigModel
+from rig_model import FAULTS, FROM, MOVING, VAGUE, RigModel
 from watched_port import PHASES, WatchedPort
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.loop.procedure.session import RigSession, RunOutcome
@@ -92,6 +92,7 @@ events = st.lists(
 )
 """What happens in an act: how many ticks after its begin, where in the tick, and what."""
 quiet = st.one_of(st.just([]), events)
+RARELY = st.sampled_from((*[False] * 7, True))
 Events = Sequence[tuple[int, str, str]]
 
 
@@ -100,12 +101,19 @@ class Sequences(RuleBasedStateMachine):
 
     @initialize(
         known=st.booleans(),
-        wrong=st.sampled_from(("", "", "", "", "", *WRONG)),
+        wrong=st.sampled_from((*[""] * 12, *WRONG)),
         start=st.sampled_from((0.0, 0.0, 0.004, -0.004)),
-        pressure=st.sampled_from(("high", "high", "high", "low", "off")),
-        closed=st.sampled_from((True, True, True, False)),
+        pressure=st.sampled_from((*["high"] * 6, "low", "off")),
+        closed=st.sampled_from((True, True, True, True, False)),
+        way=st.integers(0, 9),
     )
-    def begins(self, known: bool, wrong: str, start: float, pressure: str, closed: bool) -> None:
+    def begins(self, known: bool, wrong: str, start: float, pressure: str, closed: bool, way: int) -> None:
+        """The rig, and a part of the way without anything that happens."""
+        self._made(known, wrong, start, pressure, closed)
+        for _ in range(way):
+            self.leads_on((), "resume", "g")
+
+    def _made(self, known: bool, wrong: str, start: float, pressure: str, closed: bool) -> None:
         sets = [f"axes.story_1.output.start={start}"] if start else []
         sets += [f"axes.story_1.sensors.{wrong}"] if wrong else []
         sets += [] if pressure == "high" else [f"port.hydraulics={pressure}"]
@@ -135,6 +143,7 @@ class Sequences(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "session"):
+            self.model.trouble.append("stop")
             self.session.close()
             self._judge()
 
@@ -162,7 +171,8 @@ class Sequences(RuleBasedStateMachine):
                 self.session.stop("enough")
 
     def _judge(self) -> None:
-        assert self.port.violations + self.model.surprises + self.told == []
+        wrong = self.port.violations + self.model.surprises + self.told
+        assert not wrong, "\n".join(wrong[:4])
         assert self.session.state.name == self.model.state
 
     def _bits(self, act: str) -> dict[str, Any]:
@@ -210,7 +220,7 @@ class Sequences(RuleBasedStateMachine):
         if outcome is not None and not isinstance(outcome, ConfigError):
             raised = {HostFails: "host", KeyboardInterrupt: "interrupted"}.get(type(outcome), "cable")
             assert raised in model.trouble, told
-        self.trouble = [each for each in model.trouble if each not in ("repair", "hold")]
+        self.trouble = [each for each in model.trouble if each != "repair"]
         model.act = ""
         model.trouble = []
         self._idle()
@@ -219,12 +229,15 @@ class Sequences(RuleBasedStateMachine):
 
     def _idle(self) -> None:
         """The rig is kept, as its keeper does it."""
-        model = self.model
-        if model.state in ("IDLE", "FINISHED") or model.given_back or model.broken:
+        model, drive = self.model, self.session.drive
+        if model.state in ("IDLE", "FINISHED") or model.given_back or drive.broken:
             return
         model.trouble = ["standing"]
-        for _ in range(SETTLES):
-            self.session.drive.tick()
+        try:
+            for _ in range(SETTLES):
+                drive.tick()
+        except PortError as error:
+            drive._fail(error)
         model.trouble = []
         self._judge()
         if model.closed and model.pressure == "high" and not model.dead:
@@ -332,7 +345,7 @@ class Sequences(RuleBasedStateMachine):
         model = self.model
         named = self.taken if right else "another"
         if self._do("confirm_offsets", lambda: self.session.confirm_offsets(named, unloaded), (), right):
-            model.taken, model.confirmed, model.cleared = False, True, False
+            model.taken, model.confirmed, model.cleared, model.signed = False, True, False, False
             model.unsigned = None if model.standing else False
 
     @rule(happens=quiet)
@@ -349,13 +362,14 @@ class Sequences(RuleBasedStateMachine):
         elif standing or self.trouble:
             model.cleared = model.unsigned = None
         else:
-            model.cleared, model.unsigned = model.known, not model.known
+            good = model.known or model.signed
+            model.cleared, model.unsigned = good, not good
 
     @rule(right=st.sampled_from((True, True, False)))
     def sign_for(self, right: bool) -> None:
         model = self.model
         if self._do("sign_for", lambda: self.session.sign_for("story_1" if right else "lunch"), (), right):
-            sure = model.unsigned and not model.wrong
+            sure, model.signed = model.unsigned and not model.wrong, True
             model.unsigned, model.cleared = (False, True) if sure else (None, False if model.wrong else None)
 
     @rule(happens=quiet)
@@ -422,9 +436,9 @@ class Sequences(RuleBasedStateMachine):
         assert not armed or self.model.state == "HELD"
         self._idle()
 
-    @rule(happens=quiet)
-    def finish(self, happens: Events) -> None:
-        if self._do("finish", self.session.finish, happens):
+    @rule(happens=quiet, meant=RARELY)
+    def finish(self, happens: Events, meant: bool) -> None:
+        if (meant or self.model.state not in FROM["finish"]) and self._do("finish", self.session.finish, happens):
             assert self.model.state == "FINISHED"
 
     # -- the world ----------------------------------------------------------------------------------------
@@ -440,8 +454,10 @@ class Sequences(RuleBasedStateMachine):
         self._repaired()
         self._idle()
 
-    @rule()
-    def is_closed(self) -> None:
+    @rule(meant=RARELY)
+    def is_closed(self, meant: bool) -> None:
+        if not meant:
+            return
         self.model.begin("stop")
         self.model.trouble.append("stop")
         self.session.close()
@@ -451,6 +467,8 @@ class Sequences(RuleBasedStateMachine):
     @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), rung=st.sampled_from("cdeg"))
     def leads_on(self, happens: Events, then: str, rung: str) -> None:
         """The act that the test needs next."""
+        if self.model.state != "IDLE":
+            self.is_mended()
         state, model = self.model.state, self.model
         if state == "IDLE":
             self.connect(happens)
@@ -465,13 +483,9 @@ class Sequences(RuleBasedStateMachine):
         elif state == "ARMED":
             self.run(happens, then, False)
         elif state == "TRIPPED":
-            self._repaired()
             self.acknowledge()
 
-    @rule(happens=quiet, then=st.sampled_from(("resume", "stop")), rung=st.sampled_from("cdeg"))
-    def leads_on_again(self, happens: Events, then: str, rung: str) -> None:
-        self.leads_on(happens, then, rung)
-        self.leads_on(happens, then, rung)
+    leads_on_2 = leads_on_3 = leads_on_4 = leads_on
 
 
 def many(examples: int) -> None:
@@ -481,7 +495,7 @@ def many(examples: int) -> None:
         settings=settings(
             phases=[Phase.generate],
             max_examples=examples,
-            stateful_step_count=25,
+            stateful_step_count=20,
             suppress_health_check=list(HealthCheck),
             print_blob=False,
         ),
