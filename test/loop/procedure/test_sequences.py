@@ -1,7 +1,7 @@
 """Random sequences of operator acts, faults and pressure states, beside a model of the procedure.
 
-Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the velocity
-limit, a refused act changes nothing, and no state is entered but by what leads there.
+Whatever happens: outside of the motion states the command stays the same to the bit, no step is beyond the
+velocity limit, a refused act changes nothing, and no state is entered but by what leads there.
 """
 
 from __future__ import annotations
