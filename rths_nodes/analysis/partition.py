@@ -79,23 +79,23 @@ def partition(assembly: Assembly, measured: Mapping[str, float]) -> Partition:
 
 
 def _of_axes(scenario: Scenario, measured: Mapping[str, float]) -> tuple[tuple[Any, Any, Any], str]:
-    """Mass, damping and stiffness of what the axes move, ``(n_axes, n_axes)`` each, and whence they are."""
-    n = len(scenario.axes)
+    """Mass, damping and stiffness of what the moved axes move, ``(n_axes, n_axes)`` each, and whence they are."""
+    n = len(scenario.moved_axes)  # one that is controlled by force is not moved by the structure
     nothing = np.zeros((n, n))
     if scenario.rig is not None:
         if not hasattr(scenario.rig, "model"):
             return (nothing, nothing, nothing), ""
-        return tuple(scenario.rig.model()[:3]), MODEL
-    if all(axis.specimen is not None for axis in scenario.axes.values()):
+        moved = [list(scenario.axes).index(name) for name in scenario.moved_axes]
+        return tuple(each[np.ix_(moved, moved)] for each in scenario.rig.model()[:3]), MODEL
+    axes = [scenario.axes[name] for name in scenario.moved_axes]
+    if all(axis.specimen is not None for axis in axes):
         try:
-            small = [
-                SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in scenario.axes.values()
-            ]
+            small = [SmallSpecimen.of(registry.build("specimen", axis.specimen)) for axis in axes]
         except ValueError:  # not linear at small motion
             return (nothing, nothing, nothing), ""
         rows = [(each.mass, each.damping, each.slope) for each in small]
         mass, damping, stiffness = (np.diag(column) for column in zip(*rows, strict=True))
         return (mass, damping, stiffness), MODEL
-    if all(name in measured for name in scenario.axes):
-        return (nothing, nothing, np.diag([measured[name] for name in scenario.axes])), MEASURED
+    if all(name in measured for name in scenario.moved_axes):
+        return (nothing, nothing, np.diag([measured[name] for name in scenario.moved_axes])), MEASURED
     return (nothing, nothing, nothing), ""

@@ -13,6 +13,7 @@ import pytest
 
 from rths_nodes.analysis.equilibrium import residual
 from rths_nodes.analysis.figures import histories, tracking
+from rths_nodes.analysis.figures.render import render
 from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import LIMIT, STYLE
 from rths_nodes.analysis.histories import Evaluation
@@ -72,11 +73,10 @@ def test_a_compensator_states_the_limits_of_what_it_adapts(
 def test_the_limits_of_the_parameters_are_drawn(simulate: Simulate) -> None:
     limited = ["compensator.alpha_min=10", "compensator.alpha_max=40"]
     for overrides, drawn in ((limited, [10.0, 40.0]), ([], [])):
+        plan = histories.compensator(View(Evaluation(simulate("chen_ricles_2010", "duration=1", *overrides)[1])))
+        assert plan
         with matplotlib.rc_context(STYLE):
-            drawing = histories.compensator(
-                View(Evaluation(simulate("chen_ricles_2010", "duration=1", *overrides)[1]))
-            )
-        assert drawing
-        lines = [line for panel in drawing[2].axes for line in panel.lines if line.get_color() == LIMIT]
+            panels = render(plan).axes
+        lines = [line for panel in panels for line in panel.lines if line.get_color() == LIMIT]
         assert sorted(float(np.asarray(line.get_ydata())[0]) for line in lines) == drawn
-        assert ("Dashed: limits" in drawing[1]) == bool(drawn)
+        assert ("Dashed: limits" in plan.caption) == bool(drawn)

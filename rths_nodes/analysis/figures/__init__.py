@@ -17,11 +17,13 @@ from rths_nodes.analysis.figures import (
     timing,
     tracking,
 )
-from rths_nodes.analysis.figures.sheet import Drawing, View, svg
+from rths_nodes.analysis.figures.plan import Plan
+from rths_nodes.analysis.figures.render import render
+from rths_nodes.analysis.figures.sheet import View, svg
 from rths_nodes.analysis.figures.style import STYLE
 from rths_nodes.analysis.histories import Evaluation
 
-FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
+FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     histories.displacements,
     tracking.zooms,
     histories.control_error,
@@ -40,26 +42,25 @@ FIGURES: tuple[Callable[[View], Drawing | None], ...] = (
 """Each may return None: the run has not enough numbers for it."""
 
 
-def drawn(of: Evaluation) -> list[tuple[str, str, str]]:
-    """Title, caption and SVG of each figure; none if there are too few samples to draw.
+def plans(of: Evaluation) -> list[Plan]:
+    """What the figures of a run show; none if there are too few samples to draw.
 
     A figure for which a component is missing is noted in ``of.left_out``.
     """
     view = View(of)
     if len(view.running.time) < 2:
         return []
-    found = []
-    with matplotlib.rc_context(STYLE):
-        for draw in FIGURES:
-            drawing = of.or_left_out(f"the figure of {draw.__name__}", partial(draw, view), None)
-            if drawing is not None:
-                title, caption, figure = drawing
-                found.append((title, caption, svg(figure, title)))
-    return found
+    found = [of.or_left_out(f"the figure of {plan.__name__}", partial(plan, view), None) for plan in FIGURES]
+    return [plan for plan in found if plan is not None]
 
 
-def histograms(of: Evaluation) -> str:
-    """SVG of the histograms of the timing; empty if none were recorded."""
+def all_plans(of: Evaluation) -> list[Plan]:
+    """Those of the histories, and that of the timing where it was recorded."""
+    timed = timing.histograms(of.run)
+    return [*plans(of), *([timed] if timed else [])]
+
+
+def drawn(plan: Plan) -> tuple[str, str, str]:
+    """Title, caption and SVG of a figure on the page."""
     with matplotlib.rc_context(STYLE):
-        figure = timing.histograms(of.run)
-        return "" if figure is None else svg(figure, "Timing histograms")
+        return plan.title, plan.caption, svg(render(plan), plan.title)

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.figures.energy import subspace
 from rths_nodes.analysis.figures.histories import labelled
-from rths_nodes.analysis.figures.sheet import COLUMNS, at_zero, plot
+from rths_nodes.analysis.figures.plan import COLUMNS
+from rths_nodes.analysis.figures.sheet import at_zero, curve, plot
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, LINES, Entry, save, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.units import MM
@@ -160,15 +160,23 @@ def _synchronisation(page: _Page, shown: Sequence[_Curves], rows: int) -> None:
         panels = page.row(side, (1.0,) * ACROSS, 0.5)
         for panel, curves in zip(panels, part, strict=False):
             for axis in range(curves.target.shape[1]):
-                column = slice(axis, axis + 1)
-                entry = (curves.name, curves.colour, LINES[axis % len(LINES)])
-                subspace(panel, curves.target[:, column], curves.moved[:, column], entry)
+                style = {"color": curves.colour, "ls": LINES[axis % len(LINES)], "lw": 0.8}
+                _subspace(panel, curves.target[:, axis], curves.moved[:, axis], style)
             panel.set_title(curves.name, fontsize=8.0)
             panel.set_xlabel("target (mm)")
         panels[0].set_ylabel("true (mm)")
         for panel in panels[len(part) :]:
             panel.remove()
         page.down(BELOW)
+
+
+def _subspace(panel: Any, target: Array, moved: Array, style: dict[str, Any]) -> None:
+    """Displacement over target ``(n,)`` mm, with the line of a perfect actuator at 45 degrees."""
+    curve(panel, target, moved, **style)
+    ends = [min(target.min(), moved.min()), max(target.max(), moved.max())]
+    panel.plot(ends, ends, color=FAINT, lw=0.6, zorder=1.5)
+    panel.set_aspect("equal", adjustable="datalim")
+    panel.margins(x=0.04)
 
 
 def _quantities(shown: Sequence[_Curves]) -> list[str]:
@@ -188,7 +196,7 @@ def _parameters(page: _Page, shown: Sequence[_Curves], quantities: Sequence[str]
                     label, factor = labelled(quantity, {quantity: units.get(name, "")})
                     values = factor * np.column_stack(list(histories.values()))[curves.samples]
                     _lines(panel, curves, values, curves.colour, 1.0)
-                    panel.set_ylabel(label)
+                    panel.set_ylabel(str(label))
         panel.set_xlim(0.0, max(curves.time[-1] for curves in shown))
         last = number == len(quantities) - 1
         panel.tick_params(labelbottom=last)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from rths_nodes.analysis.figures.sheet import COLUMNS, Drawing, View, plot, time_sheet
+from rths_nodes.analysis.figures.plan import DISPLACEMENT, TIME, Band, Base, Curve, Look, Plan, Quantity, Shown
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import DASHES, FAINT, Entry
 from rths_nodes.analysis.histories import Indices
 from rths_nodes.analysis.units import KN, MM
 from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
 
-LABELS = (("displacement (mm)", MM), ("force (kN)", KN), ("absorbed (J)", 1.0))
+LABELS = ((DISPLACEMENT, MM), (Quantity("force", "kN"), KN), (Quantity("absorbed", "J"), 1.0))
 PREDICTED = "#f0dfa8"
 
 
-def bands(view: View) -> Drawing | None:
+def bands(view: View) -> Plan | None:
     """A panel for each quantity of each axis; None without a corridor. Raises ConfigError without its file."""
     run, file = view.run, view.run.scenario.monitor.corridor
     if file is None:
@@ -23,39 +24,30 @@ def bands(view: View) -> Drawing | None:
     corridor = load(file, run.axes, run.scenario.servo_rate, 0)
     samples = view.of.counted[view.of.counted <= corridor.samples]
     measured, watch = _measured(view, corridor, samples)
-    entries: list[Entry] = [("predicted", PREDICTED, "-"), ("nominal", FAINT, DASHES), *view.axes]
-    figure, panels = time_sheet(view, [1.15] * (3 * len(view.axes)), entries)
-    rows = [(axis, quantity) for axis in range(len(view.axes)) for quantity in range(len(LABELS))]
-    for panel, (axis, quantity) in zip(panels, rows, strict=True):
-        (name, colour, line), (label, factor) = view.axes[axis], LABELS[quantity]
-        every = max(1, len(samples) // COLUMNS)
-        # of each cell the widest place: no part of the band is lost
-        lower, upper = (
-            np.array(
-                [fold(values[quantity, cell, axis]) for cell in np.array_split(samples, len(samples) // every)]
+    base = Base("samples", TIME, run.time[samples])
+    panels = []
+    for axis, entry in enumerate(view.axes):
+        for number, (label, factor) in enumerate(LABELS):
+            lower, nominal, upper = (
+                factor * values[number, samples, axis]
+                for values in (corridor.lower, corridor.nominal, corridor.upper)
             )
-            for fold, values in ((np.nanmin, corridor.lower), (np.nanmax, corridor.upper))
-        )
-        time = np.array([run.time[cell[0]] for cell in np.array_split(samples, len(samples) // every)])
-        panel.fill_between(time, factor * lower, factor * upper, color=PREDICTED, lw=0.0)
-        plot(
-            panel,
-            run.time[samples],
-            factor * corridor.nominal[quantity, samples, axis],
-            COLUMNS,
-            color=FAINT,
-            lw=0.7,
-            ls=DASHES,
-        )
-        plot(
-            panel, run.time[samples], factor * measured[quantity, :, axis], COLUMNS, color=colour, ls=line, lw=0.9
-        )
-        panel.set_ylabel(f"{name}\n{label}" if len(view.axes) > 1 else label)
+            of = view.named(label, view.axes, entry[0])
+            shown: list[Shown] = [
+                Band(base, Quantity(f"{of.name}, predicted", of.unit), lower, upper, PREDICTED),
+                Curve(base, Quantity(f"{of.name}, nominal", of.unit), nominal, Look(FAINT, DASHES, 0.7)),
+                Curve(base, of, factor * measured[number, :, axis], Look.of(entry, 0.9)),
+            ]
+            several = Quantity(f"{entry[0]}\n{label.name}", label.unit)
+            panels.append(view.panel(several if len(view.axes) > 1 else label, shown))
+    legend: list[Entry] = [("predicted", PREDICTED, "-"), ("nominal", FAINT, DASHES), *view.axes]
+    heights = [1.15] * len(panels)
     caption = f"Predicted before the test: {corridor.source}."
-    if watch.left is None:
-        return "Corridor: the test stayed in it", caption, figure
-    sample, words = watch.left
-    return f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{words}. {caption}", figure
+    title = "Corridor: the test stayed in it"
+    if watch.left is not None:
+        sample, words = watch.left
+        title, caption = f"Corridor: left at {run.time[sample]:.4g}\u00a0s", f"{words}. {caption}"
+    return view.plan("corridor", (title, caption), panels, heights, legend)
 
 
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:

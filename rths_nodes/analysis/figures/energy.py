@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from rths_nodes.analysis.energy import energies
-from rths_nodes.analysis.figures.sheet import (
-    BOTTOM,
-    Drawing,
-    View,
-    at_zero,
-    curves,
-    plot,
-    plots,
-    sheet,
-    time_sheet,
+from rths_nodes.analysis.figures.plan import (
+    DISPLACEMENT,
+    FORCE,
+    ZERO_LINE,
+    Base,
+    Curve,
+    Look,
+    Panel,
+    Plan,
+    Quantity,
 )
-from rths_nodes.analysis.figures.style import FAINT, INK, LINES, PALETTE, Entry, styled
+from rths_nodes.analysis.figures.sheet import View
+from rths_nodes.analysis.figures.style import ERROR, INK, LINES, PALETTE, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import KN, MM, quantity
 from rths_nodes.core.samples import Array
@@ -35,55 +36,75 @@ _ENOUGH = 0.05
 """Share of the largest input energy below which a running HSEM without strain energy says little."""
 
 
-def hysteresis(view: View) -> Drawing:
+def hysteresis(view: View) -> Plan:
     """Fig. 8: restoring force over displacement of both substructures."""
     run = view.run
     numerical = run.scenario.structure is not None and len(run.restoring_force) > 1
     dofs = styled(run.dof_names)
-    figure, panels = sheet([2.7], view.legend, widths=(1.0,) * (1 + numerical), between=0.24, titled=True)
-    curves(panels[0, -1], run.displacement * MM, run.force * KN, view.axes, 0.8)
-    panels[0, -1].set_title("experimental substructure (measured)")
+    loops = _loops(view, view.samples, (run.displacement, run.force), view.axes, "measured")
+    row = [Panel(DISPLACEMENT, FORCE, loops, "experimental substructure (measured)")]
     caption = "The area inside the loops is energy dissipated."
     if numerical:
-        moved = run.dof_displacement[: len(run.restoring_force)]
-        curves(panels[0, 0], moved * MM, run.restoring_force * KN, dofs, 0.8)
-        panels[0, 0].set_title("numerical substructure (computed)")
-        if len(dofs) > 1:
-            panels[0, 0].legend(fontsize=7.0, loc="upper left")
+        m = len(run.restoring_force)
+        loops = _loops(
+            view, view.steps.first(m), (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
+        )
+        legend = dofs if len(dofs) > 1 else []
+        row.insert(0, Panel(DISPLACEMENT, FORCE, loops, "numerical substructure (computed)", legend=legend))
         part = quantity(largest(run.restoring_force), KN, "kN")
         caption += f" The numerical substructure (without its viscous damping) carried up to {part}."
-    for panel in panels[0]:
-        panel.set_xlabel("displacement (mm)")
-        panel.set_ylabel("restoring force (kN)")
-    most = quantity(largest(run.force), KN, "kN")
-    return f"Hysteresis: the specimen carried up to {most}", caption, figure
+    title = f"Hysteresis: the specimen carried up to {quantity(largest(run.force), KN, 'kN')}"
+    return Plan("hysteresis", title, caption, [row], [2.7], view.legend, widths=(1.0,) * len(row))
 
 
-def energy(view: View) -> Drawing:
+def _loops(
+    view: View, base: Base, values: tuple[Array, Array], entries: Sequence[Entry], kind: str
+) -> list[Curve]:
+    """Force (N) over displacement (m), ``(n, len(entries))`` each."""
+    over, of = Quantity(f"{kind} displacement", "mm"), Quantity(f"{kind} force", "kN")
+    return [
+        Curve(
+            base,
+            view.named(of, entries, entry[0]),
+            KN * force,
+            Look.of(entry, 0.8),
+            view.named(over, entries, entry[0]),
+            MM * moved,
+        )
+        for moved, force, entry in zip(values[0].T, values[1].T, entries, strict=True)
+    ]
+
+
+def energy(view: View) -> Plan:
     """Fig. 11 in the running form, and where the input energy went."""
-    run, running = view.run, view.running
-    parts = energies(view.of)
+    running, parts = view.running, energies(view.of)
     entries = [entry for entry in _PARTS if entry[0] in parts]
-    figure, (top, below) = time_sheet(view, [1.4, 1.9], entries)
-    error, label = running.energy_error_percent, "HSEM, running (%)"
+    error, label, limits = running.energy_error_percent, Quantity("HSEM, running", "%"), None
     relative = bool(np.isfinite(error).any())
     if relative:
-        top.set_ylim(*_sensible(view))
+        limits = _sensible(view)
     else:
         unit, factor = _joules(largest(running.energy_error))
-        error, label = running.energy_error * factor, f"energy error ({unit})"
-    plot(top, running.time, error, color=PALETTE[3], lw=1.1)
-    at_zero(top)
-    top.set_ylabel(label)
+        error, label = running.energy_error * factor, Quantity("energy error", unit)
     shown = np.column_stack([parts[name] for name, _, _ in entries])
     unit, factor = _joules(largest(shown))
-    plots(below, run.step_time[: len(shown)], shown * factor, entries, 1.1)
-    below.set_ylabel(f"energy ({unit})")
+    base = view.steps.first(len(shown))
+    drawn = [
+        Curve(base, Quantity(entry[0], unit), factor * values, Look.of(entry, 1.7 if entry[0] == "input" else 1.1))
+        for values, entry in zip(shown.T, entries, strict=True)
+    ]
+    top = Curve(view.counted, label, error, Look(ERROR, "-", 1.1))
+    panels = [
+        view.panel(label, [top], limits=limits, levels=[ZERO_LINE]),
+        view.panel(Quantity("energy", unit), drawn),
+    ]
     title = f"Energy: the tracking error fed in {_energy(float(running.energy_error[-1]))}"
     given = float(running.input_energy[-1]) if len(running.input_energy) else math.nan
     if relative and "input" in parts and math.isfinite(given):
         title += f" of {_energy(given, 3)} input"
-    return title, _energy_caption(running.elastic_energy, relative), figure
+    return view.plan(
+        "energy", (title, _energy_caption(running.elastic_energy, relative)), panels, [1.4, 1.9], entries
+    )
 
 
 def _energy_caption(elastic: float, relative: bool) -> str:
@@ -127,33 +148,27 @@ def _energy(joules: float, digits: int = 2) -> str:
     return quantity(joules, factor, unit, digits)
 
 
-def synchronisation(view: View) -> Drawing:
+def synchronisation(view: View) -> Plan:
     """Synchronisation subspace plot (Mercan 2007) of each axis, and the same with the diagonal taken off."""
-    run, running = view.run, view.running
-    target, measured = run.target[running.samples] * MM, run.displacement[running.samples] * MM
-    n = len(view.axes)
-    heights = [2.7 if n == 1 else 2.2] * n
-    figure, panels = sheet(heights, view.legend, widths=(1.0, 1.0), between=0.24, gap=BOTTOM)
-    for axis, ((left, right), entry) in enumerate(zip(panels, view.axes, strict=True)):
-        column = slice(axis, axis + 1)
-        curves(right, target[:, column], running.control_error[:, column] * MM, [entry], 0.7)
-        subspace(left, target[:, column], measured[:, column], entry)
-        at_zero(right)
-        name = f"{entry[0]}: " if n > 1 else ""
-        left.set_ylabel(f"{name}measured (mm)")
-        right.set_ylabel("target − measured (mm)")
-        for panel in (left, right):
-            panel.set_xlabel("target (mm)")
+    run, running, rows = view.run, view.running, []
+    for axis, entry in enumerate(view.axes):
+        target, measured = (MM * v[running.samples, axis] for v in (run.target, run.displacement))
+        over = view.named(Quantity("target", "mm"), view.axes, entry[0])
+        near = view.named(Quantity("measured", "mm"), view.axes, entry[0])
+        off = view.named(Quantity("target − measured", "mm"), view.axes, entry[0])
+        left = Curve(view.counted, near, measured, Look.of(entry, 0.8), over, target)
+        right = Curve(view.counted, off, MM * running.control_error[:, axis], Look.of(entry, 0.7), over, target)
+        ends = np.array([min(target.min(), measured.min()), max(target.max(), measured.max())])
+        rows.append(
+            [
+                Panel(over, near, [left], diagonal=(float(ends[0]), float(ends[1])), square=True),
+                Panel(over, off, [right], levels=[ZERO_LINE]),
+            ]
+        )
     caption = (
-        "Left: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small an amplitude "
-        "turns it. Right: the same with that line taken off and magnified."
+        "Measured over target: a perfect actuator draws the line at 45°; a lag opens it to an ellipse, too small "
+        "an amplitude turns it. Target − measured: the same with that line taken off and magnified."
     )
-    return "Synchronisation: measured over target", caption, figure
-
-
-def subspace(panel: Any, target: Array, measured: Array, entry: Entry) -> None:
-    """Measured over target ``(n, 1)`` mm, with the line of a perfect actuator at 45 degrees."""
-    curves(panel, target, measured, [entry], 0.8)
-    ends = [min(target.min(), measured.min()), max(target.max(), measured.max())]
-    panel.plot(ends, ends, color=FAINT, lw=0.6, zorder=1.5)
-    panel.set_aspect("equal", adjustable="datalim")
+    heights = [2.7 if len(rows) == 1 else 2.2] * len(rows)
+    title = "Synchronisation: measured over target"
+    return Plan("synchronisation", title, caption, rows, heights, view.legend, widths=(1.0, 1.0))

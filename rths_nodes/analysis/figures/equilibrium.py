@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rths_nodes.analysis import equilibrium
-from rths_nodes.analysis.figures.sheet import Drawing, View, at_zero, plots, time_sheet
+from rths_nodes.analysis.figures.plan import TIME, ZERO_LINE, Base, Plan, Quantity
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.units import PERCENT, quantity
@@ -12,7 +13,7 @@ ROUNDING = 1e-6
 """Percent of the largest force up to which a residual is rounding."""
 
 
-def residual(view: View) -> Drawing | None:
+def residual(view: View) -> Plan | None:
     """Over time, in percent of the largest force; None for prescribed displacements, which have no equation.
 
     Raises ConfigError where it cannot be computed.
@@ -23,11 +24,9 @@ def residual(view: View) -> Drawing | None:
     if len(found.time) < 2 or not found.scale:
         return None
     dofs = styled(view.run.dof_names)
-    figure, (panel,) = time_sheet(view, [1.3], dofs if len(dofs) > 1 else [])
     share = PERCENT * found.force / found.scale
-    plots(panel, found.time, share, dofs, 0.8)
-    at_zero(panel)
-    panel.set_ylabel("residual (%)")
+    of = Quantity("residual", "%")
+    panel = view.panel(of, view.each(Base("steps", TIME, found.time), of, share, dofs, 0.8), levels=[ZERO_LINE])
     most = largest(share)
     rounding = most < ROUNDING
     words = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
@@ -36,4 +35,5 @@ def residual(view: View) -> Drawing | None:
         "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
         "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
     )
-    return f"Equilibrium: {words}", caption, figure
+    legend = dofs if len(dofs) > 1 else []
+    return view.plan("equilibrium", (f"Equilibrium: {words}", caption), [panel], [1.3], legend)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from rths_nodes.analysis import energy
-from rths_nodes.analysis.figures.sheet import Drawing, View, sheet
+from rths_nodes.analysis.figures.plan import DISPLACEMENT, Base, Curve, Look, Panel, Plan, Quantity
+from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import DASHES, FAINT, INK
 from rths_nodes.analysis.partition import partition
 from rths_nodes.analysis.response_spectrum import DAMPING, response_spectrum
@@ -25,7 +25,7 @@ MARKED, LARGEST = 3, 300
 """Periods of the structure that are marked; one with more degrees of freedom has none, for they take too long."""
 
 
-def spectrum(view: View) -> Drawing | None:
+def spectrum(view: View) -> Plan | None:
     """Pseudo-acceleration and displacement over the period; None without a ground acceleration."""
     ground = energy.ground_acceleration(view.of)[view.of.first_step :]
     if len(ground) < 2 or not np.isfinite(ground).all() or not ground.any():
@@ -33,19 +33,16 @@ def spectrum(view: View) -> Drawing | None:
     step, own = view.run.scenario.step, _periods(view)
     first = own[:1]
     found = response_spectrum(ground, step, np.geomspace(max(SHORTEST, 4.0 * step), LONGEST, PERIODS))
-    figure, panels = sheet([1.9], [], widths=(1.0, 1.0), between=0.24)
-    for panel, values, label in (
-        (panels[0, 0], found.pseudo_acceleration, "pseudo-acceleration (m/s²)"),
-        (panels[0, 1], MM * found.displacement, "displacement (mm)"),
+    base = Base("periods", Quantity("period", "s"), found.period)
+    row = []
+    for of, values in (
+        (Quantity("pseudo-acceleration", "m/s²"), found.pseudo_acceleration),
+        (DISPLACEMENT, MM * found.displacement),
     ):
-        panel.plot(found.period, values, color=INK, lw=1.1)
-        panel.set_xscale("log")
-        panel.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
-        panel.minorticks_off()
-        panel.set_ylabel(label)
-        panel.set_xlabel("period (s)")
-        panel.set_ylim(bottom=0.0)
-        _mark(panel, own)
+        shown = [Curve(base, of, values, Look(INK, "-", 1.1))]
+        marks = [(period, Look(FAINT, DASHES, 0.8)) for period in own.tolist()]
+        ends = (0.0, 1.05 * float(values.max()))
+        row.append(Panel(base.of, of, shown, limits=ends, marks=marks, logarithmic="x", ticks=TICKS))
     title = f"Excitation: response spectrum, {PERCENT * DAMPING:g}\u00a0% damping"
     if len(first):
         at = response_spectrum(ground, step, first)
@@ -58,7 +55,7 @@ def spectrum(view: View) -> Drawing | None:
     if len(own):
         several = f"the first {len(own)} periods" if len(own) > 1 else "the first period"
         caption += f" Dashed: {several} of the whole structure, before it yields."
-    return title, caption, figure
+    return Plan("spectrum", title, caption, [row], [1.9], widths=(1.0, 1.0))
 
 
 def _periods(view: View) -> Array:
@@ -73,8 +70,3 @@ def _periods(view: View) -> Array:
         frequencies = modes(mass, stiffness)[0][:MARKED] / (2.0 * math.pi)
     periods = 1.0 / frequencies[frequencies > 0.0]
     return np.asarray(periods[(periods > SHORTEST) & (periods < LONGEST)])
-
-
-def _mark(panel: Any, periods: Array) -> None:
-    for period in periods.tolist():
-        panel.axvline(period, color=FAINT, lw=0.8, ls=DASHES, zorder=1.5)

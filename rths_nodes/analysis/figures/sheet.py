@@ -1,10 +1,9 @@
-"""What all figures share: the sheet with its legend, shaded stretches of time, thinned curves, clean SVG."""
+"""What all figures share: a run as it is drawn, thinned curves, clean SVG."""
 
 from __future__ import annotations
 
 import html
 import io
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -12,22 +11,16 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from rths_nodes.analysis.figures import thinning
-from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, SHADES, ZERO, Entry, styled
+from rths_nodes.analysis.figures.plan import COLUMNS, TIME, Base, Curve, Look, Panel, Plan, Quantity, Shown
+from rths_nodes.analysis.figures.style import SHADES, ZERO, Entry, styled
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
-Drawing = tuple[str, str, Figure]
-"""Title, caption, figure."""
-
 WIDTH, LEFT, RIGHT, BOTTOM, GAP = 7.4, 0.66, 0.16, 0.42, 0.14
 """Width of a figure (the browser scales it), its margins, and the gap between two panels, inches."""
-COLUMNS = 700
-"""Dots across a time plot: finer than this nothing is drawn."""
 CELLS = 1200
 """Dots across a plot of one quantity over another."""
 RASTER = 12_000
@@ -35,10 +28,13 @@ RASTER = 12_000
 
 
 class View:
-    """An evaluated run as it is drawn: running indices, flagged stretches of time, a line style per axis."""
+    """An evaluated run as it is drawn: bases of its tables, flagged stretches, a line style per axis."""
 
     def __init__(self, of: Evaluation) -> None:
         self.of, self.run, self.running = of, of.run, of.running
+        self.samples = Base("samples", TIME, of.run.time)
+        self.counted = Base("samples", TIME, of.running.time)
+        self.steps = Base("steps", TIME, of.run.step_time)
         self.spans = _spans(of.run)
         self.axes = styled(of.run.axes)
 
@@ -46,6 +42,39 @@ class View:
     def legend(self) -> list[Entry]:
         """The axes, if there are several."""
         return self.axes if len(self.axes) > 1 else []
+
+    @property
+    def whole(self) -> tuple[float, float]:
+        """From the beginning of the recording to its end, s."""
+        return 0.0, max(float(self.run.time[-1]), self.run.scenario.dt)
+
+    def named(self, quantity: Quantity, entries: Sequence[Entry], name: str) -> Quantity:
+        """``quantity`` as that of one of ``entries``: by its name, if there are several."""
+        return Quantity(f"{quantity.name} {name}", quantity.unit) if len(entries) > 1 else quantity
+
+    def each(
+        self, base: Base, quantity: Quantity, values: Array, entries: Sequence[Entry], width: float = 1.0
+    ) -> list[Curve]:
+        """A curve over time for every column of ``values (n, len(entries))``."""
+        return [
+            Curve(base, self.named(quantity, entries, entry[0]), column, Look.of(entry, width))
+            for column, entry in zip(values.T, entries, strict=True)
+        ]
+
+    def panel(self, y: Quantity, shown: Sequence[Shown], **more: Any) -> Panel:
+        """One over the time of the whole recording."""
+        return Panel(TIME, y, shown, span=self.whole, over_time=True, **more)
+
+    def plan(
+        self,
+        name: str,
+        words: tuple[str, str],
+        panels: Sequence[Panel],
+        heights: Sequence[float],
+        legend: Sequence[Entry] = (),
+    ) -> Plan:
+        """Panels over time below one another, with the flagged stretches; ``words``: title and caption."""
+        return Plan(name, *words, [[panel] for panel in panels], heights, legend, self.spans)
 
 
 def _spans(run: Run) -> list[Entry]:
@@ -63,66 +92,6 @@ def _spans(run: Run) -> list[Entry]:
     return found
 
 
-def sheet(
-    heights: Sequence[float],
-    entries: Sequence[Entry],
-    widths: Sequence[float] = (1.0,),
-    shades: Sequence[Entry] = (),
-    between: float = 0.2,
-    titled: bool = False,
-    gap: float = GAP,
-) -> tuple[Figure, Any]:
-    """A figure with one row of panels per height (inches) and one legend on top, of lines and shades."""
-    handles: list[Any] = [
-        Line2D([], [], color=colour, linestyle=line, lw=BAND_WIDTH if colour == BAND else 1.2)
-        for _, colour, line in entries
-    ]
-    handles += [Patch(color=colour, alpha=0.3, lw=0.0) for _, colour, _ in shades]
-    labels = [entry[0] for entry in (*entries, *shades)]
-    longest = max((len(label) for label in labels), default=0)
-    across = max(1, min(len(labels), int((WIDTH - 0.6) / (0.068 * longest + 0.45))))
-    top = 0.17 * math.ceil(len(labels) / across) + (0.3 if titled else 0.12)
-    inside = sum(heights) + gap * (len(heights) - 1)
-    height = top + inside + BOTTOM
-    figure = Figure(figsize=(WIDTH, height))
-    grid = {
-        "left": LEFT / WIDTH,
-        "right": 1.0 - RIGHT / WIDTH,
-        "bottom": BOTTOM / height,
-        "top": 1.0 - top / height,
-        "hspace": gap / (sum(heights) / len(heights)),
-        "wspace": between,
-        "height_ratios": heights,
-        "width_ratios": widths,
-    }
-    panels = figure.subplots(len(heights), len(widths), squeeze=False, gridspec_kw=grid)
-    if labels:
-        place = {"loc": "upper left", "bbox_to_anchor": (LEFT / WIDTH - 0.01, 1.0), "borderaxespad": 0.1}
-        spacing = {"handlelength": 1.8, "columnspacing": 1.4, "labelspacing": 0.2}
-        figure.legend(handles, labels, ncols=across, **place, **spacing)
-    figure.align_ylabels(panels[:, 0])
-    return figure, panels
-
-
-def time_sheet(view: View, heights: Sequence[float], entries: Sequence[Entry]) -> tuple[Figure, Any]:
-    """Panels over time, one below the other, with the flagged samples shaded."""
-    figure, panels = sheet(heights, entries, shades=view.spans)
-    for panel in panels[:, 0]:
-        over_time(view, panel, last=panel is panels[-1, 0])
-    return figure, panels[:, 0]
-
-
-def over_time(view: View, panel: Any, last: bool) -> None:
-    """The time axis of a panel and the flagged samples; only the ``last`` panel has numbers below it."""
-    for _, colour, stretches in view.spans:
-        bars, across = [(start, end - start) for start, end in stretches], panel.get_xaxis_transform()
-        panel.broken_barh(bars, (0.0, 1.0), transform=across, color=colour, alpha=0.3, lw=0.0)
-    panel.set_xlim(0.0, max(float(view.run.time[-1]), view.run.scenario.dt))
-    panel.tick_params(labelbottom=last)
-    if last:
-        panel.set_xlabel("time (s)")
-
-
 def plot(panel: Any, time: Array, values: Array, columns: int = COLUMNS, **style: Any) -> None:
     """A history by its envelope; gaps stay gaps."""
     finite = np.isfinite(values)
@@ -133,21 +102,12 @@ def plot(panel: Any, time: Array, values: Array, columns: int = COLUMNS, **style
     panel.plot(time[keep], values[keep], **style)
 
 
-def plots(panel: Any, time: Array, values: Array, entries: Sequence[Entry], lw: float) -> None:
-    """One history per column of ``values``."""
-    for column, (_, colour, line) in zip(values.T, entries, strict=True):
-        plot(panel, time, column, color=colour, ls=line, lw=lw)
-
-
-def curves(panel: Any, x: Array, y: Array, entries: Sequence[Entry], lw: float) -> None:
-    """One curve y(x) per column, without the points that nobody can tell apart."""
-    for across, up, (name, colour, line) in zip(x.T, y.T, entries, strict=True):
-        usable = np.isfinite(across) & np.isfinite(up)
-        across, up = across[usable], up[usable]
-        keep = thinning.thinned(across, up, CELLS)
-        style = {"color": colour, "ls": line, "lw": lw, "label": name}
-        panel.plot(across[keep], up[keep], rasterized=len(keep) > RASTER, **style)
-    panel.margins(x=0.04)
+def curve(panel: Any, x: Array, y: Array, **style: Any) -> None:
+    """y over x, without the points that nobody can tell apart."""
+    usable = np.isfinite(x) & np.isfinite(y)
+    x, y = x[usable], y[usable]
+    keep = thinning.thinned(x, y, CELLS)
+    panel.plot(x[keep], y[keep], rasterized=len(keep) > RASTER, **style)
 
 
 def at_zero(panel: Any) -> None:

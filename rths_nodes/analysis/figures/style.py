@@ -22,6 +22,8 @@ Entry = tuple[str, str, Any]
 """Of a legend: label, colour, line style."""
 
 INK, FAINT, BAND, ZERO = "#1a1a1a", "#8c8c8c", "#bdbdbd", "#999999"
+ERROR = "#8e4585"
+"""Energy that errors have fed in."""
 LIMIT = "#b3261e"
 """What must not be crossed."""
 BAND_WIDTH = 2.8
@@ -39,6 +41,12 @@ SHADES = (
     (FLAG_SATURATED, "sensor saturated", "#56B4E9"),
     (FLAG_TRIPPED, "safe stop", "#D55E00"),
 )
+IN_GREY = ("-", (0, (4, 1.4)), (0, (1.2, 1.0)), (0, (5, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+"""Line styles of the six colours where colour does not tell them apart."""
+HATCHES = dict(
+    zip((colour for _, _, colour in SHADES), ("", "////", "....", "\\\\\\\\", "++", "xxx"), strict=True)
+)
+"""Hatches of the shades there."""
 STYLE = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -83,3 +91,14 @@ def styled(names: Iterable[str]) -> list[Entry]:
     """A colour and a line style for each name."""
     n = len(PALETTE)
     return [(name, PALETTE[k % n], LINES[k // n % len(LINES)]) for k, name in enumerate(names)]
+
+
+def in_grey(colour: str, line: Any, width: float) -> tuple[str, Any, float]:
+    """Colour, style and width of a line that is told from the others without its colour: by its dashes.
+
+    A name of the second or third six has the dashes of its colour in a broader line.
+    """
+    if colour not in PALETTE:
+        return colour, line, width
+    again = LINES.index(line) if line in LINES else 0
+    return colour, IN_GREY[PALETTE.index(colour)], width * (1.0 + 0.6 * again)

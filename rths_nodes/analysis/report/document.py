@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from rths_nodes.analysis import energy, figures
 from rths_nodes.analysis.figures import thinning
+from rths_nodes.analysis.figures.timing import histograms
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import parameters, procedure, set_up, tables, tracking
 from rths_nodes.analysis.report.procedure import Part, moment
@@ -58,6 +59,7 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
     """The page as text."""
     of = Evaluation(run)
+    timed = histograms(run)
     contents: dict[str, Any] = {
         "scenario": run.scenario,
         "axes": run.axes,
@@ -84,8 +86,8 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
         },
         "period": quantity(run.scenario.dt, US, "µs", 3),
         "flagged": tables.flagged(run),
-        "figures": figures.drawn(of),
-        "histograms": figures.histograms(of),
+        "figures": [figures.drawn(plan) for plan in figures.plans(of)],
+        "histograms": figures.drawn(timed) if timed else None,
         "yaml": dump(run.scenario.data()),
         "notes": run.notes,
         "information": {

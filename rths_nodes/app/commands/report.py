@@ -1,36 +1,99 @@
-"""``rths report``: a recording as a page to look at."""
+"""``rths report``: a recording as a page, or several over one another; its curves and figures as files."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.commands import arguments, terminal
+from rths_nodes.core.errors import ConfigError, Problems
+
+FORMATS = ("pdf", "svg")
+"""Those of ``figures/files.py``, which is loaded only when it draws."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    arguments.add_recording(parser)
-    parser.add_argument("--out", metavar="FILE", help="default: <recording>.html in the current directory")
+    words = "folder of a recording or of a test; several: one page with all of them, compared with the first"
+    parser.add_argument("recording", nargs="+", help=words)
+    words = "default: <recording>.html in the current directory; of several <first recording>_compared.html"
+    parser.add_argument("--out", metavar="FILE", help=words)
     arguments.add_reference(parser)
+    words = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
+    parser.add_argument("--csv", action="store_true", help=words)
+    words = "also a folder <page>_figures with every figure as a file of its own, readable in grey"
+    parser.add_argument("--figures", action="store_true", help=words)
+    parser.add_argument("--format", choices=FORMATS, help="of the figures; default: pdf")
+    parser.add_argument("--width", type=float, metavar="MM", help="of the figures, mm; default: 85, one column")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the report of a recording, or of the last rung of a test that moved."""
+    """Make the report of a recording, or of the last rung of a test that moved; of several one page."""
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
-    given = Path(options.recording)
-    out = Path(options.out or f"{given.resolve().name}.html")
-    terminal.check_writable(out)
-    path = procedure.last_moving(given) if procedure.exists(given) else given
-    found = read_run(path)
-    terminal.tell(found.notes)
-    with terminal.writing(out):
-        write(found, out, options.reference, procedure.of_recording(path))
-    print(out)
+    given = [Path(each) for each in options.recording]
+    first = given[0].resolve().name
+    out = Path(options.out or f"{first}{'_compared' if len(given) > 1 else ''}.html")
+    _check(options, out)
+    paths = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
+    found = []
+    for path in paths:
+        found.append(read_run(path))
+        terminal.tell(found[-1].notes)
+    tests = [procedure.of_recording(path) for path in paths]
+    if len(found) == 1:
+        with terminal.writing(out):
+            write(found[0], out, options.reference, tests[0])
+        print(out)
+        _write_files(options, out, lambda: _plans(found[0]))
+        return 0
     return 0
+
+
+def _check(options: argparse.Namespace, out: Path) -> None:
+    """Refuses what makes no sense, before anything is read. Raises one ConfigError."""
+    problems = Problems()
+    if not options.figures:
+        for name in ("format", "width"):
+            if getattr(options, name) is not None:
+                problems += ConfigError(f"--{name} = {getattr(options, name)}: goes with --figures only").problems
+    if options.width is not None:
+        from rths_nodes.analysis.figures.files import check_width
+
+        with problems.gathered():
+            check_width(options.width)
+    if options.reference and len(options.recording) > 1:
+        problems += ConfigError("--reference: goes with one recording only").problems
+    problems.refuse()
+    terminal.check_writable(out)
+
+
+def _plans(run: Any) -> list[Any]:
+    """Of the figures of its page."""
+    from rths_nodes.analysis import figures
+    from rths_nodes.analysis.histories import Evaluation
+
+    return figures.all_plans(Evaluation(run))
+
+
+def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Sequence[Any]]) -> None:
+    """The curves and the figures beside the page, as far as they are wanted."""
+    if not (options.csv or options.figures):
+        return
+    from rths_nodes.analysis.figures import files
+
+    found = plans()
+    if options.csv:
+        folder = out.with_name(f"{out.stem}_curves")
+        with terminal.writing(folder, "curves"):
+            files.write_curves(found, folder)
+    if options.figures:
+        folder = out.with_name(f"{out.stem}_figures")
+        with terminal.writing(folder, "figures"):
+            files.write_figures(found, folder, options.format or FORMATS[0], options.width or files.COLUMN)
 
 
 def write(run: Any, path: Path, reference: bool, test: tuple[Any, str] | None = None) -> None:

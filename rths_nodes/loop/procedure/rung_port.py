@@ -49,6 +49,11 @@ class RungPort:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
 
+    @property
+    def counter_at_start(self) -> int | None:
+        """What the rig's own counter was at sample 0 of the run; None before."""
+        return self._zero if self._begun else None
+
     # -- what is the procedure's business -----------------------------------------------------------------
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
@@ -217,14 +222,16 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """What the simulator measures, with the state of the rig."""
+        """What the simulator measures, with the state of the rig; its channels where the simulator has others."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
             self._found = self._found or reason or (breach.reason if breach is not None else "")
         found = self._answers.read()
+        same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(
             found,
+            auxiliary=found.auxiliary if same else real.auxiliary,
             flags=found.flags | real.flags,
             control_mode=real.control_mode,
             hydraulics=real.hydraulics,

@@ -1,0 +1,224 @@
+"""Figures and curves as files: the tables hold what is drawn, the figures fit a column and can be read in grey."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import re
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+import rths_nodes
+from rths_nodes.analysis import figures
+from rths_nodes.analysis.figures import files
+from rths_nodes.analysis.figures.plan import TIME, Base, Curve, Look, Panel, Plan, Quantity
+from rths_nodes.analysis.figures.render import render
+from rths_nodes.analysis.figures.style import BAND, PALETTE, STYLE, in_grey
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.app.cli import main
+from rths_nodes.core.samples import Array
+from rths_nodes.recording.run import Run
+
+HISTOGRAM = {"edges_s": [1e-5, 2e-5, 4e-5, 8e-5, 16e-5], "counts": [1.0, 9.0, 0.0, 2.0]}
+
+
+@cache
+def recorded(name: str = "chen_ricles_2010", *overrides: str) -> Run:
+    run = rths_nodes.run(name, ["duration=4", *overrides])
+    return dataclasses.replace(run, timing={"loop_histogram": HISTOGRAM})
+
+
+@cache
+def plans(name: str = "chen_ricles_2010", *overrides: str) -> tuple[Plan, ...]:
+    return tuple(figures.all_plans(Evaluation(recorded(name, *overrides))))
+
+
+def read(path: Path) -> tuple[list[str], list[list[str]]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        head, *rows = csv.reader(stream)
+    return head, rows
+
+
+def column(path: Path, name: str) -> Array:
+    head, rows = read(path)
+    return np.array([float(row[head.index(name)] or "nan") for row in rows])
+
+
+# Tables
+
+
+def test_a_table_has_every_sample_and_its_units(tmp_path: Path) -> None:
+    written = files.write_curves(plans(), tmp_path)
+    assert {path.name for path in written} >= {"displacement.csv", "control_error.csv", "hysteresis_steps.csv"}
+    run, path = recorded(), tmp_path / "displacement.csv"
+    assert read(path)[0] == ["time (s)", "target (mm)", "measured (mm)", "command (mm)"]
+    np.testing.assert_allclose(column(path, "time (s)"), run.time, rtol=1e-11)
+    np.testing.assert_allclose(column(path, "measured (mm)"), 1e3 * run.displacement[:, 0], rtol=1e-11)
+    loop = tmp_path / "hysteresis_samples.csv"
+    assert read(loop)[0] == ["time (s)", "measured displacement (mm)", "measured force (kN)"]
+    np.testing.assert_allclose(column(loop, "measured force (kN)"), 1e-3 * run.force[:, 0], rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
+def test_every_line_of_a_figure_stands_in_its_table(name: str) -> None:
+    """Each point that is drawn is a row of two columns: nothing is drawn that is not written."""
+    for plan in plans(name):
+        tables = [dict(columns) for _, columns in files.tables(plan)]
+        with matplotlib.rc_context(STYLE):
+            panels = render(plan).axes
+        for drawn, panel in zip(panels, plan.panels, strict=True):
+            curves = [shown for shown in panel.shown if isinstance(shown, Curve)]
+            for line, curve in zip(drawn.lines, curves, strict=False):
+                over = curve.over or curve.base.of
+                found = [
+                    zip(table[str(over)].tolist(), table[str(curve.of)].tolist(), strict=True)
+                    for table in tables
+                    if {str(over), str(curve.of)} <= table.keys()
+                ]
+                points = {point for points in found for point in points}
+                assert points.issuperset(zip(*(np.asarray(d).tolist() for d in line.get_data()), strict=True))
+
+
+def test_histories_over_other_times_stand_in_tables_of_their_own() -> None:
+    time = np.arange(5.0)
+    of, look = Quantity("force", "kN"), Look("k")
+    curves = [
+        Curve(Base("steps", TIME, time[:3]), of, np.array([1.0, np.nan, 3.0]), look),
+        Curve(Base("steps", TIME, time), Quantity("energy", "J"), time, look),
+        Curve(Base("samples", TIME, 0.1 * time), of, time, look),
+    ]
+    plan = Plan("both", "", "", [[Panel(TIME, of, curves)]], [1.0])
+    (steps, first), (samples, second) = files.tables(plan)
+    assert (steps, samples) == ("both_steps", "both_samples")
+    assert [head for head, _ in first] == ["time (s)", "force (kN)", "energy (J)"]
+    np.testing.assert_array_equal(first[1][1], [1.0, np.nan, 3.0, np.nan, np.nan])
+    assert [head for head, _ in second] == ["time (s)", "force (kN)"]
+
+
+def test_what_is_shown_twice_is_written_once_and_other_values_are_told_apart(tmp_path: Path) -> None:
+    base, of, look = Base("samples", TIME, np.arange(2.0)), Quantity("force", "kN"), Look("k")
+    same, other = (Curve(base, of, np.array(values), look) for values in ([1.0, np.nan], [2.0, 3.0]))
+    rows = [[Panel(TIME, of, [same]), Panel(TIME, of, [same], title="close"), Panel(TIME, of, [other], title="b")]]
+    written = files.write_curves([Plan("x", "", "", rows, [1.0], widths=(1.0,) * 3)], tmp_path)
+    assert [path.name for path in written] == ["x.csv"]
+    assert (tmp_path / "x.csv").read_text() == "time (s),force (kN),b: force (kN)\n0,1,2\n1,,3\n"
+
+
+def test_a_histogram_stands_in_its_table_with_both_ends_of_its_bars(tmp_path: Path) -> None:
+    files.write_curves(plans(), tmp_path)
+    head, rows = read(tmp_path / "timing.csv")
+    assert head == ["loop from (µs)", "loop to (µs)", "samples of loop"]
+    assert rows == [["10", "20", "1"], ["20", "40", "9"], ["40", "80", "0"], ["80", "160", "2"]]
+
+
+# Figures
+
+
+@pytest.mark.parametrize(("kind", "width"), [("pdf", 85.0), ("svg", 85.0), ("svg", 170.0)])
+def test_figures_are_as_wide_as_asked_for_and_the_same_every_time(kind: str, width: float, tmp_path: Path) -> None:
+    chosen = [plan for plan in plans() if plan.name in ("displacement", "timing")]
+    first = [path.read_bytes() for path in files.write_figures(chosen, tmp_path / "a", kind, width)]
+    again = [path.read_bytes() for path in files.write_figures(chosen, tmp_path / "b", kind, width)]
+    assert first == again
+    for content in first:
+        found = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)|<svg[^>]* width=\"([\d.]+)pt", content)
+        assert found
+        assert float(found[1] or found[2]) == pytest.approx(width / 25.4 * 72.0, abs=0.01)
+    words = (tmp_path / "a" / "captions.txt").read_text(encoding="utf-8")
+    assert all(plan.title in words and plan.caption in words for plan in chosen)
+
+
+def grey(colour: str) -> float:
+    return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
+
+
+@pytest.mark.parametrize("name", ["chen_ricles_2010", "three_independent_axes"])
+def test_lines_of_a_panel_differ_in_grey_and_letters_have_seven_points(name: str) -> None:
+    """By their dashes, their breadth, or how dark they are."""
+    for plan in plans(name):
+        for panel in plan.panels:
+            looks = [in_grey(*shown.look[:3]) for shown in panel.shown if isinstance(shown, Curve)]
+            for (a, dashes, thin), (b, others, thick) in combinations(looks, 2):
+                dark = abs(grey(a) - grey(b))
+                assert dashes != others or dark > 0.25 or max(thin, thick) > 1.5 * min(thin, thick), plan.name
+        with matplotlib.rc_context(STYLE | files.PRINT):
+            figure = render(plan, files.paper(85.0))
+            figure.draw_without_rendering()
+        words = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text() and text.get_visible()]
+        assert words
+        assert min(text.get_fontsize() for text in words) >= 6.0
+        labels = [text for panel in figure.axes for text in (panel.xaxis.label, panel.yaxis.label)]
+        assert min(text.get_fontsize() for text in labels) >= 7.0
+
+
+def test_nothing_is_drawn_beyond_the_edge_of_a_narrow_figure() -> None:
+    for plan in plans():
+        with matplotlib.rc_context(STYLE | files.PRINT):
+            figure = render(plan, files.paper(85.0))
+            figure.draw_without_rendering()
+        width, height = figure.bbox.size
+        for panel in figure.axes:
+            for text in (panel.xaxis.label, panel.yaxis.label, panel.title):
+                box = text.get_window_extent()
+                inside = box.x0 >= -0.5 and box.x1 <= width + 0.5 and box.y0 >= -0.5 and box.y1 <= height + 0.5
+                assert inside or not text.get_text(), (plan.name, text.get_text())
+
+
+def test_eighteen_names_have_eighteen_looks_in_grey() -> None:
+    from rths_nodes.analysis.figures.style import styled
+
+    looks = [in_grey(colour, line, 1.0)[1:] for _, colour, line in styled(map(str, range(18)))]
+    assert len(set(map(str, looks))) == 18
+    assert in_grey(BAND, "-", 2.8) == (BAND, "-", 2.8)
+    assert in_grey(PALETTE[0], "-", 1.0) == (PALETTE[0], "-", 1.0)
+
+
+# The command
+
+
+def test_the_command_writes_both_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "predefined_sine", "--set", "duration=2", "--record", str(tmp_path / "run")]) == 0
+    page = tmp_path / "out" / "sine.html"
+    capsys.readouterr()
+    words = ["report", str(tmp_path / "run"), "--out", str(page), "--csv", "--figures", "--format", "svg"]
+    assert main([*words, "--width", "90"]) == 0
+    beside = page.parent
+    told = f"{page}\ncurves: {beside / 'sine_curves'}\nfigures: {beside / 'sine_figures'}\n"
+    assert capsys.readouterr().out == told
+    drawn = {path.stem for path in (beside / "sine_figures").glob("*.svg")}
+    assert {"displacement", "control_error", "energy", "synchronisation", "timing"} <= drawn
+    written = {path.stem.removesuffix("_samples").removesuffix("_steps") for path in beside.glob("*_curves/*.csv")}
+    assert written == drawn
+
+
+def test_options_that_make_no_sense_are_refused_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["report", str(tmp_path / "none"), "--out", str(tmp_path / "page.html")]
+    assert main([*words, "--format", "svg", "--width", "20"]) == 2
+    told = capsys.readouterr().err
+    assert "--format = svg: goes with --figures only" in told
+    assert "--width = 20 mm: must be 60 to 400 mm" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_report_of_a_test_with_an_axis_by_force_has_its_partition_and_its_load(tmp_path: Path) -> None:
+    """An axis that is controlled by force is no part of what the structure moves."""
+    run = rths_nodes.run("column_under_axial_load", ["duration=1"])
+    (tmp_path / "page.html").write_text(figures_of(run), encoding="utf-8")
+    tables = {name for plan in figures.all_plans(Evaluation(run)) for name, _ in files.tables(plan)}
+    assert "loads" in tables
+
+
+def figures_of(run: Run) -> str:
+    from rths_nodes.analysis.report.document import render as page
+
+    html = page(run)
+    assert "Partition: numerical and experimental" in html
+    return html
