@@ -77,7 +77,7 @@ LAYERS = {
             *("units", "reference", "stability", "histories", "energy"),
             *("response_errors", "published_indices", "identification", "step_times", "response_spectrum"),
         ),
-        ("study_table", "what_if", "partition", "equilibrium"),
+        ("study_table", "what_if", "partition", "equilibrium", "overlay"),
         ("figures",),
         ("report",),
     ),

@@ -157,18 +157,38 @@ def indices(of: Evaluation) -> Table | None:
 
 def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
     """The indices by head of the column: those of the test, and those of the true displacement if that differs."""
-    run = of.run
-    recorded: Mapping[str, Any] = run.metrics.get("axes") or {}
-    offline = of.indices(run.displacement)
-    measured: dict[str, Mapping[str, Any]] = {
-        name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
-        | dict(recorded.get(name, {}))
-        for name in run.axes
-    }
+    run, measured = of.run, _measured(of)
     if not of.true_is_known:
         return measured
     both = (("measured", measured), ("true", of.indices(run.true_displacement)))
     return {f"{name} {kind}": rows[name] for name in run.axes for kind, rows in both}
+
+
+def _measured(of: Evaluation) -> dict[str, Mapping[str, Any]]:
+    """The indices of the measured displacement by axis: those of the test, and those of its whole record."""
+    recorded: Mapping[str, Any] = of.run.metrics.get("axes") or {}
+    offline = of.indices(of.run.displacement)
+    return {
+        name: {key: value for key, value in offline.get(name, {}).items() if key.startswith("fei")}
+        | dict(recorded.get(name, {}))
+        for name in of.run.axes
+    }
+
+
+def side_by_side(tests: Mapping[str, Evaluation]) -> Table:
+    """The indices of several tests with the same axes, one column each, of the measured displacement."""
+    columns = {name: _measured(of) for name, of in tests.items()}
+    axes = next(iter(tests.values())).run.axes
+    rows = []
+    for title, key, factor, unit, meaning in _AXIS_INDICES:
+        for axis in axes:
+            values = [rounded(column.get(axis, {}).get(key), factor) for column in columns.values()]
+            rows.append(Row(f"{title}, {axis}" if len(axes) > 1 else title, values, unit, meaning))
+    rows += [
+        Row(title, [rounded(of.run.metrics.get(key), factor) for of in tests.values()], unit, meaning)
+        for title, key, factor, unit, meaning in _TEST_INDICES
+    ]
+    return Table("Index", list(tests), [row for row in rows if any(value != DASH for value in row.values)])
 
 
 def published(of: Evaluation) -> Table | None:

@@ -50,6 +50,11 @@ def run(options: argparse.Namespace) -> int:
         print(out)
         _write_files(options, out, lambda: _plans(found[0]))
         return 0
+    page = _overlaid(given, found, tests)
+    with terminal.writing(out):
+        page.write(out)
+    print(out)
+    _write_files(options, out, lambda: page.plans)
     return 0
 
 
@@ -69,6 +74,17 @@ def _check(options: argparse.Namespace, out: Path) -> None:
         problems += ConfigError("--reference: goes with one recording only").problems
     problems.refuse()
     terminal.check_writable(out)
+
+
+def _overlaid(given: Sequence[Path], runs: Sequence[Any], tests: Sequence[Any]) -> Any:
+    """The page about several runs. Raises ConfigError for those that do not fit one another."""
+    from rths_nodes.analysis.overlay import names
+    from rths_nodes.analysis.report.document import OfProcedure
+    from rths_nodes.analysis.report.overlay import OverlayReport, Test
+
+    named = names([path.resolve().parts for path in given])
+    known = [None if test is None else OfProcedure(*test) for test in tests]
+    return OverlayReport([Test(*each) for each in zip(named, runs, known, strict=True)])
 
 
 def _plans(run: Any) -> list[Any]:

@@ -1,0 +1,138 @@
+"""Several tests on one time axis, that of the structure, and what the others differ by from the first.
+
+Time counts from the end of a soft start, in the time of the structure: a rig on a slower time axis fits. A history
+is compared at the times of the first test, interpolated linearly where the other one has other times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rths_nodes.analysis import energy
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.core.errors import Problems
+from rths_nodes.core.samples import Array
+from rths_nodes.recording.run import Run
+
+EQUAL = 1e-9
+"""Seconds below which two times are the same."""
+
+
+class Aligned:
+    """A test under its ``name``: the samples that count, and the steps of the test proper.
+
+    ``time (n,)`` and ``step_time (n_steps,)`` s in the time of the structure; ``displacement``, ``target`` m,
+    ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m.
+    """
+
+    def __init__(self, name: str, of: Evaluation) -> None:
+        self.name, self.of, self.run = name, of, of.run
+        run, ratio, rows = of.run, of.scenario.time_ratio, of.counted
+        self.rows = rows
+        zero = float(run.time[max(0, of.first_sample - 1)]) if len(run.time) else 0.0
+        self.time = (run.time[rows] - zero) / ratio
+        self.target, self.displacement, self.force = (v[rows] for v in (run.target, run.displacement, run.force))
+        first = of.first_step
+        self.step_time = (run.step_time[first:] - zero) / ratio
+        self.moved = run.dof_displacement[first:]
+
+    @property
+    def drawable(self) -> bool:
+        """There is more than one sample of it."""
+        return len(self.time) > 1
+
+    def acceleration(self) -> Array:
+        """Absolute, of the degrees of freedom, ``(m, n_dof)`` m/s^2. Raises ConfigError without its components."""
+        return energy.absolute_acceleration(self.of)[self.of.first_step :]
+
+    def histories(self) -> dict[str, tuple[Array, Array, str]]:
+        """What is compared, by name: times, values ``(n,)``, and SI unit."""
+        found = {}
+        for column, axis in enumerate(self.run.axes):
+            found[f"displacement of {axis}"] = (self.time, self.displacement[:, column], "m")
+            found[f"force of {axis}"] = (self.time, self.force[:, column], "N")
+        accelerated = self.of.or_left_out(f"acceleration of {self.name}", self.acceleration, np.zeros((0, 0)))
+        for column, dof in enumerate(self.run.dof_names):
+            found[f"response of {dof}"] = (self.step_time, self.moved[:, column], "m")
+            if len(accelerated):
+                time = self.step_time[: len(accelerated)]
+                found[f"acceleration of {dof}"] = (time, accelerated[:, column], "m/s²")
+        return found
+
+
+class Difference(NamedTuple):
+    """Other minus first, in ``unit``: rms and largest magnitude, each also as a share of that of the first.
+
+    ``at`` s is the time of the largest; a share is nan where there is nothing to divide by.
+    """
+
+    rms: float
+    rms_share: float
+    largest: float
+    largest_share: float
+    at: float
+    unit: str
+
+
+def check(runs: Mapping[str, Run]) -> None:
+    """Refuses tests that do not fit the first of them. Raises one ConfigError with their names."""
+    (first, one), *others = runs.items()
+    problems = Problems()
+    for name, run in others:
+        if run.axes != one.axes:
+            axes, known = (", ".join(each.axes) or "none" for each in (run, one))
+            problems.append(f"{name}: axes = {axes}: must be those of {first}: {known}")
+        length, known_length = run.scenario.duration, one.scenario.duration
+        if abs(length - known_length) > max(run.scenario.step, one.scenario.step):
+            problems.append(f"{name}: duration = {length:g} s: must be that of {first}: {known_length:g} s")
+    if not Aligned(first, Evaluation(one)).drawable:
+        problems.append(f"{first}: no sample of this test counts; name another one first")
+    problems.refuse()
+
+
+def differences(first: Aligned, other: Aligned) -> dict[str, Difference]:
+    """Those of all histories that both have, by their names."""
+    ours, theirs = first.histories(), other.histories()
+    found = {}
+    for name, (time, values, unit) in ours.items():
+        if name in theirs:
+            off = on_times(time, *theirs[name][:2]) - values
+            both = np.isfinite(off)
+            if both.any():
+                found[name] = _difference(time[both], values[both], off[both], unit)
+    return found
+
+
+def on_times(time: Array, of: Array, values: Array) -> Array:
+    """``values`` at the times ``of``, as they are at ``time``, both rising; nan where there are none."""
+    n = min(len(time), len(of))
+    if n and np.allclose(time[:n], of[:n], rtol=0.0, atol=EQUAL):
+        return np.append(values[:n], np.full(len(time) - n, np.nan))
+    usable = np.isfinite(values)
+    if not usable.any():
+        return np.full(len(time), np.nan)
+    return np.interp(time, of[usable], values[usable], left=np.nan, right=np.nan)
+
+
+def _difference(time: Array, values: Array, off: Array, unit: str) -> Difference:
+    rms, size = (math.sqrt(float(np.mean(each**2))) for each in (off, values))
+    at = int(np.argmax(np.abs(off)))
+    most, peak = abs(float(off[at])), float(np.abs(values).max())
+    return Difference(rms, _share(rms, size), most, _share(most, peak), float(time[at]), unit)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0.0 else math.nan
+
+
+def names(paths: Sequence[Sequence[str]]) -> list[str]:
+    """The shortest ends of paths, given by their parts, that tell them apart; equal paths are numbered."""
+    for length in range(1, max(map(len, paths)) + 1):
+        found = ["/".join(parts[-length:]) for parts in paths]
+        if len(set(found)) == len(found):
+            return found
+    return [f"{name} ({found[: number + 1].count(name)})" for number, name in enumerate(found)]

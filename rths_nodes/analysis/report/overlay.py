@@ -1,0 +1,187 @@
+"""One self-contained HTML page about several tests: their heads, what differs, their curves over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rths_nodes.analysis import figures
+from rths_nodes.analysis.figures import overlaid
+from rths_nodes.analysis.figures.plan import Plan
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
+from rths_nodes.analysis.report import procedure, tables
+from rths_nodes.analysis.report.document import NO_SAFETY, OfProcedure, first_line, template
+from rths_nodes.analysis.report.procedure import Part, grid, moment
+from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, quantity, rounded
+from rths_nodes.core.version import __version__
+from rths_nodes.recording.run import Run
+
+SHOWN = {"m": (MM, "mm"), "N": (KN, "kN"), "m/s²": (1.0, "m/s²")}
+"""Units of differences as they are shown, with the factor."""
+UNTOLD = ("cases", "description", "name")
+"""Of a scenario, what does not make its test another one."""
+
+
+class Test(NamedTuple):
+    """A run under the name that it has on the page, and the procedure that it was a part of."""
+
+    name: str
+    run: Run
+    procedure: OfProcedure | None = None
+
+
+class OverlayReport:
+    """The page about ``tests``, of which the others are compared with the first.
+
+    Raises ConfigError, with their names, for tests that do not fit the first: of other axes or another duration.
+    """
+
+    def __init__(self, tests: Sequence[Test]) -> None:
+        check({test.name: test.run for test in tests})
+        self.tests = tests
+        self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
+        self.plans: list[Plan] = overlaid.plans(self.aligned)
+
+    def write(self, path: Path) -> None:
+        """Write the page. Raises OSError when it cannot be written there."""
+        page = self.render()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page, encoding="utf-8")
+
+    def render(self) -> str:
+        """The page as text."""
+        first, *others = self.aligned
+        finished = sum(test.run.outcome == "finished" for test in self.tests)
+        found = {each.name: differences(first, each) for each in others}
+        contents: dict[str, Any] = {
+            "title": f"{len(self.tests)} tests compared",
+            "first": [f"{name}: {words}." for name, words in unfinished(self.tests).items()],
+            "badge": f"{finished} of {len(self.tests)} finished",
+            "kind": "good" if finished == len(self.tests) else "bad",
+            "summary": _summary(first, others, found),
+            "heads": [_heads(self.tests), *_scenarios(self.tests)],
+            "compared": _compared(first),
+            "differences": [_part(first, other, found[other.name]) for other in others],
+            "table": tables.side_by_side({each.name: each.of for each in self.aligned}),
+            "figures": [figures.drawn(plan) for plan in self.plans],
+            "no_safety": NO_SAFETY,
+            "version": __version__,
+        }
+        return template("overlay.html.j2").render(contents, notes=self._notes())
+
+    def _notes(self) -> list[str]:
+        """What a user should know beside: missing parts, tests that are not drawn."""
+        found = [f"{test.name}: {note}" for test in self.tests for note in test.run.notes]
+        for each in self.aligned:
+            found += [] if each.drawable else [f"{each.name} is not drawn: no sample of it counts"]
+            found += [f"Left out of {each.name}: {part} ({why})" for part, why in each.of.left_out.items()]
+        return found
+
+
+def unfinished(tests: Sequence[Test]) -> dict[str, str]:
+    """How each test ended that did not run to its end, by its name."""
+    return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
+
+
+def _heads(tests: Sequence[Test]) -> Part:
+    rows = [[test.name, *_head(test)] for test in tests]
+    heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
+    return Part("Heads", grid=grid(heads, rows))
+
+
+def _head(test: Test) -> list[str]:
+    run, known = test.run, test.run.information
+    record = test.procedure.record if test.procedure else None
+    rung = procedure.rung_of(record, test.procedure.folder) if record and test.procedure else None
+    ratio = run.scenario.time_ratio
+    return [
+        f"{record.test_id}, rung {rung.name}" if record and rung else known.get("run_id", DASH),
+        moment(known.get("started", DASH)),
+        run.outcome,
+        run.scenario.name,
+        ", ".join(filter(None, (known.get("host"), known.get("pace")))) or DASH,
+        f"{PERCENT * rung.level:g} %" if rung else DASH,
+        f"{ratio} times slower" if ratio > 1 else "real time",
+        type(run.scenario.compensator).type_name,
+    ]
+
+
+def _scenarios(tests: Sequence[Test]) -> list[Part]:
+    """The parameters in which the scenarios differ."""
+    settings = [_flat(test.run.scenario.data()) for test in tests]
+    keys = list(dict.fromkeys(key for each in settings for key in each))
+    rows = [[key, *(each.get(key, DASH) for each in settings)] for key in keys]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    title = "What differs in the scenarios"
+    if not rows:
+        return [Part(title, words=("Nothing: the tests have the same parameters.",))]
+    return [Part(title, grid=grid(("Parameter", *(test.name for test in tests)), rows))]
+
+
+def _flat(data: Any, path: str = "") -> dict[str, str]:
+    """Parameters by their paths, as they are shown."""
+    if isinstance(data, Mapping) and (data or not path):
+        found: dict[str, str] = {}
+        for key, value in data.items():
+            found |= {} if not path and key in UNTOLD else _flat(value, f"{path}.{key}" if path else str(key))
+        return found
+    return {path: DASH if data is None else exact(data)}
+
+
+def _compared(first: Aligned) -> str:
+    return (
+        f"Other test less {first.name}, at the times of {first.name} that both have. Displacement and force as "
+        "measured, response and absolute acceleration of the structure as computed; percent: of the rms, or of the "
+        f"largest, of {first.name}."
+    )
+
+
+def _part(first: Aligned, other: Aligned, found: Mapping[str, Difference]) -> Part:
+    rows = []
+    for name, each in found.items():
+        factor, unit = SHOWN[each.unit]
+        rms, largest = rounded(each.rms, factor), rounded(each.largest, factor)
+        shares = (rounded(PERCENT * share, digits=2) for share in (each.rms_share, each.largest_share))
+        rms_share, largest_share = shares
+        rows.append([name, rms, rms_share, largest, largest_share, rounded(each.at), unit])
+    heads = ("Of", "rms", "rms, %", "largest", "largest, %", "at, s", "unit")
+    words = tuple(_cautions(first, other))
+    if not rows:
+        words = (*words, "Nothing can be compared: no time is common to both.")
+    return Part(f"{other.name} less {first.name}", words=words, grid=grid(heads, rows))
+
+
+def _cautions(first: Aligned, other: Aligned) -> list[str]:
+    """What is not the same in two tests, and shows in their difference."""
+    one, two = first.of.scenario, other.of.scenario
+    found = []
+    if one.time_ratio != two.time_ratio:
+        found.append(f"Time ratio {two.time_ratio} beside {one.time_ratio}: what depends on the rate differs.")
+    if one.servo_rate != two.servo_rate:
+        found.append(
+            f"{two.servo_rate:g} Hz beside {one.servo_rate:g} Hz: interpolated linearly between the samples."
+        )
+    ends = [float(each.time[-1]) for each in (first, other) if each.drawable]
+    if len(ends) == 2 and abs(ends[0] - ends[1]) > max(one.step, two.step):
+        found.append(f"Compared until {min(ends):.4g}\u00a0s, where the shorter test ends.")
+    return found
+
+
+def _summary(
+    first: Aligned, others: Sequence[Aligned], found: Mapping[str, Mapping[str, Difference]]
+) -> list[str]:
+    """The largest difference of each test in a sentence."""
+    sentences = []
+    for other in others:
+        moved = {name: each for name, each in found[other.name].items() if name.startswith("displacement of ")}
+        if moved:
+            name, worst = max(moved.items(), key=lambda row: row[1].largest)
+            share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
+            where = f" of {name.removeprefix('displacement of ')}" if len(moved) > 1 else ""
+            sentences.append(
+                f"{other.name} differs from {first.name} by up to {quantity(worst.largest, MM, 'mm')}{share} in the "
+                f"measured displacement{where}."
+            )
+    return sentences
