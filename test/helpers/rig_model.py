@@ -92,6 +92,8 @@ class RigModel:
     cleared: bool | None = False
     unsigned: bool | None = False
     suspended: bool = False
+    loaded: bool = False
+    """A force stands at rest, and was not tared: the operator has to sign for it."""
     signed: bool = False
     ratio: int = 1
     trouble: list[str] = field(default_factory=list)

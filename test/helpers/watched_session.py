@@ -96,7 +96,7 @@ class WatchedSession(RuleBasedStateMachine):
         self.port.each_tick = self._tick
         self.told: list[str] = []
         self.taken = ""
-        self.first = closed, pressure
+        self.first, self.start = (closed, pressure), start
         self.rest_until, self.then = 0, "resume"
         self.begun = self.entered = 0
         self.trouble: list[str] = []
