@@ -131,10 +131,10 @@ def _flat(data: Any, path: str = "") -> dict[str, str]:
 
 
 def _compared(first: Aligned) -> str:
+    name = first.name
     return (
-        f"Other test less {first.name}, at the times of {first.name} that both have. Displacement and force as "
-        "measured, response and absolute acceleration of the structure as computed; percent: of the rms, or of the "
-        f"largest, of {first.name}."
+        f"Other test less {name}, at the times of {name} that both have. Displacement and force as measured, "
+        f"response and absolute acceleration as computed; percent: of the rms, or of the largest, of {name}."
     )
 
 
@@ -174,14 +174,13 @@ def _summary(
 ) -> list[str]:
     """The largest difference of each test in a sentence."""
     sentences = []
-    for other in others:
-        moved = {name: each for name, each in found[other.name].items() if name.startswith("displacement of ")}
-        if moved:
-            name, worst = max(moved.items(), key=lambda row: row[1].largest)
-            share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
-            where = f" of {name.removeprefix('displacement of ')}" if len(moved) > 1 else ""
-            sentences.append(
-                f"{other.name} differs from {first.name} by up to {quantity(worst.largest, MM, 'mm')}{share} in the "
-                f"measured displacement{where}."
-            )
+    for name in (other.name for other in others):
+        moved = {of: each for of, each in found[name].items() if of.startswith("displacement of ")}
+        if not moved:
+            continue
+        of, worst = max(moved.items(), key=lambda row: row[1].largest)
+        share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
+        where = f" of {of.removeprefix('displacement of ')}" if len(moved) > 1 else ""
+        by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
+        sentences.append(f"{name} differs from {first.name} {by} in the measured displacement{where}.")
     return sentences
