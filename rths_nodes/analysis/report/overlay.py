@@ -24,7 +24,7 @@ UNTOLD = ("cases", "description", "name")
 """Of a scenario, what does not make its test another one."""
 
 
-class Test(NamedTuple):
+class Compared(NamedTuple):
     """A run under the name that it has on the page, and the procedure that it was a part of."""
 
     name: str
@@ -38,7 +38,7 @@ class OverlayReport:
     Raises ConfigError, with their names, for tests that do not fit the first: of other axes or another duration.
     """
 
-    def __init__(self, tests: Sequence[Test]) -> None:
+    def __init__(self, tests: Sequence[Compared]) -> None:
         check({test.name: test.run for test in tests})
         self.tests = tests
         self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
@@ -80,18 +80,18 @@ class OverlayReport:
         return found
 
 
-def unfinished(tests: Sequence[Test]) -> dict[str, str]:
+def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
     """How each test ended that did not run to its end, by its name."""
     return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
 
 
-def _heads(tests: Sequence[Test]) -> Part:
+def _heads(tests: Sequence[Compared]) -> Part:
     rows = [[test.name, *_head(test)] for test in tests]
     heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
     return Part("Heads", grid=grid(heads, rows))
 
 
-def _head(test: Test) -> list[str]:
+def _head(test: Compared) -> list[str]:
     run, known = test.run, test.run.information
     record = test.procedure.record if test.procedure else None
     rung = procedure.rung_of(record, test.procedure.folder) if record and test.procedure else None
@@ -108,7 +108,7 @@ def _head(test: Test) -> list[str]:
     ]
 
 
-def _scenarios(tests: Sequence[Test]) -> list[Part]:
+def _scenarios(tests: Sequence[Compared]) -> list[Part]:
     """The parameters in which the scenarios differ."""
     settings = [_flat(test.run.scenario.data()) for test in tests]
     keys = list(dict.fromkeys(key for each in settings for key in each))
