@@ -52,7 +52,7 @@ int main(void) {
   config.period_ns = 976562u;
   config.bridged = 10u;
   config.watchdog = 50u;
-  config.flags = RTHS_EMULATOR;
+  config.flags = RTHS_EMULATOR | RTHS_TRIGGER;
   for (round = 0; round < 200; round++) {
     config.axes = (uint8_t)(1u + draw() % RTHS_MAX_AXES);
     for (i = 0; i < config.axes; i++) config.limits[i] = (rths_limits){0.1, 0.5, 10.0};

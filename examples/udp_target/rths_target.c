@@ -129,6 +129,7 @@ static int still(const rths_target *t) {
 static void stop(rths_target *t, uint8_t reason) {
   if (t->state == RTHS_BRAKING || t->state == RTHS_STOPPED) return;
   t->reason = reason;
+  t->trigger = 0;
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
 }
 
@@ -146,6 +147,7 @@ static void advance(rths_target *t) {
   on_time = t->base.counter == due;
   if (on_time) {
     t->missing = 0;
+    t->trigger = t->base.trigger;
     for (i = 0; i < t->config.inputs; i++) t->input[i] = t->base.input[i];
     if (!t->rejoining) {
       if (follow(t, &t->base)) return;
@@ -209,6 +211,7 @@ static uint8_t objection(const rths_target *t, const uint8_t *data) {
   if (differ & RTHS_RAMP) return RTHS_WRONG_HOLD;
   if (differ & RTHS_EMULATOR) return RTHS_WRONG_EMULATOR;
   if (flags & ~config->flags & RTHS_LOCKSTEP) return RTHS_NO_LOCKSTEP;
+  if (flags & ~config->flags & RTHS_TRIGGER) return RTHS_NO_TRIGGER;
   if (transport >= RTHS_QUEUE / 2 || (transport == 0 && !(flags & RTHS_LOCKSTEP))) return RTHS_WRONG_TRANSPORT;
   return RTHS_NONE;
 }
@@ -243,6 +246,7 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
   if (t->state != RTHS_RUNNING) return counted(t, RTHS_LATE);
   memset(&c, 0, sizeof c);
   c.counter = counter;
+  c.trigger = (get16(data + RTHS_AT_FLAGS) & t->config.flags & RTHS_TRIGGER) != 0;
   for (i = 0; i < t->config.axes; i++, row += RTHS_COMMAND_ROW) {
     c.command[i] = get_real(row);
     c.slope[i] = get_real(row + 8);
@@ -330,7 +334,8 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
   if (t->state == RTHS_IDLE || t->state == RTHS_WAITING || capacity < RTHS_MAX_BYTES) return 0;
   row = out + RTHS_HEAD;
   head(t, out, RTHS_STATE, t->session, t->counter++);
-  put16(out + RTHS_AT_FLAGS, t->config.flags | t->moved_flags | (measured->saturated ? RTHS_SATURATED : 0u));
+  put16(out + RTHS_AT_FLAGS, (t->config.flags & ~RTHS_TRIGGER) | t->moved_flags | (t->trigger ? RTHS_TRIGGER : 0u) |
+                                 (measured->saturated ? RTHS_SATURATED : 0u));
   out[RTHS_AT_HYDRAULICS] = measured->hydraulics;
   out[RTHS_AT_INTERLOCK] = measured->interlock;
   for (i = 0; i < t->config.axes; i++, row += RTHS_STATE_ROW) {

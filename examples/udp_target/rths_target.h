@@ -49,6 +49,7 @@ enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANS
 #define RTHS_BRIDGED 8u   /* the last sample was driven without the command that belongs to it */
 #define RTHS_LIMITED 16u  /* a command was beyond a limit in the last sample, or is being caught up with */
 #define RTHS_SATURATED 32u
+#define RTHS_TRIGGER 64u /* of a command, a state: the output is high; of an open, an answer: there is one */
 
 /* States. */
 enum { RTHS_IDLE = 0, RTHS_WAITING = 1, RTHS_RUNNING = 2, RTHS_BRAKING = 3, RTHS_STOPPED = 4 };
@@ -67,7 +68,8 @@ enum {
   RTHS_WRONG_AUXILIARY = 9,
   RTHS_WRONG_HOLD = 10,
   RTHS_NO_LOCKSTEP = 11,  /* the tick is the rig's own: it does not wait for commands */
-  RTHS_WRONG_EMULATOR = 12 /* the test computer takes a rig for an emulator, or an emulator for a rig */
+  RTHS_WRONG_EMULATOR = 12, /* the test computer takes a rig for an emulator, or an emulator for a rig */
+  RTHS_NO_TRIGGER = 13      /* there is no digital output for other data acquisition */
 };
 
 /* What became of a datagram; also the places of rths_target.counts. */
@@ -95,12 +97,13 @@ typedef struct {
   uint32_t period_ns; /* of the tick */
   uint32_t bridged;   /* samples for which the slope is continued */
   uint32_t watchdog;  /* samples without a command after which the session is over; more than bridged */
-  uint32_t flags;     /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP */
+  uint32_t flags;     /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
   rths_limits limits[RTHS_MAX_AXES];
 } rths_config;
 
 typedef struct {
   uint32_t counter; /* 0: the place is empty */
+  uint32_t trigger; /* 1: the digital output is to be high */
   double command[RTHS_MAX_AXES], slope[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];
 } rths_command;
 
@@ -123,6 +126,7 @@ typedef struct {
   uint32_t newest;   /* command that was heard */
   uint32_t missing;  /* samples in a row without their command */
   uint32_t moved_flags;
+  uint32_t trigger;  /* digital output for other data acquisition: 1 while a test is running */
   rths_command queue[RTHS_QUEUE];
   rths_command base; /* the newest command whose time has come */
   double command[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES], input[RTHS_MAX_AUXILIARY];

@@ -84,6 +84,33 @@ class Levels:
         return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
 
 
+WHOLE = {"bridge_length": "samples", "parameter_at_bound": "samples"}
+"""What of the whole rig has levels, and its unit."""
+AT_BOUND_S = 0.5
+"""Behind a port that is not a simulator the test is held where a parameter is longer at a bound, by default."""
+
+
+@params
+class WholeLevels:
+    """Levels of what concerns the whole rig; each counts samples in a row."""
+
+    bridge_length: Level | None = section(Level, "samples in a row that were bridged", None)
+    parameter_at_bound: Level | None = section(
+        Level,
+        "samples in a row with an adaptive parameter of the compensator at its bound; left out: behind a port "
+        "that is not a simulator told at once, and held after half a second",
+        None,
+    )
+
+    def given(self, simulated: bool, rate: float) -> dict[str, Level]:
+        """Those that hold behind a port, which may be ``simulated``, at ``rate`` samples per second."""
+        found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None}
+        if not simulated and self.parameter_at_bound is None:
+            longest = max(1.0, AT_BOUND_S * rate)
+            found["parameter_at_bound"] = Level(maximum=longest, warn_maximum=0.0, action=HOLD)
+        return found
+
+
 @params
 class Limits:
     """Limits of one axis. Stroke, velocity and force have no defaults: they belong to the rig.

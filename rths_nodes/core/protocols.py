@@ -320,7 +320,8 @@ class Port(Readback, Protocol):
     out what it cannot read back (:class:`Readback`). It may have ``address``: where the rig is, in words;
     ``failure``: as ``interlock``, but the test has failed; ``numbers()``: after the test, what it has counted;
     ``drop_heartbeat()``: no more signs of life to the far end, which then stops the rig by itself; where that
-    depends on its ``Params``, these have ``has_heartbeat``;
+    depends on its ``Params``, these have ``has_heartbeat``; ``trigger``: a digital output of the rig that tells
+    when a test runs (``laboratory/ports/trigger.py``);
     ``one_node = True`` in its ``Params`` where no axis can have a node. Where the rig gives the ticks, the port
     declares ``follows_rig = True``: it sends a Command when it is written, calls ``pacer`` at each tick of the
     rig, has ``wait(seconds)`` for what comes of the rig, and ``in_lockstep``.

@@ -24,6 +24,8 @@ FLAG_RESTING = 32
 FLAG_SLOWED = 64
 """The rig was on its way back from a pause of the test: slower than the motion, so not valid where a specimen has
 rates."""
+FLAG_AT_BOUND = 128
+"""Of a Command: an adaptive parameter of the compensator stands at a bound."""
 
 MODE_NOT_TOLD, MODE_DISPLACEMENT, MODE_FORCE, MODE_HELD = 0, 1, 2, 3
 """How the controller drives an axis; an axis whose mode is force has commands in N. Only of a Measurement is held:

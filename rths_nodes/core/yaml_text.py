@@ -209,6 +209,10 @@ def number_in(word: str) -> Any:
     return parse(word, "number") if numeric else word
 
 
-def dump(data: Any) -> str:
-    """Plain data as YAML of both versions; floats by repr, so that reading gives the same bits."""
-    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+def dump(data: Any, rows: bool = False) -> str:
+    """Plain data as YAML of both versions; floats by repr, so that reading gives the same bits.
+
+    With ``rows`` a list of numbers, as of a table, stands in one line.
+    """
+    flow = None if rows else False
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=flow))

@@ -22,6 +22,8 @@ from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
 from rths_nodes.core.units import FORCES, LENGTHS, SI
+from rths_nodes.laboratory.characterised import Characterised, Expected
+from rths_nodes.laboratory.corrections import Corrections, FeedbackFilter
 from rths_nodes.laboratory.handling import SmallMove, Unloading, check_handling
 
 _ITS_UNIT = "its unit"
@@ -132,8 +134,25 @@ class OnRig:
         more_than=0.0,
         less_than=1.0,
     )
+    corrections: Corrections | None = section(Corrections, "what its load cell shows beside the specimen", None)
+    feedback_filter: FeedbackFilter | None = section(
+        FeedbackFilter, "low-pass of the measured force, behind its corrections; none if left out", None
+    )
+    characterised: Characterised | None = section(
+        Characterised, "what cyclic tests have told, as rths characterise --out writes it", None
+    )
     small_move: SmallMove | None = section(SmallMove, "the small move that checks signs and scales", None)
     unloading: Unloading | None = section(Unloading, "the way to no force", None)
+
+    @property
+    def expected(self) -> Expected | None:
+        """The stiffness at small displacement, given or else found in cyclic tests; None where nobody says."""
+        known = self.stiffness_known_to
+        if self.characterised is not None and known is None:
+            return self.characterised.expected
+        if self.stiffness is None:
+            return None
+        return Expected(self.stiffness, known, f"that the rig file knows to {known or 0.0:.0%}", True)
 
 
 @params
@@ -160,6 +179,18 @@ class RigAxis(OnRig):
                     f"{channel} on axis {self.name} of the rig"
                 )
         check_handling(self, limits, join(path, place) if place else path)
+
+
+def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float | None, path: str) -> None:
+    """Raises ConfigError for corrections of ``axis`` without their channel, and a filter that is not as declared.
+
+    ``rate`` (Hz) is that of the samples, None where the rig takes any.
+    """
+    if axis.corrections is not None:
+        units = {name: SI[channel.unit][1] for name, channel in auxiliary.items()}
+        axis.corrections.check_channels(units, f"{path}.corrections")
+    if axis.feedback_filter is not None and rate is not None:
+        axis.feedback_filter.check_rate(rate, f"{path}.feedback_filter")
 
 
 _ROUNDING = 1.0 + 1e-9

@@ -40,6 +40,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
     """Raises ConfigError for bounds of ``axis`` (a rig file's) beyond its ``limits``, and for a half of a pair."""
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
+    _check_characterised(axis, path)
     bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]
     if axis.small_move is not None:
         far = (
@@ -66,6 +67,20 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
     for key, value, unit, bound, words in bounds:
         if value is not None and value > bound:
             raise ConfigError(f"{join(path, key)} = {value:g} {unit}: must be <= {bound:g} {unit}, {words}")
+
+
+def _check_characterised(axis: Any, path: str) -> None:
+    """Refuses a stiffness that cyclic tests have shown to be another one."""
+    found, known = axis.characterised, axis.stiffness_known_to
+    if found is None or axis.stiffness is None or known is None:
+        return
+    off, may = abs(found.stiffness - axis.stiffness), known * axis.stiffness + found.known_to * found.stiffness
+    if off > may:
+        raise ConfigError(
+            f"{join(path, 'characterised.stiffness')} = {found.stiffness:g} N/m (to {found.known_to:.1%}): must "
+            f"be within {may:.4g} N/m of stiffness = {axis.stiffness:g} N/m (to {known:.1%}): a scale was wrong, "
+            "or another specimen stood in the rig"
+        )
 
 
 STEPS = 20

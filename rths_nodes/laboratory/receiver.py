@@ -42,7 +42,13 @@ class _Config(ctypes.Structure):
 
 
 class _Command(ctypes.Structure):
-    _fields_ = (("counter", ctypes.c_uint32), ("command", _Axes), ("slope", _Axes), ("input", _Channels))
+    _fields_ = (
+        ("counter", ctypes.c_uint32),
+        ("trigger", ctypes.c_uint32),
+        ("command", _Axes),
+        ("slope", _Axes),
+        ("input", _Channels),
+    )
 
 
 class Sensors(ctypes.Structure):
@@ -66,7 +72,7 @@ class _Target(ctypes.Structure):
         ("config", _Config),
         ("dt", ctypes.c_double),
         *((name, ctypes.c_uint8) for name in _STATES),
-        *((name, ctypes.c_uint32) for name in (*_NUMBERS, "moved_flags")),
+        *((name, ctypes.c_uint32) for name in (*_NUMBERS, "moved_flags", "trigger")),
         ("queue", _Command * QUEUE),
         ("base", _Command),
         ("command", _Axes),
@@ -193,7 +199,7 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """state_number, reason, counter, newest, bridged, limited, transport as the receiver has them."""
+        """state_number, reason, counter, newest, bridged, limited, transport, trigger as the receiver has them."""
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self._target, "state" if name == "state_number" else name))

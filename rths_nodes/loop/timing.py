@@ -47,7 +47,9 @@ def clock_notes(timing: Mapping[str, Any]) -> list[str]:
 
 def port_numbers(port: Any) -> dict[str, Any]:
     """What a port that counts, as ``udp`` does, tells of the way to its rig; nothing of another one."""
-    return {"port": port.numbers()} if hasattr(port, "numbers") else {}
+    found = {"port": port.numbers()} if hasattr(port, "numbers") else {}
+    start = getattr(port, "counter_at_start", None)
+    return found if start is None else found | {"counter_at_start": float(start)}
 
 
 def gathered(numbers: Mapping[str, float]) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from rths_nodes.analysis.identification.characteristics import Cyclic, cyclic, equivalent
+from rths_nodes.analysis.identification.characteristics import AtSmall, Cyclic, at_small, cyclic, equivalent
 
 DT, FREQUENCY, CYCLES, AMPLITUDE = 1.0 / 1024.0, 1.7, 5, 0.01
 OMEGA = 2.0 * math.pi * FREQUENCY
@@ -62,6 +63,34 @@ def test_the_actuator_is_that_between_command_and_measurement() -> None:
     test = found(MOTION, command)
     assert (test.gain, test.delay) == (pytest.approx(0.8, rel=1e-9), pytest.approx(late, rel=1e-9))
     assert (test.wanted, test.amplitude) == (pytest.approx(1.25 * AMPLITUDE), pytest.approx(AMPLITUDE, rel=1e-4))
+
+
+def test_the_scatter_is_that_of_the_cycles() -> None:
+    """A stiffness that differs from cycle to cycle by known numbers; the loss angle does not."""
+    each = 1e6 * np.array([0.9, 1.0, 1.1, 1.05, 0.95])
+    stiffness = each[np.minimum((TIME * FREQUENCY + 1e-9).astype(int), CYCLES - 1)]
+    test = found(stiffness * (MOTION + 0.1 * AMPLITUDE * np.cos(OMEGA * TIME)))
+    assert test.stiffness_scatter == pytest.approx(each.std(ddof=1), rel=1e-6)
+    assert test.loss_factor_scatter == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_single_cycle_has_no_scatter_and_nothing_is_expected_of_it() -> None:
+    first = TIME < 1.0 / FREQUENCY
+    moved = MOTION[first]
+    test = cyclic(moved, moved, 1e6 * moved, DT, FREQUENCY, 1)
+    assert math.isnan(test.stiffness_scatter)
+    with pytest.raises(ValueError, match="1 cycles tell no scatter"):
+        at_small([test])
+    with pytest.raises(ValueError, match="storage stiffness is -1e\\+06 N/m: must be > 0"):
+        at_small([found(-1e6 * MOTION)])
+
+
+def test_at_small_is_the_slowest_of_the_smallest_and_the_other_frequencies_are_in_its_scatter() -> None:
+    small, faster = found(1e6 * MOTION), replace(found(1.03e6 * MOTION), frequency=3.4)
+    large = replace(found(0.5e6 * MOTION), wanted=0.02)
+    assert at_small([large, faster, small]) == AtSmall(
+        *(pytest.approx(value, abs=1e-3) for value in (1e6, 0.03e6, 0.0, 0.0))
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rig_walk import Walk
 
 from rths_nodes.app.cli import main
+from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.loop.procedure.records import NOT_VERIFIED, WRONG, AxisChecks
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
 
 pytestmark = pytest.mark.long
 
-NAME, AXIS = "chen_ricles_2010", "story_1"
+NAME, AXIS, RIG = "chen_ricles_2010", "story_1", "bench_simulated"
 TESTS = ["--amplitudes", "0.005,0.02", "--frequencies", "2,4", "--cycles", "2"]
 K, C, ALPHA, DT = 7.6e6, 0.64e6, 29.0, 1.0 / 1024.0
 """Of the damper, and of the actuator: Chen & Ricles (2010)."""
@@ -61,6 +66,107 @@ def test_recordings_give_the_same_numbers(place: Path, capsys: pytest.CaptureFix
     again = {(test["wanted"], test["frequency"]): test["energy"] for test in found["tests"]}
     first = {(float(row["wanted"]), float(row["frequency"])): row for row in rows(place / "table.csv")}
     assert again == {key: float(row["energy"]) for key, row in first.items()}
+
+
+def with_section(rig: Path, section: Path) -> dict[str, Any]:
+    """A shipped rig file, the section pasted into its axis, without the stiffness that it knows."""
+    file: dict[str, Any] = parse(rig.read_text(), str(rig))
+    found = parse(section.read_text(), str(section))["axes"]
+    for name, more in found.items():
+        file["axes"][name] |= more
+        for key in ("stiffness", "stiffness_known_to"):
+            del file["axes"][name][key]
+    return file
+
+
+def test_what_was_found_bounds_the_stiffness_of_the_small_move(tmp_path: Path) -> None:
+    """The whole way: cycles, section, rig file, small move; and a load cell that is off by 10 % since is found."""
+    section, rig = tmp_path / "section.yaml", tmp_path / "rig.yaml"
+    assert main(["characterise", NAME, *TESTS, "--rig", RIG, "--out", str(section)]) == 0
+    data = with_section(files.locate(RIG, files.RIG), section)
+    rig.write_text(dump(data))
+    kept = data["axes"]["bench"]["characterised"]
+    assert [row[:2] for row in kept["tests"]] == [[0.005, 2.0], [0.005, 4.0], [0.02, 2.0], [0.02, 4.0]]
+    assert kept["tests"][0][5] == pytest.approx((ALPHA - 1.0) * DT, rel=0.05)  # delay of the actuator
+    found = small_move(files.load(NAME, rig=rig))
+    band = 3.0 * kept["stiffness_scatter"]
+    assert band > 0.02 * kept["stiffness"]
+    assert (found.expected, found.low, found.high) == (
+        kept["stiffness"],
+        pytest.approx(kept["stiffness"] - band),
+        pytest.approx(kept["stiffness"] + band),
+    )
+    assert found.stiffness == pytest.approx(K, rel=0.02)
+    assert found.findings == []
+    assert found.force_scale == NOT_VERIFIED  # the same load cell has told the stiffness
+    assert "it verifies none" in " ".join(found.remarks)
+    wrong = small_move(files.load(NAME, [f"axes.{AXIS}.sensors.force_scale=1.15"], rig=rig))
+    assert wrong.force_scale == WRONG
+    assert "that cyclic tests have shown" in " ".join(wrong.findings)
+
+
+def small_move(scenario: Scenario) -> AxisChecks:
+    """What the small move finds of the axis, on the simulator."""
+    walk = Walk(scenario, [])
+    walk.refer()
+    return walk.session.check()[AXIS]
+
+
+def test_the_section_of_recordings_is_that_of_their_rig_only(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = ["--from", str(next((place / "rec").iterdir()))]
+    assert main(["characterise", NAME, *recording, "--rig", RIG, "--out", str(tmp_path / "section.yaml")]) == 2
+    assert "rig = none: must be bench_simulated, that of --rig" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "is a section for a rig file: name that file by --rig"),
+        (["--rig", RIG, "--cycles", "1"], "1 cycles tell no scatter"),
+        (["--rig", RIG, "--set", f"axes.{AXIS}.sensors.force_scale=-1"], "must be > 0"),
+        (
+            ["--rig", RIG, "--set", f"axes.{AXIS}.sensors.force_scale=1.1"],
+            "a scale was wrong, or another",
+        ),
+    ],
+)
+def test_a_section_that_makes_no_sense_is_refused(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "section.yaml"
+    tests = ["--amplitudes", "0.005", "--frequencies", "2", "--cycles", "2"]
+    assert main(["characterise", NAME, *tests, "--out", str(out), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_planned_tests_are_those_that_would_be_run(place: Path, tmp_path: Path) -> None:
+    """As an operator drives them, from their files, on the rig; what they tell becomes a section, too."""
+    assert main(["characterise", NAME, *TESTS, "--rig", RIG, "--plan", str(tmp_path / "plan")]) == 0
+    files_of = sorted(path.name for path in (tmp_path / "plan").iterdir())
+    assert files_of == [f"{AXIS}_{words}.yaml" for words in ("20mm_2Hz", "20mm_4Hz", "5mm_2Hz", "5mm_4Hz")]
+    test, run = str(tmp_path / "plan" / files_of[2]), str(tmp_path / "run")
+    assert main(["run", test, "--rig", RIG, "--record", run]) == 0
+    out = tmp_path / "section.yaml"
+    assert main(["characterise", NAME, "--rig", RIG, "--from", run, "--out", str(out)]) == 0
+    row = parse(out.read_text(), "")["axes"]["bench"]["characterised"]["tests"][0]
+    assert row[:2] == [0.005, 2.0]
+    assert row[2] == pytest.approx(float(rows(place / "table.csv")[0]["storage_stiffness"]), rel=2e-3)
+
+
+def test_a_plan_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["characterise", NAME, *TESTS, "--plan", str(tmp_path), "--csv", str(tmp_path / "x")]) == 2
+    assert "--csv: nothing is found with --plan, which runs no test" in capsys.readouterr().err
+    assert main(["characterise", NAME, "--from", "nowhere", "--plan", str(tmp_path)]) == 2
+
+
+def test_a_rig_file_is_not_overwritten_by_its_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rig = tmp_path / "rig.yaml"
+    rig.write_text(files.locate(RIG, files.RIG).read_text())
+    assert main(["characterise", NAME, *TESTS, "--rig", str(rig), "--out", str(rig)]) == 2
+    assert "is the rig file itself" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_shell_is_told_what_may_stand_next(completed: Callable[[str], list[str
 def test_a_shell_is_told_keys_and_values_of_the_scenario(completed: Callable[[str], list[str]]) -> None:
     assert completed(f"rths run {PAPER} --set axes") == [
         *(f"axes.story_1.{name}." for name in ("actuator", "specimen", "sensors", "output", "limits")),
-        "axes.story_1.rig_axis=",
+        *(f"axes.story_1.{name}=" for name in ("mode", "load", "force_control", "rig_axis")),
     ]
     assert completed(f"rths run {PAPER} --set axes.story_1.limits.str") == ["axes.story_1.limits.stroke="]
     values = completed(f"rths run {PAPER} --set compensator.type=")

@@ -31,10 +31,12 @@ from rths_nodes.core.samples import (
     HYDRAULICS_NOT_TOLD,
     HYDRAULICS_OFF,
     MODE_DISPLACEMENT,
+    Measurement,
 )
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.recording.run import Collector
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -148,6 +150,31 @@ def test_in_lockstep_the_bits_are_those_of_the_simulator(
     session = far.session()
     assert session.in_order
     assert session.counts["bridged"] == session.counts["limited"] == 0
+
+
+@pytest.mark.parametrize("port", ["udp", "simulator"])
+def test_other_data_acquisition_sees_the_test_by_a_trigger(rig: Any, port: str) -> None:
+    """High at all samples that a Command of the test drives, and low again in the safe stop."""
+    limit = "axes.story_1.limits.levels={displacement: {minimum: -2e-4, maximum: 2e-4}}"
+    sets = [BRIEF, limit]
+    if port == "udp":
+        _, sets = rig(sets=sets, transport=1, trigger="true")
+    else:
+        sets = [*sets, "port={type: simulator, transport_samples: 1, trigger: true}"]
+    seen: list[tuple[int, bool, float]] = []
+
+    class Heard(Collector):
+        def measurement(self, measured: Measurement) -> None:
+            super().measurement(measured)
+            stopping = bool(measured.flags & FLAG_TRIPPED)
+            seen.append((measured.sample, stopping, float(measured.auxiliary[-1])))
+
+    loop = Loop(Assembly(files.load(NAME, sets)))
+    assert loop.assembly.names.auxiliary == ("trigger [1]",)
+    assert loop.run([Heard(loop.assembly.scenario, loop.assembly.names)]).state.name == "TRIPPED"
+    broken = next(k for k, stopping, _ in seen if stopping)
+    # a command acts a sample later: that of sample 1 at 2, the first one of the safe stop at broken + 2
+    assert [high for _, _, high in seen] == [float(2 <= k < broken + 2) for k, _, _ in seen]
 
 
 def test_volts_that_count_the_other_way_are_those_of_the_rig_file(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_the_header_in_c_has_the_same_layout() -> None:
     assert defined["CHECKSUM"] == datagrams.CHECKSUM.size
     for name in ("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"):
         assert defined[name] == getattr(datagrams, name), name
-    for name in ("BRIDGED", "LIMITED", "SATURATED", "IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
+    for name in ("BRIDGED", "LIMITED", "SATURATED", "TRIGGER", "IDLE", "WAITING", "RUNNING", "BRAKING", "STOPPED"):
         assert defined[name] == getattr(datagrams, name), name
     assert (defined["MAX_AXES"], defined["MAX_AUXILIARY"], defined["MAX_BYTES"]) == (
         datagrams.LARGEST_AXES,
@@ -46,7 +46,7 @@ def test_the_header_in_c_has_the_same_layout() -> None:
         datagrams.LARGEST,
     )
     assert defined["QUEUE"] // 2 - 1 == datagrams.LARGEST_QUEUE
-    assert defined["WRONG_EMULATOR"] == max(datagrams.REASONS)
+    assert defined["NO_TRIGGER"] == max(datagrams.REASONS)
 
 
 def test_the_page_has_the_same_layout() -> None:

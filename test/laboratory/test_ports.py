@@ -112,3 +112,22 @@ def test_a_missed_tick_flags_its_sample(port: Callable[..., Any]) -> None:
         flags.append(rig.read().flags)
     assert flags == [0, FLAG_SLIPPED, 0]
     assert rig.sample == 3
+
+
+@pytest.mark.parametrize("samples", [0, 3])
+def test_a_trigger_acts_with_the_commands(port: Callable[..., Any], samples: int) -> None:
+    rig = port(transport_samples=samples, trigger=True)
+    assert rig.auxiliary_names == ("trigger [1]",)
+    seen = [rig.read().auxiliary.tolist()]
+    for k in range(1, 12):
+        rig.trigger.set(4 <= k < 8)
+        move(rig, np.zeros(1))
+        seen.append(rig.read().auxiliary.tolist())
+    assert seen == [[float(4 <= k - samples < 8)] for k in range(12)]
+
+
+def test_without_a_trigger_nothing_shows_one(port: Callable[..., Any]) -> None:
+    rig = port()
+    rig.trigger.set(True)
+    move(rig, np.zeros(1))
+    assert (rig.auxiliary_names, rig.read().auxiliary.size) == ((), 0)

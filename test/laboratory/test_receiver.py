@@ -352,3 +352,35 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CC", "no_such_compiler")
     with pytest.raises(ConfigError, match=r"no C compiler found \(no_such_compiler\).*sudo apt install gcc"):
         module.library.__wrapped__()
+
+
+def test_the_trigger_is_high_from_the_sample_at_which_its_command_acts() -> None:
+    bench = Bench(transport=3, flags=datagrams.TRIGGER)
+    flags = [0] * 10 + [datagrams.TRIGGER] * 20 + [0] * 10
+    seen = []
+    for k, flag in enumerate(flags, 1):
+        bench.flags = flag
+        if k not in (15, 16):  # over a bridge it stays as it is
+            bench.command(k, wave)
+        head = bench.tick()
+        assert head is not None
+        seen.append(bool(head.flags & datagrams.TRIGGER))
+    assert [bool(flag) for flag in flags[:-3]] == seen[3:]  # state k + q is the first that shows Command k
+    assert not any(seen[:3])
+
+
+def test_the_trigger_falls_where_the_receiver_stops_the_rig() -> None:
+    bench = Bench(flags=datagrams.TRIGGER)
+    bench.run(range(1, 20), wave)
+    assert bench.receiver.trigger == 1
+    assert bench.send(bench.head(datagrams.CLOSE)) == "taken"
+    assert bench.receiver.trigger == 0
+
+
+def test_a_receiver_without_an_output_refuses_a_session_with_a_trigger() -> None:
+    bench = Bench(begin=False)
+    bench.flags = datagrams.TRIGGER
+    assert bench.send(bench.head(datagrams.OPEN)) == "refused"
+    assert datagrams.REASONS[datagrams.head_of(bench.receiver.reply()).reason].startswith(
+        "it has no digital output"
+    )

@@ -316,3 +316,12 @@ def test_nothing_moves_without_bounds_or_beside_too_much_scatter() -> None:
     with pytest.raises(ConfigError, match=r"small_move.displacement of the rig file = 0.001 m: must be >= 0.00"):
         small_move.check_axes(drive, test, offsets)
     assert drive.measured.sample == samples
+
+
+@pytest.mark.parametrize("wrong", [{}, {"sensors": {"force_scale": 1.1}}], ids=["", "scale"])
+def test_a_filtered_force_shows_the_same(wrong: dict[str, Any]) -> None:
+    """The axes rest where they are compared: a filter delays nothing there."""
+    low = {"feedback_filter": {"order": 2, "cutoff": 20.0, "delay": 0.011}}
+    plain, found = (check({"a": wrong, "b": {}}, rig) for rig in (None, low))
+    assert found["a"].stiffness == pytest.approx(plain["a"].stiffness, rel=1e-3)
+    assert (found["a"].force_scale, bool(found["a"].findings)) == (plain["a"].force_scale, bool(wrong))

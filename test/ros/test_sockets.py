@@ -214,7 +214,8 @@ def test_nodes_that_are_configured_anew_find_each_other_by_socket_again(loop: li
             node.trigger_configure()
         activate(again)
         look(loop)
-        for _ in range(100):  # who is ready calls again now and then
+        end = time.monotonic() + PATIENCE_S
+        while ways(loop) != {"sockets"} and time.monotonic() < end:  # who is ready calls again now and then
             for node in loop:
                 node.look()
             time.sleep(0.002)

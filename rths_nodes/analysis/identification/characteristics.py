@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,10 @@ HARMONICS = 9
 """Of the mean cycle: a loop with sharp corners has its energy in the first, its shape in these."""
 POINTS = 720
 """Of the mean cycle, where its extremes are looked for: half a degree."""
+ALIKE = 1.05
+"""Amplitudes that differ by less are the same one, as an actuator leaves them."""
+FEWEST = 6
+"""Samples of a cycle of which a stiffness is told."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,9 @@ class Cyclic:
 
     Specimen: ``storage_stiffness`` and ``loss_stiffness`` (N/m), the real and imaginary part of force over
     displacement in the first harmonic; ``effective_stiffness`` (N/m); ``energy`` (J) dissipated in a cycle;
-    ``damping`` (N s/m) of the equivalent dashpot; ``damping_ratio``, effective. Actuator, from the command to the
+    ``damping`` (N s/m) of the equivalent dashpot; ``damping_ratio``, effective; ``stiffness_scatter`` (N/m) and
+    ``loss_factor_scatter``, standard deviations of storage stiffness and loss factor over the cycles, nan of a
+    single one or of cycles with too few samples. Actuator, from the command to the
     measured displacement, transport included: ``gain`` and ``delay`` (s), known up to whole periods.
     ``displacement`` and ``force`` are the mean cycle, ``(POINTS,)``, m and N.
     """
@@ -47,6 +55,8 @@ class Cyclic:
     damping_ratio: float
     gain: float
     delay: float
+    stiffness_scatter: float
+    loss_factor_scatter: float
     displacement: Array
     force: Array
 
@@ -98,6 +108,7 @@ def cyclic(command: Array, displacement: Array, force: Array, dt: float, frequen
         energy / (2.0 * math.pi * effective * amplitude**2) if effective > 0.0 else math.inf,
         float(abs(answer)),
         -float(np.angle(answer)) / omega,
+        *_scatter(displacement, force, dt, omega, cycles),
         path,
         pull,
     )
@@ -116,9 +127,57 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
     )
 
 
-def _harmonics(history: Array, dt: float, omega: float) -> Complex:
-    """Amplitudes a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... , by least squares."""
-    count = min(HARMONICS, math.ceil(math.pi / (omega * dt)) - 1)  # below half the rate
+class AtSmall(NamedTuple):
+    """A specimen at the smallest amplitude that was tried: storage stiffness (N/m) and loss factor."""
+
+    stiffness: float
+    stiffness_scatter: float
+    loss_factor: float
+    loss_factor_scatter: float
+
+
+def at_small(tests: Sequence[Cyclic]) -> AtSmall:
+    """What the slowest of the ``tests`` with the smallest amplitude tells.
+
+    The scatters are those over its cycles; that of the stiffness has the rms difference of the other frequencies
+    in it. Raises ValueError where there is no stiffness, or no scatter over the cycles.
+    """
+    least = min(test.wanted for test in tests)
+    small = sorted((test for test in tests if test.wanted <= ALIKE * least), key=lambda test: test.frequency)
+    first, others = small[0], small[1:]
+    what = f"{first.wanted:.4g} m at {first.frequency:g} Hz"
+    if not first.storage_stiffness > 0.0:
+        raise ValueError(f"{what}: the storage stiffness is {first.storage_stiffness:.4g} N/m: must be > 0")
+    if not math.isfinite(first.stiffness_scatter):
+        raise ValueError(f"{what}: {first.cycles} cycles tell no scatter: take two or more, of more samples")
+    differences = [test.storage_stiffness - first.storage_stiffness for test in others]
+    between = math.sqrt(sum(each**2 for each in differences) / len(differences)) if others else 0.0
+    scatter = math.hypot(first.stiffness_scatter, between)
+    return AtSmall(first.storage_stiffness, scatter, first.loss_factor, first.loss_factor_scatter)
+
+
+def _scatter(displacement: Array, force: Array, dt: float, omega: float, cycles: int) -> tuple[float, float]:
+    """Standard deviations of storage stiffness (N/m) and loss factor over the cycles."""
+    ends = np.ceil(np.arange(cycles + 1) * 2.0 * math.pi / (omega * dt) - ROUNDING).astype(int)
+    ends[-1] = len(force)
+    if cycles < 2 or np.diff(ends).min() < FEWEST:
+        return math.nan, math.nan
+    found = []
+    for begin, end in pairwise(ends.tolist()):
+        most = min(HARMONICS, (end - begin - 2) // 4)
+        moved, felt = (_harmonics(each[begin:end], dt, omega, most)[1] for each in (displacement, force))
+        if moved == 0.0:
+            return math.nan, math.nan
+        found.append(felt / moved)
+    stiffness = np.array(found)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = stiffness.imag / stiffness.real
+        return float(stiffness.real.std(ddof=1)), float(loss.std(ddof=1))
+
+
+def _harmonics(history: Array, dt: float, omega: float, most: int = HARMONICS) -> Complex:
+    """Amplitudes a_n of ``history`` ~ sum Re(a_n exp(i n omega t)), n = 0 ... ``most``, by least squares."""
+    count = min(most, math.ceil(math.pi / (omega * dt)) - 1)  # below half the rate
     if count < 1 or len(history) < 4 * count + 2:
         raise ValueError(f"{len(history)} samples: too few for a cycle of {2.0 * math.pi / omega:g} s")
     phase = omega * dt * np.outer(np.arange(len(history)), np.arange(1, count + 1))

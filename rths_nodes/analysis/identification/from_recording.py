@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.butterworth import filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Array
 from rths_nodes.laboratory.actuators.held_plant import transition
+from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.recording.run import Run
 
 LEAST = 500
@@ -73,7 +75,8 @@ def axis_models(run: Run) -> dict[str, AxisModel]:
         late = np.concatenate([np.zeros(q), command[: samples - q]])
         parameters, residual = _actuator(late, moved, dt)
         delay = int(getattr(run.scenario.axes[axis].sensors, "force_delay", 0))
-        stiffness, damping, force_fit = _specimen(moved[: samples - delay], force[delay:], dt)
+        alike = filtered(moved, low_pass(run.scenario.axes[axis], dt))
+        stiffness, damping, force_fit = _specimen(alike[: samples - delay], force[delay:], dt)
         numerator, denominator = polynomials(parameters)
         found[axis] = AxisModel(
             {"type": "transfer_function", "numerator": numerator, "denominator": denominator},

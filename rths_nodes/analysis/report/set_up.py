@@ -12,6 +12,7 @@ from rths_nodes.analysis.partition import Partition, partition
 from rths_nodes.analysis.report.procedure import Part, grid
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
+from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.schema import Scenario
 
 MODES = 8
@@ -94,8 +95,17 @@ def _sensors(scenario: Scenario) -> Part:
         none = "No rig file: the sensors are those that the scenario simulates, without a calibration."
         return Part("Sensors", words=(none,), grid=grid(("Axis", *keys), simulated))
     dated = all(row[8] != DASH for row in rows if not row[0].endswith(": command"))
-    words = () if dated else ("A channel without a date has no calibration that the rig file tells of.",)
+    undated = () if dated else ("A channel without a date has no calibration that the rig file tells of.",)
+    words = (*undated, *_altered(scenario))
     return Part("Sensors and channels, of the rig file", words=words, grid=grid(_CHANNEL, rows))
+
+
+def _altered(scenario: Scenario) -> Iterator[str]:
+    """What is done to the measured forces, in sentences."""
+    simulated = getattr(scenario.port, "builds_axes", False)
+    for name, axis in scenario.axes.items():
+        if axis.rig_axis and (told := corrections_in_words(axis.rig_axis, simulated)):
+            yield f"{name}: {'; '.join(told)}."
 
 
 def _axis(name: str, axis: RigAxis) -> Iterator[list[str]]:

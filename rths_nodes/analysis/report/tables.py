@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
 from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, rounded
-from rths_nodes.core.limits import QUANTITIES, STOP, Limits
+from rths_nodes.core.limits import QUANTITIES, STOP, WHOLE, Limits
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SATURATED,
@@ -21,7 +21,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Array,
 )
-from rths_nodes.loop.supervision.limits import level_notes
+from rths_nodes.loop.supervision.limits import WHOLE_RIG, level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes
 from rths_nodes.recording.run import Run
 
@@ -235,7 +235,7 @@ def timing(run: Run) -> Table:
     return Table("", list(_PERCENTILES), rows)
 
 
-_SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN/s")}
+_SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN/s"), "samples": (1.0, "samples")}
 
 
 def limits(of: Evaluation) -> Table:
@@ -244,6 +244,8 @@ def limits(of: Evaluation) -> Table:
     told = run.timing.get("levels", {})
     steps = np.diff(run.command, axis=0) / of.scenario.dt
     for index, (axis, limit) in enumerate(of.scenario.limits.items()):
+        rig = of.scenario.axes[axis].rig_axis
+        altered = rig is not None and (rig.corrections or rig.feedback_filter) is not None
         if limit.of_force:
             reached = _of_load(run, axis, limit)
         else:
@@ -251,7 +253,7 @@ def limits(of: Evaluation) -> Table:
             reached = (
                 ("stroke", "m", limit.stroke, np.append(measured, run.command[:, index])),
                 ("velocity", "m/s", limit.velocity, steps[:, index]),
-                ("force", "N", limit.force, run.force[:, index]),
+                ("force, as corrected" if altered else "force", "N", limit.force, run.force[:, index]),
                 ("tracking_error", "m", limit.tracking_error, tracking),
             )
         for name, unit, largest, values in reached:
@@ -265,6 +267,7 @@ def limits(of: Evaluation) -> Table:
             samples = rounded(found.get("samples"), digits=9)
             rows.append(_limit(axis, f"level of {name}", ends, QUANTITIES[name], samples, level.action))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
+    rows += _of_whole(of, told.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows)
 
 
@@ -302,6 +305,16 @@ _LOADS = (
     ("Largest error, relative", "max_force_error_percent", 1.0, "%", "as a share of the largest target"),
     ("RMS error of force", "rms_force_error_n", KN, "kN", ""),
 )
+
+
+def _of_whole(of: Evaluation, told: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+    """Levels of the whole rig, where something was told of them."""
+    levels = of.scenario.levels.given(simulated=False, rate=of.scenario.servo_rate)
+    for name, found in told.items():
+        level = levels[name]
+        ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
+        samples = rounded(found.get("samples"), digits=9)
+        yield _limit(WHOLE_RIG, f"level of {name}", ends, WHOLE[name], samples, level.action)
 
 
 def _limit(axis: str, name: str, ends: tuple[Any, Any, Any, Any], unit: str, samples: str, action: str) -> Row:

@@ -23,6 +23,7 @@ from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
 from rths_nodes.core.strict import walk
+from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -104,8 +105,10 @@ class Way:
         """Auxiliary inputs of the rig, which stay as they are at rest."""
         spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
+        self._filters = [low_pass(axis, scenario.dt) for axis in scenario.axes.values()]
         self._lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)
-        late = self.transport + max(self._late)
+        delays = [0.0 if one is None else one.delay for one in self._filters]
+        late = self.transport + max(self._late) + math.ceil(4.0 * max(delays) / scenario.dt)
         self._patience = PATIENCE + 4 * self.per_step + late + round(spans / scenario.dt)
         self._rig.reset()
         self._rest_force = self._answer(np.zeros(self.n_axes))[0]
@@ -190,6 +193,9 @@ class Way:
         self._rig.reset()
         line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
         self._under_way = [deque([0.0] * late) for late in self._late]
+        for each in self._filters:
+            if each is not None:
+                each.start(0.0)
         if self._lead is not None:
             self._lead.reset()
         blocks: list[Array] = []
@@ -216,11 +222,14 @@ class Way:
         )
 
     def _felt(self, sample: int, force: Array) -> Array:
-        """What the integrator gets of the ``force`` (n_axes,) N of a sample: late, and perhaps read ahead."""
+        """What the integrator gets of the ``force`` (n_axes,) N of a sample: late, filtered, read ahead."""
         if any(self._late):
             for line, value in zip(self._under_way, force.tolist(), strict=True):
                 line.append(value)
             force = np.array([line.popleft() for line in self._under_way])
+        if any(self._filters):
+            pairs = zip(self._filters, force.tolist(), strict=True)
+            force = np.array([value if one is None else one.step(value) for one, value in pairs])
         if self._lead is None:
             return force
         self._lead.add(Measurement(sample, force, force, force))

@@ -13,6 +13,7 @@ from rths_nodes.analysis.stability.sampled_loop import SampledLoop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
 from rths_nodes.core import registry
+from rths_nodes.core.butterworth import Butterworth
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
@@ -21,6 +22,7 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
+from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.force_lead import ForceLead
@@ -231,16 +233,20 @@ def _actuators(scenario: Scenario) -> tuple[Response, ...]:
         actuator = registry.build("actuator", params, scenario.dt, specimen)
         own = _response(actuator, "actuator", f"axes.{name}.actuator", params)
         late = scenario.axes[name].sensors.force_delay
-        found.append(own if lead is None and not late else _felt(own, late, lead, scenario.dt))
+        low = low_pass(scenario.axes[name], scenario.dt)
+        found.append(
+            own if lead is None and not late and low is None else _felt(own, late, low, lead, scenario.dt)
+        )
     return tuple(found)
 
 
-def _felt(own: Response, late: int, lead: ForceLead | None, dt: float) -> Response:
-    """``own``, ``late`` samples of ``dt`` (s), and read ahead by ``lead``."""
+def _felt(own: Response, late: int, low: Butterworth | None, lead: ForceLead | None, dt: float) -> Response:
+    """``own``, ``late`` samples of ``dt`` (s), filtered by ``low``, and read ahead by ``lead``."""
     weights = np.ones(1) if lead is None else lead.weights
 
     def response(omega: Frequencies) -> Complex:
-        return own(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
+        found = own(omega) * taps(omega, weights, dt * (late + np.arange(len(weights))))
+        return found if low is None else found * low.frequency_response(omega)
 
     return response
 

@@ -17,9 +17,10 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, Equivalen
 from rths_nodes.analysis.identification.experiments import Cycles
 from rths_nodes.analysis.units import KN, MM, MS, PERCENT
 from rths_nodes.app.commands import arguments, terminal
-from rths_nodes.app.studies import characterisation, expectation, identification
+from rths_nodes.app.studies import characterisation, expectation, identification, rig_section
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.strict import build
+from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.scenario.schema import Scenario
 
 NUMBERS = (*(each.name for each in fields(Cyclic) if each.name not in ("displacement", "force")), "loss_factor")
@@ -61,6 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", metavar="FILE", help="draw loops, stiffness, damping, delay (.png, .svg, .pdf)"
     )
+    parser.add_argument(
+        "--plan",
+        metavar="DIR",
+        help="write the tests as scenarios into DIR instead of running them: for rths test on a real rig",
+    )
+    parser.add_argument("--out", metavar="FILE", help="section for the rig file to write (YAML); takes --rig")
     arguments.add_json(parser)
 
 
@@ -70,6 +77,12 @@ def run(options: argparse.Namespace) -> int:
     table = Path(options.csv) if options.csv else None
     if table:
         terminal.check_writable(table)
+    out = Path(options.out) if options.out else None
+    if out:
+        rig_section.check(out, options.rig)
+        terminal.check_writable(out)
+    if options.plan:
+        return _plan(options, scenario)
     try:
         found = _found(options, scenario)
     except identification.Stopped as stop:
@@ -90,6 +103,32 @@ def run(options: argparse.Namespace) -> int:
 
         with terminal.writing(figure, "" if options.json else "figure"):
             write(found, alike, figure, scenario.name)
+    if out:
+        section = rig_section.text(found, alike, scenario, options.rig)
+        with terminal.writing(out, "" if options.json else "section for the rig file"):
+            out.write_text(section, encoding="utf-8")
+    return 0
+
+
+def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
+    """Write the tests as scenarios, which an operator runs; the exit code."""
+    given = {
+        "--from": options.recordings,
+        "--record": options.record,
+        "--csv": options.csv,
+        "--figure": options.figure,
+        "--out": options.out,
+        "--json": options.json,
+    }
+    if idle := [name for name, value in given.items() if value]:
+        raise ConfigError(f"{', '.join(idle)}: nothing is found with --plan, which runs no test")
+    folder, tests = Path(options.plan), _planned(options, scenario)
+    terminal.check_writable(folder / "test.yaml")
+    for test in tests:
+        path = folder / f"{test.name}.yaml"
+        with terminal.writing(path, "scenario"):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(dump(test.scenario.data()), encoding="utf-8")
     return 0
 
 
@@ -102,10 +141,19 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
             "--voltage": options.voltage,
             "--axis": options.axis,
             "--record": options.record,
+            "--plan": options.plan,
         }
         if idle := [name for name, value in given.items() if value]:
             raise ConfigError(f"{', '.join(idle)}: no tests are run with --from")
-        return characterisation.read(options.recordings)
+        return characterisation.read(options.recordings, scenario if options.out else None)
+    tests = _planned(options, scenario)
+    words = f"{len(tests)} tests: take"
+    terminal.announce(words, lambda: expectation.seconds([test.scenario for test in tests]))
+    return characterisation.run(tests, options.record, terminal.progress)
+
+
+def _planned(options: argparse.Namespace, scenario: Scenario) -> list[characterisation.Planned]:
+    """The tests that are asked for. Raises ConfigError where one cannot be run."""
     axes = list(dict.fromkeys(options.axis)) or list(scenario.axes)
     for axis in axes:
         if axis not in scenario.axes:
@@ -117,10 +165,7 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
         for amplitude in _numbers("--amplitudes", options.amplitudes)
         for frequency in _numbers("--frequencies", options.frequencies)
     ]
-    tests = characterisation.plan(scenario, axes, each)
-    words = f"{len(tests)} tests: take"
-    terminal.announce(words, lambda: expectation.seconds([test.scenario for test in tests]))
-    return characterisation.run(tests, options.record, terminal.progress)
+    return characterisation.plan(scenario, axes, each)
 
 
 def _numbers(name: str, words: str | None) -> list[float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -72,6 +73,7 @@ def _rig(loaded: Scenario) -> Iterator[str]:
         scale = mine.similitude
         if (scale.length, scale.force) != (1.0, 1.0):
             told.append(f"structure/specimen {scale.length:g} in length, {scale.force:g} in force")
+        told += corrections_in_words(mine, simulated=getattr(loaded.port, "builds_axes", False))
         yield f"axes.{name}: is {mine.name}; {'; '.join(told)}"
     for name, channel in loaded.rig_file.auxiliary.items():
         yield _channel(name, channel)

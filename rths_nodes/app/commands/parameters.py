@@ -97,7 +97,7 @@ def _classes() -> dict[str, type]:
 def _sections(path: str) -> Iterator[Found]:
     """The section at ``path`` of a scenario and those inside it, or the key there, or a family of that name."""
     known = _classes()
-    places = [place for place in known if _fits(path, place)]
+    places = sorted((place for place in known if _fits(path, place)), key=lambda place: place != path)
     for place in places:
         for inner, cls in known.items():
             if inner == place or inner.startswith(f"{place}."):

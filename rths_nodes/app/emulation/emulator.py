@@ -76,6 +76,7 @@ class Emulator:
         self.scenario, self._plans = scenario, plans
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
+        self._flags |= datagrams.TRIGGER if params.trigger else 0
         self._bridged = max(1, scenario.bridge.longest(scenario.dt))
         self._watchdog = max(self._bridged + 1, round(params.silence / scenario.dt))
         assembly = Assembly(override(scenario, ["port={type: simulator}"]))

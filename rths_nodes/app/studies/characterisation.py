@@ -15,8 +15,11 @@ from rths_nodes.analysis.identification.characteristics import Cyclic, cyclic
 from rths_nodes.analysis.identification.experiments import RAMP, SETTLING, Cycles, cycled
 from rths_nodes.app.studies import identification
 from rths_nodes.app.studies.identification import Progress
+from rths_nodes.core.butterworth import filtered
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import as_data, build
+from rths_nodes.laboratory.calibration import RigAxis
+from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
@@ -58,13 +61,18 @@ def run(tests: Sequence[Planned], record: str | None, progress: Progress) -> dic
     return found
 
 
-def read(recordings: Sequence[str]) -> dict[str, list[Cyclic]]:
-    """The tests of ``recordings`` by axis. Raises ConfigError for one that is no cyclic test."""
+def read(recordings: Sequence[str], on: Scenario | None = None) -> dict[str, list[Cyclic]]:
+    """The tests of ``recordings`` by axis. Raises ConfigError for one that is no cyclic test.
+
+    It does so, too, for one that was not taken on the rig of ``on``, if that is given.
+    """
     found: dict[str, list[Cyclic]] = {}
     for recording in recordings:
         history = read_run(recording)
         if history.notes:  # nothing is concluded from half a recording
             raise ConfigError(*history.notes)
+        if on is not None:
+            _check_rig(recording, history.scenario, on)
         motion = as_data(history.scenario.integrator).get("displacement") or {}
         if motion.get("type") != "harmonic" or motion.get("ramp_periods") != RAMP:
             raise ConfigError(f"{recording}: is no cyclic test, as rths characterise --record writes it")
@@ -81,13 +89,35 @@ def read(recordings: Sequence[str]) -> dict[str, list[Cyclic]]:
     return found
 
 
+def _check_rig(recording: str, of: Scenario, on: Scenario) -> None:
+    """Refuses a recording of another rig: its numbers belong into another file."""
+    for what, there, here in (
+        ("rig", of.rig_file and of.rig_file.name, on.rig_file and on.rig_file.name),
+        ("port", type(of.port).type_name, type(on.port).type_name),
+        ("axes", ", ".join(of.axes), ", ".join(on.axes)),
+    ):
+        if there != here:
+            raise ConfigError(f"{recording}: {what} = {there or 'none'}: must be {here or 'none'}, that of --rig")
+    for axis in on.axes:
+        channels = (_channels(each.axes[axis].rig_axis) for each in (of, on))
+        if next(channels) != next(channels):
+            raise ConfigError(f"{recording}: axes.{axis}: its channels are not those that --rig has")
+
+
+def _channels(axis: RigAxis | None) -> tuple[object, ...]:
+    """What numbers of an axis depend on."""
+    return () if axis is None else (axis.name, axis.displacement, axis.force, axis.command)
+
+
 def _evaluated(run: Run, axis: str, cycles: Cycles) -> Cyclic:
     column, dt = run.axes.index(axis), run.scenario.dt
     end = cycles.begin + cycles.cycles / cycles.frequency
     inside = (run.time >= cycles.begin) & (run.time < end)
-    command, displacement, force = (
-        values[inside, column] for values in (run.command, run.displacement, run.force)
+    low = low_pass(run.scenario.axes[axis], dt)  # of the force: what is compared with it goes through the same
+    command, displacement = (
+        filtered(values[:, column], low)[inside] for values in (run.command, run.displacement)
     )
+    force = run.force[inside, column]
     try:
         return cyclic(command, displacement, force, dt, cycles.frequency, cycles.cycles)
     except ValueError as error:

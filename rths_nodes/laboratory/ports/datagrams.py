@@ -21,7 +21,7 @@ MAGIC, VERSION = 0x53485452, 1
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
 """Kinds of datagrams: the last two come from the rig."""
 
-EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED = 1, 2, 4, 8, 16, 32
+EMULATOR, LOCKSTEP, RAMP, BRIDGED, LIMITED, SATURATED, TRIGGER = 1, 2, 4, 8, 16, 32, 64
 """Flags."""
 
 IDLE, WAITING, RUNNING, BRAKING, STOPPED = range(5)
@@ -41,6 +41,7 @@ REASONS = {
     10: "its controller runs the command differently within a sample (hold)",
     11: "its tick does not wait for commands",
     12: "one end is an emulator, where the other expects a rig",
+    13: "it has no digital output for other data acquisition (trigger)",
 }
 """Why a receiver has stopped, or refuses a session."""
 
@@ -67,7 +68,7 @@ LAYOUT = {
     ),
     "heard": ("I", "the newest counter that was heard from the other end; answer: that of the open it answers"),
     "period": ("I", "of the tick, ns"),
-    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated"),
+    "flags": ("H", "1 emulator, 2 lockstep, 4 ramp, 8 bridged, 16 limited, 32 saturated, 64 trigger"),
     "transport": ("B", "samples after which a command acts"),
     "auxiliary": ("B", "number of auxiliary channels behind the axes, 0 to 8"),
     "state": ("B", "0 idle, 1 waiting, 2 running, 3 braking, 4 stopped; from the test computer 0"),
@@ -178,3 +179,17 @@ def command_rows(command: list[float], slope: list[float], auxiliary: Array) -> 
     """Commands (m) and their slopes (m/s) of all axes, then the auxiliary inputs."""
     pairs = [value for row in zip(command, slope, strict=True) for value in row]
     return struct.pack(f"<{len(pairs) + len(auxiliary)}d", *pairs, *auxiliary)
+
+
+def between(before: RigState, behind: RigState, counter: int) -> RigState:
+    """The state ``counter``, which is lost, on a straight line between those before and behind it."""
+    share = (counter - before.head.counter) / max(behind.head.counter - before.head.counter, 1)
+    flags = BRIDGED | (before.head.flags & TRIGGER)
+    return RigState(
+        Head(STATE, behind.head.axes, behind.head.session, counter, flags=flags),
+        before.displacement + share * (behind.displacement - before.displacement),
+        before.force + share * (behind.force - before.force),
+        before.command + share * (behind.command - before.command),
+        before.modes,
+        before.auxiliary + share * (behind.auxiliary - before.auxiliary),
+    )

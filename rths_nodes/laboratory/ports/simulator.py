@@ -37,6 +37,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
 
@@ -90,6 +91,7 @@ class Simulator:
             None,
             ("closed", "open"),
         )
+        trigger: bool = trigger_parameter()
 
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for a watchdog that would not wait for two commands."""
@@ -113,7 +115,9 @@ class Simulator:
         sensors = {name: axis.sensors for name, axis in axes.items()}
         self._sensors = [SensorPair(each, seed, name, dt) for name, each in sensors.items()]
         self._second = SecondSensors(sensors, seed)
-        self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names)
+        self.trigger = Trigger(params.trigger)
+        shown = (TRIGGER_CHANNEL,) if params.trigger else ()
+        self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names, *shown)
         self.auxiliary_inputs = self._rig.auxiliary_inputs
         self._seats = seats(sensors)
         outputs = {name: axis.output for name, axis in axes.items()}
@@ -151,12 +155,15 @@ class Simulator:
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
         start = self._drive.start
         self._line = deque([(start.copy(), np.zeros(len(none))) for _ in range(self.transport_samples)])
+        self.trigger.set(False)
+        self._triggers = deque([False] * self.transport_samples)
         self.partial_stop = ""
         if self._loops is not None:
             self._loops.start(start)
             self._modes = self._loops.modes
         self.sample = self.heartbeat = 0
         self._flags = 0
+        self._high = False
         self.interlock = OPENED if self._interlock == INTERLOCK_OPEN else ""
         self._command = self._last = start.copy()
         self._look()
@@ -238,6 +245,8 @@ class Simulator:
                 self._convert(command.control_mode)
         self._line.append((self._command, command.auxiliary))
         driven, auxiliary = self._line.popleft()
+        self._triggers.append(self.trigger.high)
+        self._high = self._triggers.popleft()
         if self._loops is not None:
             driven = self._loops.led(command, self._command, [force for _, force in self._seen], self.interlock)
             self._modes, self.partial_stop = self._loops.modes, self._loops.breach
@@ -296,6 +305,8 @@ class Simulator:
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
         displacement, force = map(np.array, zip(*pairs, strict=True))
+        if self.trigger.wired:
+            channels = np.append(channels, float(self._high))
         return Measurement(
             self.sample,
             displacement,

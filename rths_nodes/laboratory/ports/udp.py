@@ -34,6 +34,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
 
@@ -98,6 +99,7 @@ class UdpPort:
             "the scenario has a rig they are the rig's"
         )
         auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
+        trigger: bool = trigger_parameter()
 
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for more axes than a datagram has, and a silence that is shorter than ticks."""
@@ -131,6 +133,10 @@ class UdpPort:
             if (count := len(getattr(self, name))) > datagrams.LARGEST_AUXILIARY:
                 most = datagrams.LARGEST_AUXILIARY
                 raise ConfigError(f"port.{name}: {count}: must be <= {most}, for one datagram")
+        self._n_channels = len(self.auxiliary_names)
+        self.trigger = Trigger(params.trigger)
+        if params.trigger:
+            self.auxiliary_names = (*self.auxiliary_names, TRIGGER_CHANNEL)
         self._link = UdpLink(params.address, params.port, params.local_port)
         self.address = self._link.place
         self._period = round(dt * 1e9)
@@ -168,14 +174,16 @@ class UdpPort:
         self._dropped = False
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
+        self.trigger.set(False)
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
         self._head.session = self._link.session
         terms = Terms(
             self._head,
             self._axes,
-            self.auxiliary_names,
+            self.auxiliary_names[: self._n_channels],
             self._params.emulator,
             self._params.hold == "ramp",
+            self._params.trigger,
             math.inf if self._any_start else self._params.start_tolerance,
             self._params.connect_within,
             self._dt,
@@ -191,6 +199,7 @@ class UdpPort:
     def _of_kind(self, kind: int, counter: int = 0) -> Head:
         self._head.kind, self._head.counter = kind, counter
         self._head.heard = max(self._expected - 1, 0)
+        self._head.flags = datagrams.TRIGGER if self.trigger.high and kind == datagrams.COMMAND else 0
         return self._head
 
     def begin(self) -> None:
@@ -265,7 +274,7 @@ class UdpPort:
             if head.counter < self._expected:
                 self._link.too_late(head.counter)
             return
-        wrong = head.axes != len(self._axes) or head.auxiliary != len(self.auxiliary_names)
+        wrong = head.axes != len(self._axes) or head.auxiliary != self._n_channels
         try:
             state = datagrams.state_of(data, head)
         except Unreadable:
@@ -290,19 +299,8 @@ class UdpPort:
         """State k, which is lost, on a straight line between those before and behind it."""
         self._link.lose(self._expected)
         after = min(self._ahead)
-        behind, before = self._ahead[after], self._state or self._ahead[after]
-        share = (self._expected - before.head.counter) / max(after - before.head.counter, 1)
-        head = Head(
-            datagrams.STATE, behind.head.axes, behind.head.session, self._expected, flags=datagrams.BRIDGED
-        )
-        return RigState(
-            head,
-            before.displacement + share * (behind.displacement - before.displacement),
-            before.force + share * (behind.force - before.force),
-            before.command + share * (behind.command - before.command),
-            before.modes,
-            before.auxiliary + share * (behind.auxiliary - before.auxiliary),
-        )
+        behind = self._ahead[after]
+        return datagrams.between(self._state or behind, behind, self._expected)
 
     def _look_at_clock(self) -> None:
         """Nothing is here: send again where the rig waits for us, and find out whether it is dead."""
@@ -334,6 +332,8 @@ class UdpPort:
             self._bridged += 1
         self._limited += bool(head.flags & datagrams.LIMITED)
         channels = state.auxiliary if len(state.auxiliary) else EMPTY
+        if self.trigger.wired:
+            channels = np.append(channels, float(head.flags & datagrams.TRIGGER > 0))
         command = self._applied(state)
         return Measurement(
             k,

@@ -31,6 +31,7 @@ class Terms:
     channels: tuple[str, ...]
     emulator: bool
     ramp: bool
+    trigger: bool
     start_tolerance: float
     connect_within: float
     dt: float
@@ -73,6 +74,7 @@ class Opening:
         flags = datagrams.EMULATOR if terms.emulator else 0
         flags |= datagrams.LOCKSTEP if self.in_lockstep else 0
         flags |= datagrams.RAMP if terms.ramp else 0
+        flags |= datagrams.TRIGGER if terms.trigger else 0
         asked = replace(terms.head, kind=datagrams.OPEN, counter=self._number, flags=flags)
         end = time.monotonic() + terms.connect_within
         while (now := time.monotonic()) < end:

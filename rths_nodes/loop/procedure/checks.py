@@ -237,9 +237,9 @@ def _no_force(rig: RigKnowledge, move: AxisMove, moved: float, band: float) -> s
         return (
             f"{words}, but that of axes.{rig.names[other]} by {beside[other]:.4g} N: are the load cells swapped?"
         )
-    expected = rig.axes[i].stiffness
+    expected = rig.axes[i].expected
     if expected is not None:
-        words += f", and should have by {expected * moved:.4g} N"
+        words += f", and should have by {expected.stiffness * moved:.4g} N"
     return f"{words}; or no specimen is attached, or it is too soft for this move"
 
 

@@ -49,8 +49,8 @@ class RigDrive:
     """Drives the rig of ``scenario`` behind ``port``: holds it, and moves it on guided motions.
 
     ``measured`` is the last Measurement, ``command`` ``(n_axes,)`` m what was sent last, ``alarm`` why the rig
-    must not be moved now, in words; empty where it may. ``broken`` is why the port has failed. ``braking`` is told
-    why a motion is stopped, ``heard`` gets every Measurement.
+    must not be moved now, in words; empty where it may. ``broken`` is why nobody drives it any more. ``braking``
+    is told why a motion is stopped, ``heard`` gets every Measurement.
     """
 
     measured: Measurement
@@ -82,6 +82,7 @@ class RigDrive:
         self._passive = np.zeros(len(port.auxiliary_inputs))
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
+        self._joined: Array | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._samples = 0
@@ -96,6 +97,7 @@ class RigDrive:
         Raises ConfigError where the port cannot be opened, and where the external command must not be accepted.
         """
         port = self.port
+        self.broken = self.alarm = ""
         if hasattr(port, "accept_any_start"):
             port.accept_any_start()
         if self.realtime:
@@ -138,10 +140,11 @@ class RigDrive:
         self.refer(measured.displacement)
 
     def close(self) -> None:
-        """Give the port back; the rig is left to its own safe state. May be called again."""
+        """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
         self.keeper.end()
         if self._open:
             self._open = False
+            self.broken = self.broken or "the port was given back"
             try:
                 self.port.disarm_watchdog()
                 self.port.safe()
@@ -202,6 +205,11 @@ class RigDrive:
                 self.tick()
         except Exception as error:
             self._fail(error)
+        except BaseException:  # somebody interrupts the act: the rig comes to rest before anything else
+            self._asked = "interrupted"
+            while not self._over.is_set():
+                self.tick()
+            raise
         finally:
             self.keeper.give_back()
         return self._outcome
@@ -250,6 +258,13 @@ class RigDrive:
             if wanted is not None:
                 return wanted, 0
         if self._stop is not None:
+            active = self._stands_aside()
+            if active is not None:
+                step = np.array([axis.velocity for axis in self._scenario.limits.values()]) * self._dt
+                position = self.command + np.clip(active - self.command, -step, step)
+                self._stop.begin(position, position)
+                self._joined = active if np.array_equal(position, active) else None
+                return position, FLAG_TRIPPED
             position = self._stop.step(self.measured)
             if self._stop.at_rest:
                 self._end()
@@ -280,8 +295,20 @@ class RigDrive:
             self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt)
         self._stop.begin(self._before, self.command)
-        if self._stop.at_rest:
+        self._joined = None
+        if self._stop.at_rest and self._stands_aside() is None:
             self._end()
+
+    def _stands_aside(self) -> Array | None:
+        """The active command of a controller that does not follow, where it is another one than was sent last.
+
+        The stop ends there: whoever closes the interlock again then moves nothing.
+        """
+        active = self.port.active_command if self.port.interlock else None
+        if active is None or np.array_equal(active, self.command):
+            return None
+        # what was sent comes back in the numbers of the controller: it may differ in the last digit
+        return None if self._joined is not None and np.array_equal(active, self._joined) else active
 
     def _end(self) -> None:
         self._motion = self._stop = None

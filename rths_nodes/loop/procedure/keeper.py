@@ -41,7 +41,8 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """From now on the rig is kept."""
+        """From now on the rig is kept; also again, after an end."""
+        self._over = False
         if self._interval == 0.0:
             self._switch = sys.getswitchinterval()
             sys.setswitchinterval(min(self._switch, SWITCH_S))

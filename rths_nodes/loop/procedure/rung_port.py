@@ -44,9 +44,15 @@ class RungPort:
         self._ticked = False
         self._turn = threading.Lock()
         self._true: Measurement | None = None
+        self._opened = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
+
+    @property
+    def counter_at_start(self) -> int | None:
+        """What the rig's own counter was at sample 0 of the run; None before."""
+        return self._zero if self._begun else None
 
     # -- what is the procedure's business -----------------------------------------------------------------
 
@@ -80,6 +86,12 @@ class RungPort:
             places = held_places((self._before.copy(), self._last.copy()), self._modes, 0, self._measured)
             self._drive.take_back(*places, self._measured)
 
+    @property
+    def interlock(self) -> str:
+        """Why the rig does not follow, or has not followed once: such a run is over."""
+        self._opened = self._opened or str(self._port.interlock)
+        return self._opened
+
     # -- the run ------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -110,7 +122,11 @@ class RungPort:
         if command.control_mode:
             newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
             zero = np.where(newtons, tares.force, zero)
-        self._send(command, command.target + zero, command.command + zero)
+        active = self._port.active_command if self.interlock and not command.control_mode else None
+        if active is None:
+            self._send(command, command.target + zero, command.command + zero)
+        else:  # it does not follow, and must not jump when somebody closes the interlock again
+            self._send(command, active, active)
         self._tared = command.command.copy()
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:
@@ -206,14 +222,16 @@ class UnsentPort(RungPort):
         self._answers.write(command)
 
     def read(self) -> Measurement:
-        """What the simulator measures, with the state of the rig."""
+        """What the simulator measures, with the state of the rig; its channels where the simulator has others."""
         real = super().read()
         if self._ticked:
             reason, breach = self._drive.judgement(self._drive.command)
             self._found = self._found or reason or (breach.reason if breach is not None else "")
         found = self._answers.read()
+        same = self._answers.auxiliary_names == self._port.auxiliary_names
         return replace(
             found,
+            auxiliary=found.auxiliary if same else real.auxiliary,
             flags=found.flags | real.flags,
             control_mode=real.control_mode,
             hydraulics=real.hydraulics,
@@ -226,7 +244,7 @@ class UnsentPort(RungPort):
     @property
     def interlock(self) -> str:
         """Why the rig, which is only held, would not follow."""
-        return str(self._port.interlock) or self._found
+        return super().interlock or self._found
 
     def truth(self) -> Measurement | None:
         """That of the simulator."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rths_nodes.laboratory.characterised import Expected
 from rths_nodes.laboratory.handling import VERIFYING
 from rths_nodes.loop.procedure.axis_moves import AxisMove, Bands, RigKnowledge
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, VERIFIED, WRONG, AxisChecks
@@ -71,13 +72,12 @@ def judge_scales(
             verdict = _beside(move, what, place, f"axes.{name}", noun, found)
             setattr(found, f"{what}_scale", verdict)
     found.stiffness = stiffness
-    if axis.stiffness is not None:
-        found.expected = axis.stiffness
-        known = axis.stiffness_known_to
-        if known is not None:
-            found.low, found.high = (1.0 - known) * axis.stiffness, (1.0 + known) * axis.stiffness
-    if stiffness is not None and found.low is not None and found.high is not None:
-        _by_stiffness(rig, move, stiffness, found)
+    if (expected := axis.expected) is not None:
+        found.expected = expected.stiffness
+        if (known := expected.known_to) is not None:
+            found.low, found.high = (1.0 - known) * expected.stiffness, (1.0 + known) * expected.stiffness
+            if stiffness is not None:
+                _by_stiffness(rig, move, stiffness, expected, known, found)
     for what in ("displacement", "force"):
         if getattr(found, f"{what}_scale") == NOT_VERIFIED:
             found.remarks.append(
@@ -113,17 +113,16 @@ def _beside(move: AxisMove, what: str, place: int, path: str, noun: str, found: 
     return VERIFIED
 
 
-def _by_stiffness(rig: RigKnowledge, move: AxisMove, stiffness: float, found: AxisChecks) -> None:
-    """The scales by a stiffness that is known within a band."""
-    name, axis = rig.names[move.index], rig.axes[move.index]
-    expected, known = axis.stiffness, axis.stiffness_known_to
-    assert expected is not None
-    assert known is not None
-    off, unsure = stiffness / expected - 1.0, uncertainty(rig, move)
+def _by_stiffness(
+    rig: RigKnowledge, move: AxisMove, stiffness: float, expected: Expected, known: float, found: AxisChecks
+) -> None:
+    """The scales by a stiffness that is ``known`` within a band."""
+    name = rig.names[move.index]
+    off, unsure = stiffness / expected.stiffness - 1.0, uncertainty(rig, move)
     if abs(off) > known + unsure:
         words = (
-            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the {expected:.4g} N/m that "
-            f"the rig file knows to {known:.0%}"
+            f"axes.{name}: its stiffness is {stiffness:.4g} N/m, {off:+.1%} beside the "
+            f"{expected.stiffness:.4g} N/m {expected.words}"
         )
         if found.displacement_scale == VERIFIED:
             found.force_scale = WRONG
@@ -140,6 +139,11 @@ def _by_stiffness(rig: RigKnowledge, move: AxisMove, stiffness: float, found: Ax
                 f"{words}: the scale of the force or of the displacement is wrong, or another specimen stands in "
                 "the rig"
             )
+    elif not expected.independent:
+        found.remarks.append(
+            f"axes.{name}: the stiffness is as cyclic tests have shown it, with the same sensors: their scales "
+            "have not changed since; it verifies none"
+        )
     elif known > VERIFYING or unsure > VERIFYING:
         why = f"is known to {known:.0%} only" if known > VERIFYING else f"was found to {unsure:.1%} only"
         found.remarks.append(f"axes.{name}: the stiffness {why}: it verifies no scale")

@@ -65,14 +65,14 @@ def check_axes(drive: Drive, scenario: Scenario, offsets: Offsets) -> dict[str, 
     Raises ConfigError before anything moves where the rig file does not bound the move, and where it is too small
     to be seen beside the scatter of ``offsets``.
     """
-    _refuse(scenario, offsets)
+    _refuse(scenario, offsets, drive.port.simulated)
     rig = RigKnowledge.of(scenario, offsets, drive.port.auxiliary_names)
     moves = SmallMoves(scenario, rig, drive.command, drive.measured)
     outcome = drive.drive(Script(moves.run()))
     return judge(rig, moves.first, moves.done, outcome.reason)
 
 
-def _refuse(scenario: Scenario, offsets: Offsets) -> None:
+def _refuse(scenario: Scenario, offsets: Offsets, simulated: bool) -> None:
     problems = Problems()
     for (name, axis), scatter in zip(scenario.axes.items(), offsets.displacement_scatter.tolist(), strict=True):
         rig = axis.rig_axis
@@ -89,6 +89,11 @@ def _refuse(scenario: Scenario, offsets: Offsets) -> None:
                 f"axes.{rig.name}.small_move.displacement of the rig file = "
                 f"{rig.small_move.displacement:g} m: must be >= {needed:.3g} m, to be seen beside "
                 f"the scatter of the displacement, {scatter:.3g} m rms"
+            )
+        if rig.characterised is not None and rig.characterised.simulated and not simulated:
+            problems.append(
+                f"axes.{rig.name}.characterised of the rig file: was found on a simulator, and this rig is none: "
+                "characterise the rig itself, or leave the section out"
             )
     problems.refuse()
 

@@ -20,6 +20,7 @@ from rths_nodes.core.wire.run_mark import RunMark
 from rths_nodes.laboratory.calibration import in_order_of_rig
 from rths_nodes.laboratory.force_control import NODES, ForceLoops
 from rths_nodes.laboratory.ports.calibrated import calibrated
+from rths_nodes.laboratory.ports.corrected import force_corrected
 from rths_nodes.laboratory.ports.force_loop import force_controlled
 from rths_nodes.laboratory.ports.named import NamedPort
 from rths_nodes.loop.scenario import memory
@@ -245,6 +246,8 @@ class Assembly:
         port = built if own else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)
+        if scenario.rig_file is not None:
+            port = force_corrected(port, scenario.axes, scenario.dt, simulated=not real)
         return (
             force_controlled(port, ForceLoops(scenario.axes, NODES, scenario.dt)) if scenario.force_axes else port
         )

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show
-from rths_nodes.core.limits import Limits
+from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, declared, integer, number, params, section, sections, text, texts
 from rths_nodes.core.strict import as_data
-from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis
+from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
@@ -64,12 +64,17 @@ class RigFile:
         Channel, "further channels by the names that the port has for them", optional=True
     )
     bridge: BridgeParams | None = section(BridgeParams, "what is bridged; left out: as the scenario says", None)
+    levels: WholeLevels | None = section(
+        WholeLevels, "levels of the whole rig; left out: as the scenario says", None
+    )
     monitor: MonitorParams | None = section(
         MonitorParams, "limits on the indices; left out, as a whole or in part: as the scenario says", None
     )
 
     def validate(self, path: str) -> None:
-        """Refuses an axis of a scenario for which two would stand."""
+        """Refuses an axis of a scenario for which two would stand, and corrections that cannot be."""
+        for axis, entry in self.axes.items():
+            check_corrections(entry, self.auxiliary, self.servo_rate, f"axes.{axis}")
         owner: dict[str, str] = {}
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):
@@ -141,6 +146,8 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
     }
     if rig.bridge is not None:
         merged["bridge"] = as_data(rig.bridge)
+    if rig.levels is not None:
+        merged["levels"] = as_data(rig.levels)
     if rig.monitor is not None and isinstance(before := merged.get("monitor") or {}, Mapping):
         merged["monitor"] = dict(before) | _given(rig.monitor)
     return merged

@@ -19,12 +19,12 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
-from rths_nodes.core.limits import INTERLOCK, Limits
+from rths_nodes.core.limits import INTERLOCK, Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import as_data, walk, walk_declared
-from rths_nodes.laboratory.calibration import Similitude
+from rths_nodes.laboratory.calibration import Similitude, check_corrections
 from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.force_axes import AxesByMode, check_force_axes
 from rths_nodes.loop.scenario.rig_file import RigHead
@@ -131,6 +131,7 @@ class Scenario(AxesByMode):
     )
     semi_active: Any = component("semi_active", "controller of the auxiliary inputs of the rig", None)
     bridge: BridgeParams = section(BridgeParams, "what is bridged where a rig cannot wait")
+    levels: WholeLevels = section(WholeLevels, "levels of the whole rig, of which each may warn, hold or stop")
     heartbeat: HeartbeatParams = section(HeartbeatParams, "signs of life that the rig needs to go on")
     force_lead: float | None = number(
         "delay of the measured forces, declared or measured, that is made up for before the integrator gets "
@@ -220,6 +221,10 @@ class Scenario(AxesByMode):
         if with_axis and len(with_axis) < len(self.axes):
             without = ", ".join(name for name in self.axes if name not in with_axis)
             raise ConfigError(f"axes: {without}: no rig_axis, which {', '.join(with_axis)} has; all or none")
+        for name, axis in self.axes.items():
+            if self.rig_file is not None and axis.rig_axis is not None:
+                place = f"axes.{name}.rig_axis"
+                check_corrections(axis.rig_axis, self.rig_file.auxiliary, self.servo_rate, place)
 
     def _validate_pause(self) -> None:
         """A rig that pauses must be allowed to be without a Command for as long."""

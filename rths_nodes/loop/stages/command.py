@@ -10,8 +10,10 @@ from dataclasses import replace
 import numpy as np
 
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import (
     EMPTY,
+    FLAG_AT_BOUND,
     FLAG_BRIDGED,
     FLAG_RESTING,
     FLAG_SLOWED,
@@ -76,6 +78,7 @@ class CommandStage:
         self._flags = 0
         self._auxiliary = EMPTY
         self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+        self._bounds = _bounds(compensator)
 
     @classmethod
     def of(cls, assembly: Assembly) -> CommandStage:
@@ -179,16 +182,36 @@ class CommandStage:
         if sample > self.samples:
             return None
         target, flags = motion.displacement, self._flags | flags
+        if self._bounds and self._at_bound():
+            flags |= FLAG_AT_BOUND
         if self._loads is None:
             return Command(sample, target, command, self._auxiliary, flags)
         loads, modes = self._loads.step(sample, measured)
         target, command = np.concatenate((target, loads)), np.concatenate((command, loads))
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
+    def _at_bound(self) -> bool:
+        """Whether an adaptive parameter stands at one of its bounds."""
+        values = self.compensator.state()
+        return any(not low < values[index] < high for index, low, high in self._bounds)
+
     def state(self) -> Sequence[float]:
         """Inner numbers of the compensator, named by ``state_names``."""
         values: Sequence[float] = self.compensator.state()
         return values
+
+
+def _bounds(compensator: Compensator) -> list[tuple[int, float, float]]:
+    """Places among the inner numbers of what is adapted, and between which values it moves freely."""
+    limits, found = getattr(compensator, "state_limits", {}), []
+    for index, name in enumerate(compensator.state_names):
+        bare = name.partition("[")[0]
+        if any(math.isfinite(end) for end in limits.get(bare, ())):
+            low, high = limits[bare]
+            low = low + ROUNDING * abs(low) if math.isfinite(low) else low
+            high = high - ROUNDING * abs(high) if math.isfinite(high) else high
+            found.append((index, low, high))
+    return found
 
 
 def _first_of(target: Target, count: int) -> Target:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import HOLD, INTERLOCK, Limits
+from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
 from rths_nodes.core.samples import (
@@ -21,6 +21,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
+from rths_nodes.laboratory.ports.trigger import set_trigger
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -49,13 +50,13 @@ def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
 class RigStage:
     """The rig behind its ``port``: sends Commands within the limits, otherwise those of the safe policy.
 
-    ``limits`` by axis, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven
-    without the Target or the Command that belongs to them, ``late_commands`` the Commands that came too late to
-    be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all ticks, those of no sample, too.
-    ``stopping`` is true from the first sample that the safe policy drives, ``refused`` where the last Command was
-    beyond a limit. ``pause`` is where the test waits for what is late. ``stop_request`` is the request of an
-    operator, a monitor or a peer to stop; None while there is none. ``levels`` watches the levels of the axes;
-    None where there are none.
+    ``limits`` by axis, ``levels`` of the whole rig, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts
+    the samples that were driven without the Target or the Command that belongs to them, ``late_commands`` the
+    Commands that came too late to be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all
+    ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
+    ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
+    ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
+    ``levels`` watches the levels of axes and rig; None where there are none.
 
     The ``handover`` of a procedure says where the test counts from: limits judge what sensors and controller show,
     everybody else gets it from there on.
@@ -70,6 +71,7 @@ class RigStage:
         samples: int,
         policy: SafePolicy,
         handover: Handover | None = None,
+        levels: Mapping[str, Level] | None = None,
     ) -> None:
         self.port = port
         self._handover = handover
@@ -84,7 +86,7 @@ class RigStage:
         self._samples = samples
         self._policy = policy
         self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares)
-        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares)
+        self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
         self._passive = np.zeros(len(port.auxiliary_inputs))
@@ -113,7 +115,8 @@ class RigStage:
         limits, dt = scenario.limits, scenario.dt
         handover: Handover | None = getattr(port, "handover", None)
         stop = SafeStop(limits, dt, None if handover is None else handover.tares)
-        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover)
+        levels = scenario.levels.given(port.simulated, scenario.servo_rate)
+        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels)
 
     @property
     def failure(self) -> str:
@@ -164,6 +167,7 @@ class RigStage:
         """Start the test: ask for Measurement 0, which :meth:`complete` gives once the port is ready."""
         self.machine.to(State.RUNNING)
         self.port.begin()
+        set_trigger(self.port, True)
 
     def first(self) -> Measurement:
         """Start the test: Measurement 0 of a port that has it at once."""
@@ -263,6 +267,7 @@ class RigStage:
             if self._policy.at_rest:
                 self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
         elif sample == self._samples:
+            set_trigger(self.port, False)
             self.machine.to(State.FINISHED)
         return measured
 
@@ -356,6 +361,7 @@ class RigStage:
             reason = self.stop_request.reason  # it says what happened to the rig, the interlock only shows it
         self.machine.to(State.STOPPING, f"sample {sample}: {reason}")
         self.stopping = True
+        set_trigger(self.port, False)
         if self._handover is not None:
             self._handover.stopping(reason)
         before, last = np.array(self._sent_before), np.array(self._sent)

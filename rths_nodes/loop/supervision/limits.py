@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.limits import INDICATE, QUANTITIES, Disagreement, Level, Limits
-from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.core.limits import INDICATE, QUANTITIES, WHOLE, Disagreement, Level, Limits
+from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement
+from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.load_limits import LoadCheck
 
@@ -23,7 +24,7 @@ class LimitCheck:
     """Checks commands before they are sent and measurements when they come, against the limits of all axes.
 
     Commands and targets count from the zero of the test, which ``tares`` tell; measurements as the sensors show
-    them. Limits are of what sensors and controller show.
+    them. Limits are of what sensors and controller show: where a force is corrected, of the channel beside it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class LimitCheck:
         tares: Tares | None = None,
     ) -> None:
         self._inputs, self._channels = tuple(auxiliary_inputs), tuple(auxiliary_names)
+        self._shown = shown_forces(self._channels, list(limits))
         rows = (tares or Tares.none(len(limits))).rows()
         self._axes = [
             (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
@@ -78,7 +80,8 @@ class LimitCheck:
 
         ``target`` ``(n_axes,)``: m, or N where ``modes`` say force.
         """
-        displacements, forces, targets = measured.displacement.tolist(), measured.force.tolist(), target.tolist()
+        displacements, targets = measured.displacement.tolist(), target.tolist()
+        forces = forces_shown(measured, self._shown)
         if self._loads is not None:
             n = len(self._axes)
             told = measured.control_mode
@@ -107,6 +110,15 @@ class LimitCheck:
                     f"must be within +- {tracking:g} m"
                 )
         return _not_finite("measured", measured.auxiliary, self._channels) if measured.auxiliary.size else ""
+
+
+def forces_shown(measured: Measurement, places: Sequence[tuple[int, int]]) -> list[float]:
+    """The forces (N) of all axes as the load cells show them; ``places`` as of :func:`shown_forces`."""
+    forces: list[float] = measured.force.tolist()
+    for axis, channel in places:
+        if channel < len(measured.auxiliary):  # a simulator in place of the rig may lack its channels
+            forces[axis] = float(measured.auxiliary[channel])
+    return forces
 
 
 class Breach(NamedTuple):
@@ -145,16 +157,17 @@ class _Rule:
         """What is wrong with ``value``."""
         low, high = (self.low, self.high) if self.in_a_row else (self.warn_low, self.warn_high)
         bound, sign = (low, ">=") if value < low else (high, "<=")
-        unit = QUANTITIES[self.quantity]
-        lasted = f" for {self.in_a_row} samples" if self.in_a_row > 1 else ""
+        unit = _UNITS[self.quantity]
+        lasted = f" for {self.in_a_row} samples" if self.in_a_row > 1 and self.axis != WHOLE_RIG else ""
+        lasted = _IN_A_ROW.get(self.quantity, lasted)
         return (
             f"{level_path(self.axis, self.quantity)}: {value:.6g} {unit}{lasted}: must be {sign} {bound:g} {unit}"
         )
 
 
 _Row = list[list[float]]
-"""Displacement, force, command and target of one sample, by axis, the auxiliary channels, and the displacement
-from where command and target count."""
+"""Displacement, force, command and target of one sample, by axis, the auxiliary channels, the displacement from
+where command and target count, and what was in a row: samples bridged, samples with a parameter at its bound."""
 _Value = Callable[[_Row, _Row, int, float], float]
 """Of this sample, the one before, the axis and the servo rate."""
 _VALUES: dict[str, _Value] = {
@@ -165,6 +178,15 @@ _VALUES: dict[str, _Value] = {
     "piston_velocity": lambda now, before, i, rate: (now[0][i] - before[0][i]) * rate,
     "command_error": lambda now, before, i, rate: now[2][i] - now[3][i],
     "tracking_error": lambda now, before, i, rate: now[3][i] - now[5][i],
+    "bridge_length": lambda now, before, i, rate: now[6][0],
+    "parameter_at_bound": lambda now, before, i, rate: now[6][1],
+}
+WHOLE_RIG = "whole rig"
+"""In the place of an axis: what concerns all of them."""
+_UNITS = QUANTITIES | WHOLE
+_IN_A_ROW = {
+    "bridge_length": " in a row were bridged",
+    "parameter_at_bound": " in a row had an adaptive parameter of the compensator at its bound",
 }
 
 
@@ -185,9 +207,16 @@ def _beside(axis: str, quantity: str, channel: str, channels: Sequence[str]) -> 
 class LevelWatch:
     """Watches the levels of all axes; ``told`` has what was found beyond one for the first time."""
 
-    def __init__(self, rules: Sequence[_Rule], dt: float, tares: Tares | None = None) -> None:
-        self._rules, self._rate, self._tares = rules, 1.0 / dt, tares
+    def __init__(
+        self,
+        rules: Sequence[_Rule],
+        dt: float,
+        tares: Tares | None = None,
+        shown: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self._rules, self._rate, self._tares, self._shown = rules, 1.0 / dt, tares, shown
         self._before: _Row | None = None
+        self._bridged = self._at_bound = 0
         self.told: list[str] = []
 
     @classmethod
@@ -197,11 +226,12 @@ class LevelWatch:
         dt: float,
         channels: Sequence[str] = (),
         tares: Tares | None = None,
+        whole: Mapping[str, Level] | None = None,
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
-        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a :class:`LimitCheck`. Raises
-        ConfigError for a channel that is not there.
+        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a :class:`LimitCheck`; ``whole``:
+        levels of the whole rig. Raises ConfigError for a channel that is not there.
         """
         rules = [
             _Rule(axis, index, quantity, level, channels)
@@ -209,7 +239,8 @@ class LevelWatch:
             if each.levels is not None
             for quantity, level in each.levels.given().items()
         ]
-        return cls(rules, dt, tares) if rules else None
+        rules += [_Rule(WHOLE_RIG, 0, quantity, level, ()) for quantity, level in (whole or {}).items()]
+        return cls(rules, dt, tares, shown_forces(channels, list(limits))) if rules else None
 
     def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
         """The first level that Measurement k with Command k breaks; without one the applied command is both."""
@@ -221,6 +252,9 @@ class LevelWatch:
         target = moved if command is None else command.target
         shown = (measured.displacement, measured.force, moved, target, measured.auxiliary, displacement)
         now = [each.tolist() for each in shown]
+        if self._shown:
+            now[1] = forces_shown(measured, self._shown)
+        now.append(self._in_a_row(command, measured))
         before, rate = self._before or now, self._rate
         self._before = now
         breach = None
@@ -237,6 +271,15 @@ class LevelWatch:
             if acts and breach is None:
                 breach = Breach(rule.words(value), rule.level.action)
         return breach
+
+    def _in_a_row(self, command: Command | None, measured: Measurement) -> list[float]:
+        """Samples bridged, and with a parameter at its bound, of which a bridged Command tells nothing."""
+        flags = 0 if command is None else command.flags
+        bridged = (flags | measured.flags) & FLAG_BRIDGED
+        self._bridged = self._bridged + 1 if bridged else 0
+        if not flags & FLAG_BRIDGED:
+            self._at_bound = self._at_bound + 1 if flags & FLAG_AT_BOUND else 0
+        return [float(self._bridged), float(self._at_bound)]
 
     def take_told(self) -> list[str]:
         """What was found since this was asked last, in words."""
@@ -260,6 +303,8 @@ def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
 
 def level_path(axis: str, quantity: str) -> str:
     """Where a level stands in the scenario."""
+    if axis == WHOLE_RIG:
+        return f"levels.{quantity}"
     return f"axes.{axis}.limits.levels.{quantity}"
 
 
@@ -271,7 +316,7 @@ def level_notes(timing: Mapping[str, Any]) -> list[str]:
     """What was beyond a level in a test, a sentence for each; nothing where none was."""
     return [
         f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
-        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {QUANTITIES[quantity]} in the test"
+        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {_UNITS[quantity]} in the test"
         for axis, rows in timing.get("levels", {}).items()
         for quantity, row in rows.items()
         if row.get("samples")

@@ -10,6 +10,7 @@ from rig_walk import steps
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.procedure import rungs
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.machine import MOTION
 from rths_nodes.loop.procedure.records import SIGNED, ProcedureRecord
@@ -17,8 +18,9 @@ from rths_nodes.loop.procedure.session import RigSession
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.overrides import override
-from rths_nodes.loop.scenario.rehearsal import hash_of, slower
+from rths_nodes.loop.scenario.rehearsal import hash_of, simulated, slower
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.loop.timing import port_numbers
 from rths_nodes.recording.run import Collector
 
 DT = 1.0 / 1024.0
@@ -393,3 +395,48 @@ def test_a_port_without_readback_begins_where_the_rig_is_measured(walk, monkeypa
     assert len(set(w.sent)) == 1
     assert w.sent[0] == pytest.approx(0.01)
     assert "cannot be read: the first command is the measured position, 0.01 m" in w.record.notes[0].text
+
+
+def test_a_rung_tells_what_the_counter_of_the_rig_was_at_its_start(walk):
+    """The channel of the trigger is high in the rung alone, and begins at that counter."""
+    made = walk(rig=("{type: simulator,", "{type: simulator, trigger: true,"))
+    made.to_start()
+    heard, told = [], {}
+    port = made.session.drive.port
+    read = port.read
+
+    def spy():
+        measured = read()
+        heard.append((measured.sample, float(measured.auxiliary[-1])))
+        return measured
+
+    port.read = spy
+
+    def told_of(scenario, of_rung):
+        outcome = made._embedded(scenario, of_rung)
+        told.update(port_numbers(of_rung))
+        return outcome
+
+    made.arm("g")
+    made.session.run(told_of)
+    high = [sample for sample, value in heard if value]
+    assert high[0] == told["counter_at_start"] + 2  # Command 1 acts a sample later
+    assert len(high) == made.scenario.samples
+
+
+def test_a_rung_that_is_not_sent_keeps_the_channels_of_the_rig(walk, monkeypatch):
+    """The simulator that answers has no trigger, as that of a real rig; the test gets what the rig shows."""
+    made = walk(rig=("{type: simulator,", "{type: simulator, trigger: true,"))
+    monkeypatch.setattr(rungs, "simulated", lambda of: override(simulated(of), ["port.trigger=false"]))
+    made.to_start()
+    heard = []
+    read = rungs.UnsentPort.read
+
+    def spy(self):
+        measured = read(self)
+        heard.append(measured.auxiliary.tolist())
+        return measured
+
+    monkeypatch.setattr(rungs.UnsentPort, "read", spy)
+    assert made.climb("c").outcome == "finished"
+    assert set(map(tuple, heard)) == {(0.0,), (1.0,)}

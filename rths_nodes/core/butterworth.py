@@ -1,0 +1,80 @@
+"""A low-pass filter of Butterworth (1930), sampled: maximally flat, half the power at its cut-off.
+
+    |H(omega)|^2 = 1 / (1 + (omega / omega_c)^(2 n))
+
+Its sections of first and second order go through the bilinear transform with the cut-off kept in place (Oppenheim,
+Schafer, Discrete-Time Signal Processing, section 7.1.2), in plain floats and transposed direct form II.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.samples import Array
+
+
+class Butterworth:
+    """The filter of ``order`` n and ``cutoff`` (Hz) of a signal every ``dt`` (s).
+
+    ``delay`` (s) is its group delay at 0 Hz. Raises ValueError for a cut-off that is not below half the rate.
+    """
+
+    def __init__(self, order: int, cutoff: float, dt: float) -> None:
+        if order < 1 or not 0.0 < 2.0 * cutoff * dt < 1.0:
+            raise ValueError(f"order = {order}, cutoff = {cutoff:g} Hz: must be >= 1, > 0 and < {0.5 / dt:g} Hz")
+        c = math.tan(math.pi * cutoff * dt)
+        damping = [2.0 * math.sin((2 * k - 1) * math.pi / (2 * order)) for k in range(1, order // 2 + 1)]
+        self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
+        self._dt = dt
+        self.delay = 0.5 * dt * (sum(damping) + order % 2) / c
+        self.start(0.0)
+
+    def start(self, value: float) -> None:
+        """The signal was ``value`` for ever."""
+        # at rest output and input are both value: what the states of y = b0 x + s1, s1 = ..., s2 = ... then are
+        self._states = [[(1.0 - b0) * value, (b2 - a2) * value] for b0, _, b2, _, a2 in self._sections]
+
+    def step(self, value: float) -> float:
+        """The filtered signal at the sample at which it is ``value``."""
+        for (b0, b1, b2, a1, a2), state in zip(self._sections, self._states, strict=True):
+            out = b0 * value + state[0]
+            state[0] = b1 * value - a1 * out + state[1]
+            state[1] = b2 * value - a2 * out
+            value = out
+        return value
+
+    def frequency_response(self, omega: Frequencies) -> Complex:
+        """Output over input at ``omega`` (rad/s)."""
+        z = np.exp(-1j * np.asarray(omega) * self._dt)
+        found = np.ones_like(z)
+        for b0, b1, b2, a1, a2 in self._sections:
+            found = found * (b0 + b1 * z + b2 * z**2) / (1.0 + a1 * z + a2 * z**2)
+        return found
+
+
+def filtered(values: Array, low_pass: Butterworth | None) -> Array:
+    """``values`` ``(n,)`` as the filter leaves them, from its first value on; as they are without one."""
+    if low_pass is None or not len(values):
+        return values
+    low_pass.start(float(values[0]))
+    return np.array([low_pass.step(value) for value in values.tolist()])
+
+
+_Section = tuple[float, float, float, float, float]
+"""b_0, b_1, b_2, a_1, a_2 of one section, a_0 = 1."""
+
+
+def _second(c: float, d: float) -> _Section:
+    """Of c^2 / (s^2 + d c s + c^2), s = (1 - z^-1) / (1 + z^-1)."""
+    a0 = 1.0 + d * c + c * c
+    b = c * c / a0
+    return b, 2.0 * b, b, 2.0 * (c * c - 1.0) / a0, (1.0 - d * c + c * c) / a0
+
+
+def _first(c: float) -> _Section:
+    """Of c / (s + c)."""
+    b = c / (1.0 + c)
+    return b, b, 0.0, (c - 1.0) / (1.0 + c), 0.0

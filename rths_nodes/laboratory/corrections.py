@@ -1,0 +1,229 @@
+"""The force of the specimen, of what a load cell shows: fixture and friction taken off, then filtered.
+
+Between load cell and specimen there may be a fixture of mass m, and something that rubs. With the force positive
+against a positive displacement the cell shows
+
+    measured = specimen + m a + F_c tanh(v / v_s)
+
+with the acceleration a of the fixture from a channel of its own, and the velocity v, the difference of the
+measured displacement over a sample. What is left goes through a Butterworth low-pass, of which the rig file
+declares the delay.
+
+Limits judge the force that the cell shows: it stands as an auxiliary channel beside the corrected one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.butterworth import Butterworth
+from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.parameters import integer, number, params, text
+from rths_nodes.core.samples import Array, Measurement
+
+UNCORRECTED = "uncorrected_force_"
+"""Name of the auxiliary channel with the force that the load cell of an axis shows, with the axis behind it."""
+SAME_DELAY = 0.1
+"""Share by which a declared delay may differ from that of its filter."""
+_ACCELERATION = "m/s^2"
+
+
+@params
+class Corrections:
+    """What the load cell of an axis shows beside the force of the specimen."""
+
+    fixture_mass: float | None = number("mass between load cell and specimen", "kg", None, more_than=0.0)
+    acceleration: str | None = text(
+        "channel with its acceleration, out of auxiliary, positive as the axis is", None
+    )
+    friction: float | None = number(
+        "friction between load cell and specimen, against the motion (Coulomb)", "N", None, more_than=0.0
+    )
+    smoothing_velocity: float | None = number(
+        "velocity v_s of the smooth sign tanh(v / v_s)", "m/s", None, more_than=0.0
+    )
+
+    def validate(self, path: str) -> None:
+        """Refuses halves of pairs, and corrections of nothing."""
+        if self == type(self)():
+            raise ConfigError(f"{path}: corrects nothing; give fixture_mass and acceleration, or friction")
+        for one, other, why in (
+            ("fixture_mass", "acceleration", "no channel of acceleration is named"),
+            (
+                "friction",
+                "smoothing_velocity",
+                "the sign of a velocity that is noise changes from sample to sample",
+            ),
+        ):
+            given = [getattr(self, name) is not None for name in (one, other)]
+            if given == [True, False]:
+                raise ConfigError(f"{join(path, one)} = {getattr(self, one):g}: needs {other}: {why}")
+            if given == [False, True]:
+                raise ConfigError(f"{join(path, other)} = {show(getattr(self, other))}: of what? Give {one}, too")
+
+    def check_channels(self, units: Mapping[str, str], path: str) -> None:
+        """Raises ConfigError where none of the channels, whose SI ``units`` these are, is that of acceleration."""
+        if self.fixture_mass is None or units.get(str(self.acceleration)) == _ACCELERATION:
+            return
+        if known := [name for name, unit in units.items() if unit == _ACCELERATION]:
+            raise unknown(f"{path}.acceleration", "channel of acceleration", self.acceleration, known)
+        raise ConfigError(
+            f"{path}.fixture_mass = {self.fixture_mass:g} kg: the rig has no channel of acceleration (m/s^2, g) "
+            f"to take its inertia off; auxiliary channels: {', '.join(units) or 'none'}"
+        )
+
+
+@params
+class FeedbackFilter:
+    """Butterworth low-pass of the measured force, behind its corrections."""
+
+    order: int = integer("order", at_least=1, at_most=8)
+    cutoff: float = number("frequency at which half of the power passes", "Hz", more_than=0.0)
+    delay: float = number(
+        "delay that it adds to the force at low frequency, declared; within 10 % of its own", "s", more_than=0.0
+    )
+
+    def check_rate(self, rate: float, path: str) -> None:
+        """Raises ConfigError for a filter that cannot be at ``rate`` (Hz), or has not the delay declared."""
+        if self.cutoff >= 0.5 * rate:
+            raise ConfigError(
+                f"{path}.cutoff = {self.cutoff:g} Hz: must be < {0.5 * rate:g} Hz, half the servo_rate"
+            )
+        own = self.built(1.0 / rate).delay
+        if abs(self.delay - own) > SAME_DELAY * own:
+            raise ConfigError(
+                f"{path}.delay = {self.delay:g} s: must be within {SAME_DELAY:.0%} of {own:.4g} s, the group "
+                f"delay of this filter at 0 Hz"
+            )
+
+    def built(self, dt: float) -> Butterworth:
+        """The filter of samples every ``dt`` (s)."""
+        return Butterworth(self.order, self.cutoff, dt)
+
+
+def low_pass(axis: Any, dt: float) -> Butterworth | None:
+    """The feedback filter of an ``axis`` of a scenario, of samples every ``dt`` (s); None for none."""
+    rig = axis.rig_axis
+    return None if rig is None or rig.feedback_filter is None else rig.feedback_filter.built(dt)
+
+
+def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
+    """What is done to the measured force of an ``axis`` of a rig, behind a simulator or not; nothing: empty."""
+    told = []
+    if (found := axis.corrections) is not None:
+        taken = [f"{found.fixture_mass:g} kg times {found.acceleration}"] if found.fixture_mass else []
+        taken += [f"{found.friction:g} N of friction"] if found.friction else []
+        instead = "; not from that of a simulator, which shows the force of the specimen" if simulated else ""
+        told.append(f"taken off the force: {' and '.join(taken)}{instead}")
+    if (low := axis.feedback_filter) is not None:
+        words = f"{low.cutoff:g} Hz, order {low.order}, late by {1e3 * low.delay:g} ms"
+        told.append(f"force through a low-pass of {words}")
+    return told
+
+
+@dataclass
+class _Axis:
+    """What is done at one axis, and what it remembers."""
+
+    mass: float = 0.0
+    channel: int = 0
+    friction: float = 0.0
+    per_velocity: float = 0.0
+    low_pass: Butterworth | None = None
+    started: bool = False
+
+    def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
+        """Of the specimen, N."""
+        found = shown
+        if self.mass:
+            found -= self.mass * auxiliary[self.channel]
+        if self.friction:
+            found -= self.friction * math.tanh(velocity * self.per_velocity)
+        if self.low_pass is None:
+            return found
+        if not (self.started and math.isfinite(found)):  # what is not finite would stay in it for ever
+            self.started = math.isfinite(found)
+            if self.started:
+                self.low_pass.start(found)
+        return self.low_pass.step(found) if self.started else found
+
+
+class ForceCorrections:
+    """Corrects the forces of the axes of a test; ``dt`` s. ``names`` are of the channels it adds.
+
+    ``axes`` have a ``rig_axis``. With ``simulated`` only the filters are there: a simulator shows the force of the
+    specimen itself. Raises ConfigError for a channel of acceleration that is not among ``channels`` (with units).
+    """
+
+    def __init__(self, axes: Mapping[str, Any], channels: Sequence[str], dt: float, simulated: bool) -> None:
+        self._dt = dt
+        self._rows: dict[int, _Axis] = {}
+        for index, (name, axis) in enumerate(axes.items()):
+            rig = axis.rig_axis
+            if rig.corrections is None and rig.feedback_filter is None:
+                continue
+            row = self._rows[index] = _Axis(low_pass=low_pass(axis, dt))
+            if rig.corrections is not None and not simulated:
+                _correct(row, rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
+        self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
+        self._before: Measurement | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def reset(self) -> None:
+        """As before the first sample."""
+        self._before = None
+        for row in self._rows.values():
+            row.started = False
+
+    def corrected(self, shown: Measurement) -> Measurement:
+        """``shown`` with the forces of the specimens, and behind its channels what the load cells show."""
+        before = self._before or shown
+        self._before = shown
+        passed = self._dt * max(1, shown.sample - before.sample)
+        force, channels = shown.force.tolist(), shown.auxiliary.tolist()
+        velocity = ((shown.displacement - before.displacement) / passed).tolist()
+        for index, row in self._rows.items():
+            force[index] = row.force(force[index], velocity[index], channels)
+        return self._with(shown, np.array(force))
+
+    def _with(self, shown: Measurement, force: Array) -> Measurement:
+        return Measurement(
+            shown.sample,
+            shown.displacement,
+            force,
+            shown.command,
+            np.append(shown.auxiliary, shown.force[list(self._rows)]),
+            shown.flags,
+            shown.control_mode,
+            shown.hydraulics,
+            shown.interlock,
+        )
+
+    def beside(self, true: Measurement) -> Measurement:
+        """``true``, which needs no correction, with as many channels."""
+        return self._with(true, true.force)
+
+
+def _correct(row: _Axis, corrections: Corrections, channels: Sequence[str], path: str) -> None:
+    """What has to be taken off the load cell of an axis."""
+    split = [name.rstrip("]").partition(" [") for name in channels]
+    corrections.check_channels({name: unit for name, _, unit in split}, path)
+    if corrections.fixture_mass is not None:
+        row.mass = corrections.fixture_mass
+        row.channel = [name for name, _, _ in split].index(str(corrections.acceleration))
+    if corrections.friction is not None and corrections.smoothing_velocity is not None:
+        row.friction, row.per_velocity = corrections.friction, 1.0 / corrections.smoothing_velocity
+
+
+def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:
+    """Of the ``axes`` whose force is corrected: axis, and place among the channels ``names`` of what is shown."""
+    plain = [name.partition(" [")[0] for name in names]
+    found = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
+    return [(index, plain.index(channel)) for index, channel in found if channel in plain]

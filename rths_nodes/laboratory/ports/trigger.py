@@ -1,0 +1,41 @@
+"""The trigger of a port: a digital output of the rig by which other data acquisition knows when a test runs.
+
+A port that may have one declares ``trigger`` in its ``Params`` and has a :class:`Trigger` of that name; what the
+output really is comes back as an auxiliary channel, beside the sample to which it belongs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.parameters import flag
+
+TRIGGER_CHANNEL = "trigger [1]"
+"""0 or 1: the digital output at the sample."""
+
+
+def trigger_parameter() -> bool:
+    """Whether the rig has such an output, and it is used."""
+    found: bool = flag(
+        "the rig has a digital output for other data acquisition: high from the first sample of a running test to "
+        "its last one, or to the safe stop; the auxiliary channel trigger [1] shows it",
+        False,
+    )
+    return found
+
+
+class Trigger:
+    """What the digital output is to be from the next command on: ``high`` only where there is one, ``wired``."""
+
+    def __init__(self, wired: bool) -> None:
+        self.wired, self.high = wired, False
+
+    def set(self, high: bool) -> None:
+        """High while a test runs."""
+        self.high = high and self.wired
+
+
+def set_trigger(port: Any, high: bool) -> None:
+    """Set that of ``port``, where it may have one."""
+    if isinstance(found := getattr(port, "trigger", None), Trigger):
+        found.set(high)

@@ -1,0 +1,87 @@
+"""A rig after a mishap: nothing moves it but an act, whatever somebody does at its controller meanwhile."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from rths_nodes.loop.procedure.acts import ActRefused
+from rths_nodes.loop.procedure.keeper import Keeper
+from rths_nodes.loop.supervision.states import State
+
+LIVELY = ("compensator.type=none", "ground_motion={type: sine, amplitude: 1.2, frequency: 2.0}")
+
+
+@pytest.mark.parametrize("closes_after", [3, 30, 10_000])
+def test_an_interlock_that_is_closed_again_after_a_trip_moves_nothing(walk, closes_after):
+    w = walk(*LIVELY, rig=("deceleration: 20.0", "deceleration: 2.0"))
+    w.to_start()
+    port, acting = w.session.drive.port, []
+    write = port.write
+
+    def watched(command):
+        if len(acting) == 300:
+            port.set_interlock(False)
+        if len(acting) == 300 + closes_after:
+            port.set_interlock(True)
+        write(command)
+        acting.append(float(port.active_command[0]))
+
+    port.write = watched
+    assert w.climb("g").outcome == "tripped"
+    assert w.session.state is State.TRIPPED
+    assert acting[299] != acting[298]  # it was on its way
+    port.set_interlock(True)
+    for _ in range(100):
+        w.session.drive.tick()
+    assert set(acting[300:]) == {acting[299]}
+    assert np.abs(np.diff(w.sent)).max() <= 1.2 / 1024.0
+    w.session.acknowledge()
+    w.session.position()
+    assert w.session.state is State.POSITIONED
+
+
+def test_who_interrupts_a_motion_finds_the_rig_at_rest(walk):
+    w = walk(*LIVELY, rig=("velocity: 20.0e-3", "velocity: 200.0e-3"))
+    w.to_start()
+    w.progress = lambda sample: w.session.stop("there") if sample >= 300 else None
+    w.climb("g")
+    port, write = w.session.drive.port, w.session.drive.port.write
+    last = len(w.sent) + 50
+
+    def interrupted(command):
+        write(command)
+        if len(w.sent) == last:
+            raise KeyboardInterrupt
+
+    port.write = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        w.session.position()
+    assert w.session.state is State.TRIPPED
+    assert w.sent[last - 1] != w.sent[last - 2]  # it was on its way
+    held = w.sent[-1]
+    for _ in range(50):
+        w.session.drive.tick()
+    assert set(w.sent[-50:]) == {held}
+
+
+def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
+    w = walk()
+    w.to_start()
+    w.session.close()
+    sent = len(w.sent)
+    with pytest.raises(ActRefused, match="the port was given back"):
+        w.arm("g")
+    assert len(w.sent) == sent
+
+
+def test_a_keeper_that_has_ended_can_be_started_again():
+    ticked = threading.Event()
+    keeper = Keeper(ticked.set, 0.001, lambda error: None)
+    for _ in range(2):
+        ticked.clear()
+        keeper.start()
+        assert ticked.wait(10.0)
+        keeper.end()
