@@ -71,7 +71,7 @@ def test_tests_that_do_not_fit_are_refused_together_by_name() -> None:
 def test_names_are_the_shortest_ends_that_tell_them_apart() -> None:
     assert names([("x", "A"), ("x", "B")]) == ["A", "B"]
     assert names([("x", "T1", "rung_g"), ("x", "T2", "rung_g")]) == ["T1/rung_g", "T2/rung_g"]
-    assert names([("x", "A"), ("x", "A")]) == ["x/A (1)", "x/A (2)"]
+    assert names([("x", "A"), ("x", "A")]) == ["A (1)", "A (2)"]
 
 
 def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish() -> None:
