@@ -135,4 +135,5 @@ def names(paths: Sequence[Sequence[str]]) -> list[str]:
         found = ["/".join(parts[-length:]) for parts in paths]
         if len(set(found)) == len(found):
             return found
-    return [f"{name} ({found[: number + 1].count(name)})" for number, name in enumerate(found)]
+    last = [parts[-1] for parts in paths]
+    return [f"{name} ({last[: number + 1].count(name)})" for number, name in enumerate(last)]

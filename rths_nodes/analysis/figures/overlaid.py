@@ -85,8 +85,8 @@ def displacements(overlay: Overlay) -> Plan:
         close = Panel(TIME, label, [target, *shown], span=zoom, over_time=True, columns=COLUMNS // 2)
         rows.append([whole, close])
     caption = (
-        f"Measured displacement of all tests, and the target of {first.name}, in the time of the structure. Framed, "
-        f"and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which that moved most."
+        f"Measured displacement of all tests, and the target of {first.name}, in the time of the structure. "
+        f"Framed, and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which that moved most."
     )
     legend = [(f"target of {first.name}", BAND, "-"), *overlay.entries]
     heights = [2.3 if len(rows) == 1 else 1.5] * len(rows)
@@ -153,11 +153,11 @@ def delay(overlay: Overlay) -> Plan | None:
     panels = []
     for axis, name in enumerate(overlay.axes):
         for of, level, values in (
-            (Quantity("delay", "ms"), 0.0, [each and MS * each.delay[:, axis] for each in found]),
-            (Quantity("amplitude ratio"), 1.0, [each and each.amplitude[:, axis] for each in found]),
+            (Quantity("delay", "ms"), 0.0, [None if each is None else MS * each.delay for each in found]),
+            (Quantity("amplitude ratio"), 1.0, [None if each is None else each.amplitude for each in found]),
         ):
             label = overlay.label(of, name, overlay.axes)
-            filled = [np.zeros(0) if each is None else each for each in values]
+            filled = [np.zeros(0) if each is None else each[:, axis] for each in values]
             shown = [
                 Curve(each.base, each.of, each.values, each.look._replace(dots=True))
                 for each in overlay.curves(bases, label, filled, 1.1)
@@ -241,7 +241,8 @@ def compensator(overlay: Overlay) -> Plan | None:
     for state in names:
         axes = list(dict.fromkeys(axis for test in overlay.tests for axis in test.of.parameters.get(state, ())))
         for axis in axes:
-            values, units = [], {}
+            values: list[Array] = []
+            units: dict[str, str] = {}
             for test in overlay.tests:
                 history = test.of.parameters.get(state, {}).get(axis)
                 known = history is not None and np.isfinite(history[test.rows]).any()

@@ -24,7 +24,7 @@ UNTOLD = ("cases", "description", "name")
 """Of a scenario, what does not make its test another one."""
 
 
-class Test(NamedTuple):
+class Compared(NamedTuple):
     """A run under the name that it has on the page, and the procedure that it was a part of."""
 
     name: str
@@ -38,7 +38,7 @@ class OverlayReport:
     Raises ConfigError, with their names, for tests that do not fit the first: of other axes or another duration.
     """
 
-    def __init__(self, tests: Sequence[Test]) -> None:
+    def __init__(self, tests: Sequence[Compared]) -> None:
         check({test.name: test.run for test in tests})
         self.tests = tests
         self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
@@ -80,18 +80,18 @@ class OverlayReport:
         return found
 
 
-def unfinished(tests: Sequence[Test]) -> dict[str, str]:
+def unfinished(tests: Sequence[Compared]) -> dict[str, str]:
     """How each test ended that did not run to its end, by its name."""
     return {test.name: words for test in tests if (words := first_line(test.run, test.procedure))}
 
 
-def _heads(tests: Sequence[Test]) -> Part:
+def _heads(tests: Sequence[Compared]) -> Part:
     rows = [[test.name, *_head(test)] for test in tests]
     heads = ("Test", "Id", "Started", "Outcome", "Scenario", "Host, pace", "Level", "Time axis", "Compensator")
     return Part("Heads", grid=grid(heads, rows))
 
 
-def _head(test: Test) -> list[str]:
+def _head(test: Compared) -> list[str]:
     run, known = test.run, test.run.information
     record = test.procedure.record if test.procedure else None
     rung = procedure.rung_of(record, test.procedure.folder) if record and test.procedure else None
@@ -108,7 +108,7 @@ def _head(test: Test) -> list[str]:
     ]
 
 
-def _scenarios(tests: Sequence[Test]) -> list[Part]:
+def _scenarios(tests: Sequence[Compared]) -> list[Part]:
     """The parameters in which the scenarios differ."""
     settings = [_flat(test.run.scenario.data()) for test in tests]
     keys = list(dict.fromkeys(key for each in settings for key in each))
@@ -131,10 +131,10 @@ def _flat(data: Any, path: str = "") -> dict[str, str]:
 
 
 def _compared(first: Aligned) -> str:
+    name = first.name
     return (
-        f"Other test less {first.name}, at the times of {first.name} that both have. Displacement and force as "
-        "measured, response and absolute acceleration of the structure as computed; percent: of the rms, or of the "
-        f"largest, of {first.name}."
+        f"Other test less {name}, at the times of {name} that both have. Displacement and force as measured, "
+        f"response and absolute acceleration as computed; percent: of the rms, or of the largest, of {name}."
     )
 
 
@@ -174,14 +174,13 @@ def _summary(
 ) -> list[str]:
     """The largest difference of each test in a sentence."""
     sentences = []
-    for other in others:
-        moved = {name: each for name, each in found[other.name].items() if name.startswith("displacement of ")}
-        if moved:
-            name, worst = max(moved.items(), key=lambda row: row[1].largest)
-            share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
-            where = f" of {name.removeprefix('displacement of ')}" if len(moved) > 1 else ""
-            sentences.append(
-                f"{other.name} differs from {first.name} by up to {quantity(worst.largest, MM, 'mm')}{share} in the "
-                f"measured displacement{where}."
-            )
+    for name in (other.name for other in others):
+        moved = {of: each for of, each in found[name].items() if of.startswith("displacement of ")}
+        if not moved:
+            continue
+        of, worst = max(moved.items(), key=lambda row: row[1].largest)
+        share = f" ({rounded(PERCENT * worst.largest_share, digits=2)}\u00a0%)" if worst.largest_share else ""
+        where = f" of {of.removeprefix('displacement of ')}" if len(moved) > 1 else ""
+        by = f"by up to {quantity(worst.largest, MM, 'mm')}{share}" if worst.largest else "nowhere"
+        sentences.append(f"{name} differs from {first.name} {by} in the measured displacement{where}.")
     return sentences

@@ -80,11 +80,11 @@ def _overlaid(given: Sequence[Path], runs: Sequence[Any], tests: Sequence[Any]) 
     """The page about several runs. Raises ConfigError for those that do not fit one another."""
     from rths_nodes.analysis.overlay import names
     from rths_nodes.analysis.report.document import OfProcedure
-    from rths_nodes.analysis.report.overlay import OverlayReport, Test
+    from rths_nodes.analysis.report.overlay import Compared, OverlayReport
 
     named = names([path.resolve().parts for path in given])
     known = [None if test is None else OfProcedure(*test) for test in tests]
-    return OverlayReport([Test(*each) for each in zip(named, runs, known, strict=True)])
+    return OverlayReport([Compared(*each) for each in zip(named, runs, known, strict=True)])
 
 
 def _plans(run: Any) -> list[Any]:

@@ -1,0 +1,102 @@
+"""Several tests on one page: one time axis, closed forms, refusals with names, the unfinished first."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rths_nodes
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned, check, differences, names, on_times
+from rths_nodes.analysis.report.overlay import Compared, OverlayReport
+from rths_nodes.app.cli import main
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.recording.run import Run
+
+
+@cache
+def recorded(name: str = "predefined_sine", *overrides: str) -> Run:
+    return rths_nodes.run(name, ["duration=3", *overrides])
+
+
+def aligned(name: str, run: Run) -> Aligned:
+    return Aligned(name, Evaluation(run))
+
+
+def test_the_difference_to_itself_is_zero_and_that_of_a_larger_copy_is_its_share() -> None:
+    run = recorded()
+    larger = dataclasses.replace(run, displacement=1.1 * run.displacement)
+    first = aligned("A", run)
+    assert all(each.largest == 0.0 for each in differences(first, aligned("B", run)).values())
+    found = differences(first, aligned("B", larger))["displacement of axis_1"]
+    assert found.rms_share == pytest.approx(0.1)
+    assert found.largest_share == pytest.approx(0.1)
+    moved = run.displacement[first.rows, 0]
+    assert found.rms == pytest.approx(0.1 * math.sqrt(np.mean(moved**2)))
+    assert found.at == first.time[np.argmax(np.abs(moved))]
+
+
+def test_other_times_are_interpolated_and_nothing_is_made_up_beyond_them() -> None:
+    time, of = np.linspace(0.0, 2.0, 9), np.linspace(0.0, 1.0, 11)
+    found = on_times(time, of, 3.0 * of)
+    np.testing.assert_allclose(found[:5], 3.0 * time[:5])
+    assert np.isnan(found[5:]).all()
+    np.testing.assert_array_equal(on_times(of, of[:4], of[:4])[:4], of[:4])
+
+
+def test_a_test_in_slow_time_lies_over_one_in_real_time() -> None:
+    """Of what does not depend on the rate nothing differs: the target of a predefined sine, at its steps."""
+    fast, slow = aligned("A", recorded()), aligned("B", recorded("predefined_sine", "time_ratio=4"))
+    assert slow.time[-1] == pytest.approx(fast.time[-1])
+    off = on_times(fast.time, slow.time, slow.target[:, 0]) - fast.target[:, 0]
+    assert np.nanmax(np.abs(off)) < 0.01 * np.abs(fast.target).max()
+
+
+def test_tests_that_do_not_fit_are_refused_together_by_name() -> None:
+    longer, other = recorded("predefined_sine", "duration=4"), recorded("chen_ricles_2010")
+    with pytest.raises(ConfigError) as told:
+        check({"A": recorded(), "B": longer, "C": other})
+    assert told.value.problems == (
+        "B: duration = 4 s: must be that of A: 3 s",
+        "C: axes = story_1: must be those of A: axis_1",
+    )
+
+
+def test_names_are_the_shortest_ends_that_tell_them_apart() -> None:
+    assert names([("x", "A"), ("x", "B")]) == ["A", "B"]
+    assert names([("x", "T1", "rung_g"), ("x", "T2", "rung_g")]) == ["T1/rung_g", "T2/rung_g"]
+    assert names([("x", "A"), ("x", "A")]) == ["A (1)", "A (2)"]
+
+
+def test_the_page_names_what_differs_and_first_of_all_what_did_not_finish() -> None:
+    stopped = recorded("chen_ricles_2010", "axes.story_1.limits.force=2.0e5")
+    page = OverlayReport([Compared("A", recorded("chen_ricles_2010")), Compared("B<i>", stopped)]).render()
+    first = re.search(r'<header>\s*<p class="first">(.*?)</p>', page)
+    assert first
+    assert first[1].startswith("B&lt;i&gt;: Test tripped at sample ")
+    assert "A:" not in first[1]
+    assert "1 of 2 finished" in page
+    assert "axes.story_1.limits.force" in page.replace("<wbr>", "")
+    assert "<i>" not in page
+    assert page.count("<svg") == 8  # too short for the delay over time
+    for title in ("Displacement", "Difference to A", "Control error", "Force", "Response", "Energy"):
+        assert re.search(rf"</span>{title}</h3>", page)
+
+
+def test_the_command_compares_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, more in (("A", []), ("B", ["--set", "compensator.type=none"])):
+        words = ["run", "predefined_sine", "--set", "duration=2", *more, "--record", str(tmp_path / name)]
+        assert main(words) == 0
+    capsys.readouterr()
+    page = tmp_path / "both.html"
+    assert main(["report", str(tmp_path / "A"), str(tmp_path / "B"), "--out", str(page), "--csv"]) == 0
+    assert capsys.readouterr().out == f"{page}\ncurves: {tmp_path / 'both_curves'}\n"
+    head = (tmp_path / "both_curves" / "displacement.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert head == "time (s),A: target (mm),B: displacement (mm),A: displacement (mm)"
+    assert main(["report", str(tmp_path / "A"), str(tmp_path / "B"), "--reference"]) == 2
