@@ -21,7 +21,7 @@ class Clearance:
         self._signed: set[str] = set()
 
     def begin(self, offsets: Offsets) -> None:
-        """New ``offsets``: nothing is checked yet, and nothing signed for."""
+        """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
         self._offsets = offsets
         self._record.checks = {}
         self._signed.clear()

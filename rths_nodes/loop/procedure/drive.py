@@ -196,7 +196,12 @@ class RigDrive:
         self._samples = 0
         if self.realtime:
             self._motion = motion
-            self._over.wait()
+            try:
+                self._over.wait()
+            except BaseException:  # somebody interrupts the act: the rig comes to rest before anything else
+                self.stop("interrupted")
+                self._over.wait()
+                raise
             return self._outcome
         self.keeper.borrow()
         try:
@@ -312,8 +317,9 @@ class RigDrive:
 
     def _end(self) -> None:
         self._motion = self._stop = None
+        reason = self._outcome.reason or self._asked  # a stop that was asked for in the last tick counts, too
         self._asked = ""
-        self._outcome = replace(self._outcome, samples=self._samples)
+        self._outcome = replace(self._outcome, reason=reason, samples=self._samples)
         self._over.set()
 
     def _judge(self, command: Array) -> None:

@@ -70,6 +70,19 @@ class SessionMachine:
             if self._changed is not None:
                 self._changed(state, reason)
 
+    def disarm(self, why: Callable[[], str]) -> None:
+        """What is armed is so no more where ``why`` names a reason: the rig has tripped at rest.
+
+        Called with each Measurement, also by who must not wait: while somebody else holds the lock it does nothing.
+        """
+        if self.state is not State.ARMED or not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.state is State.ARMED and (reason := why()):
+                self.to(State.TRIPPED, reason)
+        finally:
+            self.lock.release()
+
     def brake(self, reason: str) -> None:
         """What moves is stopped; nothing happens where nothing moves, or it is stopped already."""
         with self.lock:

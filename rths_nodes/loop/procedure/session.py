@@ -67,7 +67,14 @@ class RigSession:
         self.offsets: Offsets | None = None
         """The confirmed ones."""
         self._machine = SessionMachine(changed)
-        self.drive = RigDrive(Assembly(scenario).port, scenario, realtime, clock, self._machine.brake)
+        self.drive: RigDrive = RigDrive(
+            Assembly(scenario).port,
+            scenario,
+            realtime,
+            clock,
+            self._machine.brake,
+            lambda measured: self._machine.disarm(self.drive.unfit),
+        )
         self._clock = clock
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         self.clearance = Clearance(record, self._rig_axes)
@@ -162,6 +169,7 @@ class RigSession:
         """A small guarded move of every axis; what it finds may bar the way to the start."""
         self._begin("check")
         assert self.offsets is not None  # the state says so
+        self.clearance.begin(self.offsets)
         with self._moving(State.CHECKING, State.REFERENCED):
             found: dict[str, AxisChecks] = small_move.check_axes(self.drive, self.scenario, self.offsets)
             self.record.checks = found
@@ -201,16 +209,18 @@ class RigSession:
 
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
         """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed."""
-        self._begin("run")
-        rung = self._rung
-        assert rung is not None
-        assert self.offsets is not None
-        armed, drive = rung.armed, self.drive
+        drive, offsets = self.drive, self.offsets
+        with self._machine.lock:
+            self._begin("run")
+            rung = self._rung
+            assert rung is not None
+            assert offsets is not None
+            drive.ready()
+            self._machine.to(State.RUNNING, f"rung {rung.armed.rung}")
+        armed = rung.armed
         written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
-        written.scenario_hash, written.offsets_hash = armed.scenario_hash, self.offsets.hash
+        written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
         outcome = RunOutcome("failed", "the host has given no result")
-        drive.ready()
-        self._machine.to(State.RUNNING, f"rung {armed.rung}")
         try:
             outcome = runner(armed.scenario, rung.port)
         except ConfigError as error:
@@ -252,7 +262,7 @@ class RigSession:
             if self.state is State.ARMED:
                 self._rung = None
                 self._machine.to(State.HELD, reason)
-            elif self._rung is not None:
+            elif self._rung is not None and (self._machine.moving or self._rung.suspended):
                 self._rung.stop(reason)
             elif self._machine.moving:
                 self.drive.stop(reason)

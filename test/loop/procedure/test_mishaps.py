@@ -85,3 +85,58 @@ def test_a_keeper_that_has_ended_can_be_started_again():
         keeper.start()
         assert ticked.wait(10.0)
         keeper.end()
+
+
+@pytest.mark.parametrize(
+    ("opened", "closed", "words"),
+    [
+        (lambda port: port.set_interlock(False), lambda port: port.set_interlock(True), "interlock is open"),
+        (lambda port: port.set_hydraulics("off"), lambda port: port.set_hydraulics("high"), "hydraulics are off"),
+    ],
+    ids=["interlock", "hydraulics"],
+)
+def test_what_is_armed_is_so_no_more_once_the_rig_is_unfit(walk, opened, closed, words):
+    w = walk()
+    w.to_start()
+    w.arm("g")
+    port = w.session.drive.port
+    opened(port)
+    w.session.drive.tick()
+    closed(port)
+    w.session.drive.tick()
+    assert w.session.state is State.TRIPPED
+    assert words in w.session.reason
+    with pytest.raises(ActRefused, match="run: the rig has tripped: acknowledge it first"):
+        w.session.run(w._embedded)
+    w.session.stop("nothing moves")
+    w.session.acknowledge()
+    w.session.position()
+    assert w.climb("g").outcome == "finished"
+
+
+def test_a_stop_in_the_last_tick_of_a_motion_counts(walk):
+    w = walk()
+    w.to_start()
+    w.climb("g")
+    drive = w.session.drive
+    end = drive._end
+
+    def late():
+        drive.stop("wait")
+        end()
+
+    drive._end = late
+    with pytest.raises(ActRefused, match="wait"):
+        w.session.position()
+    assert (w.session.state, w.session.reason) == (State.HELD, "wait")
+
+
+def test_a_new_check_is_signed_for_anew(walk):
+    w = walk(rig=("    stiffness_known_to: 0.03\n", ""))
+    w.refer()
+    for _ in range(2):
+        w.session.check()
+        with pytest.raises(ActRefused, match="scale of force of story_1 not verified"):
+            w.session.position()
+        w.session.sign_for("story_1", "A. Nyone")
+    w.session.position()
