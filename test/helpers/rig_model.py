@@ -94,7 +94,6 @@ class RigModel:
     suspended: bool = False
     loaded: bool = False
     """A force stands at rest, and was not tared: the operator has to sign for it."""
-    signed: bool = False
     ratio: int = 1
     trouble: list[str] = field(default_factory=list)
     """What has happened in the act under way."""

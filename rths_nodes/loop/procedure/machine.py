@@ -73,7 +73,7 @@ class SessionMachine:
     def disarm(self, why: Callable[[], str]) -> None:
         """What is armed is so no more where ``why`` names a reason: the rig has tripped at rest.
 
-        Called with each Measurement, also by who must not wait: while somebody else holds the lock it does nothing.
+        Called with each Measurement, also by a thread that must not wait: where the lock is taken it does nothing.
         """
         if self.state is not State.ARMED or not self.lock.acquire(blocking=False):
             return

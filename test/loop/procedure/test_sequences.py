@@ -80,7 +80,7 @@ class Sequences(WatchedSession):
         model = self.model
         named = self.taken if right else "another"
         if self._do("confirm_offsets", lambda: self.session.confirm_offsets(named, unloaded), (), right):
-            model.taken, model.confirmed, model.cleared, model.signed = False, True, False, False
+            model.taken, model.confirmed, model.cleared = False, True, False
             model.loaded = not unloaded and bool(self.start)
             model.unsigned = None if model.standing else model.loaded
 
@@ -98,19 +98,16 @@ class Sequences(WatchedSession):
         elif standing or self.trouble:
             model.cleared = model.unsigned = None
         else:
-            good = (model.known and not model.loaded) or model.signed
+            good = model.known and not model.loaded
             model.cleared, model.unsigned = good, not good
 
     @rule(right=st.sampled_from((True, True, False)))
     def sign_for(self, right: bool) -> None:
         model = self.model
         if self._do("sign_for", lambda: self.session.sign_for("story_1" if right else "lunch"), (), right):
-            # what was signed for before a check is not all that the check may leave to be signed for
             sure, checked = model.unsigned and not model.wrong, bool(self.record.checks)
-            model.signed = checked
             model.unsigned = False if sure else None
             model.cleared = checked and (True if sure else False if model.wrong else None)
-            model.loaded = model.loaded and not sure
 
     @rule(happens=quiet)
     def position(self, happens: Events) -> None:
