@@ -129,6 +129,7 @@ class WatchedSession(RuleBasedStateMachine):
                 self.session.resume()
             else:
                 self.model.trouble.append("stop")
+                self.model.suspended = False
                 self.session.stop("enough")
 
     def _judge(self) -> None:
