@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -77,6 +78,12 @@ def different() -> Callable[..., list[str]]:
         ]
 
     return different
+
+
+def pytest_configure() -> None:
+    """A closed terminal is one of the ways in which a test ends; under nohup the signal would be ignored."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
