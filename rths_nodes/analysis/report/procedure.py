@@ -150,7 +150,9 @@ def _offsets(record: ProcedureRecord) -> Part:
             then = getattr(last, what) if last else math.nan
             then_scatter = getattr(last, f"{what}_scatter") if last else math.nan
             tared = "yes" if what == "displacement" or first.force_tared else "no"
-            numbers = [rounded(each, factor) for each in (value, scatter, then, then_scatter, then - value)]
+            moved = last.command - first.command if last and what == "displacement" else 0.0
+            drift = then - value - (moved if math.isfinite(moved) else 0.0)
+            numbers = [rounded(each, factor) for each in (value, scatter, then, then_scatter, drift)]
             rows.append([f"{axis}: {what}", *numbers, unit, tared])
         rows.append([f"{axis}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
     heads = ("Offset of", "before", "scatter (rms)", "after", "scatter (rms)", "drift", "Unit", "tared")
@@ -162,7 +164,19 @@ def _taken(before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...
     words = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
     if after is None:
         return (words, "They were not taken again after the test: the drift is not known.")
-    return (words, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
+    taken = (words, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
+    away = [
+        f"{axis} {rounded(last.command - first.command, MM)}\u00a0mm"
+        for axis, first in before.axes.items()
+        if (last := after.axes.get(axis)) is not None and last.command != first.command
+    ]
+    if not away:
+        return taken
+    elsewhere = (
+        f"The rig stood elsewhere after the test: {', '.join(away)}. The drift of the displacement is counted "
+        "from the active command; that of the force has in it what the specimen carries there."
+    )
+    return (*taken, elsewhere)
 
 
 _CHECKED = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
@@ -256,7 +270,7 @@ def acts(record: ProcedureRecord) -> list[Part]:
     unloaded = [
         [
             *(moment(each.time), axis, rounded(each.before[axis], KN), rounded(each.after.get(axis), KN)),
-            *(rounded(each.travel.get(axis), MM), each.given_up or "unloaded"),
+            *(rounded(each.travel.get(axis), MM), each.given_up or "no force, within the tolerance"),
         ]
         for each in record.unloading
         for axis in each.before

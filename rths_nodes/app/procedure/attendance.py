@@ -15,11 +15,12 @@ from typing import Any
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.interrupts import SAME_REQUEST_S
 
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
 """Between two looks at what moves, at the keys, and at signals."""
+SAME_KEY_S = 0.2
+"""Signals within such a time are one request: who is frightened presses twice in less than a second."""
 HEARD = {"h": "hold", "hold": "hold", "r": "resume", "resume": "resume", "s": "stop", "stop": "stop"}
 """What an operator may type while something moves; anything else is a note."""
 
@@ -38,7 +39,7 @@ class Attendance:
         self.stopped = ""
         """Why the test is to end, in words; empty while it goes on."""
         self._signals: list[int] = []
-        self._heard_at = -SAME_REQUEST_S
+        self._heard_at = -SAME_KEY_S
         self._answered = 0
         self._done, self._abandoned, self._hears = (0, 0), False, dialogue.attended
         conductor.watch.progress = self.far
@@ -108,7 +109,7 @@ class Attendance:
         if act == "resume":
             self._signals.clear()
             self._answered = 0
-        self._attempt(act, **({} if act == "resume" else {"reason": "the operator has asked for it"}))
+        self._attempt(act, **({} if act == "resume" else {"reason": f"the operator has asked to {act}"}))
         if act == "hold" and self.conductor.can_resume:
             self._say("held: r resumes, s stops")
 
@@ -122,6 +123,6 @@ class Attendance:
         """A request to stop: heard by who watches a motion; at a question it ends the test in order."""
         if self._dialogue.asking:
             raise Interrupted(INTERRUPTED)
-        if time.monotonic() - self._heard_at > SAME_REQUEST_S or not self._signals:
+        if time.monotonic() - self._heard_at > SAME_KEY_S or not self._signals:
             self._heard_at = time.monotonic()
             self._signals.append(number)

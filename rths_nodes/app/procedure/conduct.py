@@ -168,7 +168,7 @@ class Conductor:
         return self._judged(entry, step, done)
 
     def _stop(self, reason: str = "") -> str:
-        reason = reason or "the operator has asked for it"
+        reason = reason or "the operator has asked to stop"
         if self._rehearsing:
             self._asked_to_stop = reason
         else:
@@ -178,6 +178,18 @@ class Conductor:
     def _take_offsets(self, seconds: float) -> str:
         self.taken = self.session.take_offsets(seconds)
         return f"offsets {self.taken.hash}"
+
+    def _unload(self) -> str:
+        done = self.session.unload()
+        left = ", ".join(
+            f"{name} {before:.6g} N, now {done.after[name]:.6g} N" for name, before in done.before.items()
+        )
+        return f"{'given up: ' + done.given_up if done.given_up else 'unloaded'}: force before {left}"
+
+    def loads_at_rest(self) -> list[str]:
+        """Forces that the load cells show at rest and that are no noise, in words, before they are tared."""
+        axes = {name: axis.rig_axis for name, axis in self.ladder.scenario.axes.items() if axis.rig_axis}
+        return list(self.taken.forces_at_rest(axes).values()) if self.taken is not None else []
 
     def _confirm_offsets(self, hash: str, unloaded: bool) -> str:
         self.session.confirm_offsets(hash, unloaded)

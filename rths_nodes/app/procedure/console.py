@@ -86,6 +86,8 @@ class Console:
         conductor = self.conductor
         reason = conductor.session.reason
         self._say(f"\nstate: {conductor.state.name.lower()}{f' ({reason})' if reason else ''}")
+        if why_not := conductor.possible().get(act, ""):
+            self._say(f"{act} is not possible now: {why_not}")
         rung = conductor.next_rung
         words = f", for rung {rung} ({RUNGS[rung].title})" if rung else ""
         typed = self._dialogue.line(f"act (Enter: {act}{words}; ?: all): ")
@@ -161,6 +163,8 @@ class Console:
         if not ask.agreed("confirm_offsets", f"confirm these offsets ({found.hash})?"):
             self.conductor.taken = None
             return self._leads
+        for words in self.conductor.loads_at_rest():
+            self._say(words)
         unloaded = ask.agreed("unloaded", "does the specimen carry nothing now, so that its force is tared?")
         self._perform(act, hash=found.hash, unloaded=unloaded)
         return True

@@ -24,6 +24,8 @@ from rths_nodes.recording.run import Run
 
 SLOW, UNSENT, COMPUTED = "e", "c", "d"
 """Rungs of which more is to be said."""
+MOST = 0.3
+"""The largest level that is proposed as a reduced one."""
 ROOM = 0.8
 """Share of the elastic limit that a proposed level reaches."""
 
@@ -159,7 +161,7 @@ class Ladder:
         if not found:
             return None
         shares = [ROOM * limit / far for axis, limit in limits.items() if (far := found[axis]["displacement"]) > 0]
-        return min(1.0, _rounded_down(min(shares, default=1.0)))
+        return min(MOST, _rounded_down(min(shares, default=MOST)))
 
 
 def _rounded_down(value: float) -> float:

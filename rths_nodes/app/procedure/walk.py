@@ -49,6 +49,8 @@ class Walk:
         """From confirmed offsets to the start of a rung."""
         if not self.conductor.record.checks:
             return "check"
+        if self.wrong():
+            return "finish"  # nobody can sign for it: the rig has to be mended first
         return "position" if self.conductor.possible()["sign_for"] else "sign_for"
 
     def unsigned(self) -> list[str]:

@@ -42,8 +42,10 @@ DAMPING = 0.7
 """Share of the Newton step that is gone: a specimen may be stiffer there than it is here."""
 NEAR = 3.0
 """So many times the tolerance is near: from there the whole step is gone."""
-AIM = 0.5
-"""Share of the tolerance that counts as there."""
+AIM = 0.05
+"""Share of the tolerance at which the way ends; where no step gets there, within the tolerance is enough."""
+LEAST_SEEN = 0.05
+"""Share of the tolerance below which no change of a force is looked at."""
 FALLS = 0.97
 """A force falls where it is below this share of what it was."""
 PATIENCE = 4
@@ -155,7 +157,7 @@ class Way:
         """What a change of each force is that is more than noise, N."""
         assert self.last is not None
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
-        return np.asarray(np.maximum(of_mean, 0.1 * AIM * self._tolerance))
+        return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
     def _within(self, active: Places, share: float) -> bool:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
