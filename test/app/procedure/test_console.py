@@ -14,7 +14,7 @@ import yaml
 from terminal import Terminal
 
 import rths_nodes
-from rths_nodes.loop.interrupts import SAME_REQUEST_S
+from rths_nodes.app.procedure.attendance import SAME_KEY_S
 from rths_nodes.loop.procedure.records import ProcedureRecord
 from rths_nodes.recording import procedure
 
@@ -119,7 +119,7 @@ def test_the_first_interrupt_holds_slow_time_and_the_second_stops(
     terminal.wait_for(r"rung e .*[1-9] %")
     terminal.interrupt()
     terminal.wait_for("held: r resumes, s stops")
-    time.sleep(SAME_REQUEST_S)
+    time.sleep(2.0 * SAME_KEY_S)
     terminal.interrupt()
     assert terminal.end() == 130, terminal.shown
     assert record().rungs[-1].outcome == "held"
@@ -163,3 +163,34 @@ def test_a_question_that_is_interrupted_ends_the_test_in_order(
     assert terminal.end() == 130, terminal.shown
     assert record().reason == "the operator has interrupted the test"
     assert [act.refused for act in record().acts if act.refused] == ["position: the rig is not connected"]
+
+
+def test_a_force_at_rest_is_shown_before_it_is_tared_and_a_wrong_rig_is_not_led_on(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    wrong = ("--set=axes.story_1.sensors.force_offset=20e3", "--set=axes.story_1.sensors.force_scale=-1")
+    words = ["test", NAME, "--rig", "bench_simulated", "--set=duration=0.3", "--no-report", *wrong]
+    terminal = Terminal([sys.executable, "-m", "rths_nodes.app.cli", *words], tmp_path, environment)
+    for asked, typed in (
+        ("operator: .*: ", "A. Tester"),
+        ("specimen: .*: ", "D-17"),
+        (r"act \(Enter: rehearse, for rung a.*: ", ""),
+        (r"act \(Enter: rehearse, for rung b.*: ", ""),
+        (r"act \(Enter: connect.*: ", ""),
+        (r"act \(Enter: take_offsets.*: ", ""),
+        ("offsets_seconds: .*: ", "0.2"),
+        (r"act \(Enter: confirm_offsets.*: ", ""),
+        (r"confirm these offsets .*: ", "y"),
+    ):
+        terminal.wait_for(asked)
+        terminal.type(typed)
+    terminal.wait_for(r"the load cell shows -?(20\d\d\d|199\d\d)[\d.]* N at rest, -?1.00% of its range")
+    terminal.wait_for("does the specimen carry nothing now.*: ")
+    terminal.type("y")
+    terminal.wait_for(r"act \(Enter: check.*: ")
+    terminal.type("")
+    terminal.wait_for("wrong sign of force")
+    terminal.wait_for(r"act \(Enter: finish.*: ")
+    terminal.type("")
+    assert terminal.end() != 0
+    terminal.close()
