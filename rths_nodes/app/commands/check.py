@@ -80,7 +80,8 @@ def _rig(loaded: Scenario) -> Iterator[str]:
 
 
 def _channel(noun: str, channel: Any) -> str:
-    words = f"{noun} +- {channel.range:g} {channel.unit}, {channel.sign * channel.scale:g} {channel.unit} for 1"
+    scale = f"{channel.sign * channel.scale:g} {channel.unit} per unit of the signal"
+    words = f"{noun} +- {channel.range:g} {channel.unit}, {scale}"
     return f"{words}, calibrated {channel.calibrated}" if channel.calibrated else words
 
 

@@ -163,12 +163,12 @@ def missing(answers: Answers, only: Iterable[str] | None = None) -> list[str]:
             continue
         given, spec = getattr(answers, key), specs[key]
         if given is None or given in ((), {}):
-            found.append(f"{key}: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
+            found.append(f"{key}: missing: {spec.doc}{f' [{spec.unit}]' if spec.unit else ''}")
         elif key == "arm":
             left = [name for name in planned if RUNGS[name].moves and name not in answers.arm]
             found += [f"arm: {', '.join(left)}: planned, and not to be armed"] if left else []
         elif key == "largest_difference":
-            found += [f"{key}.{name}: {spec.doc}" for name in planned[1:] if name not in given]
+            found += [f"{key}.{name}: missing: {spec.doc}" for name in planned[1:] if name not in given]
     return found
 
 

@@ -6,6 +6,7 @@ in words, and nothing has changed then.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -308,4 +309,7 @@ class Conductor:
 
 
 def _listed(differences: dict[str, float]) -> str:
-    return ", ".join(f"{name} by {value:.3g}" for name, value in differences.items())
+    return ", ".join(
+        f"{name} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
+        for name, value in differences.items()
+    )

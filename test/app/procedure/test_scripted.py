@@ -221,7 +221,11 @@ def test_answers_that_are_missing_are_named_before_anything_moves(
 ) -> None:
     found = in_short(tmp_path, environment, unloaded=None, operator=None, arm=["d", "e", "f"])
     assert found.code == 2
-    for words in ("operator: who does the test", "unloaded: the specimen carries nothing", "arm: g: planned"):
+    for words in (
+        "operator: missing: who does the test",
+        "unloaded: missing: the specimen carries",
+        "arm: g: planned",
+    ):
         assert words in found.shown
     assert "there is no terminal" in found.shown
     assert not found.folder.exists()
