@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
-    arguments.add_reference(parser)
     arguments.add_json(parser)
 
 
@@ -187,4 +186,9 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
     if recorded and not options.no_report:
         with terminal.writing(folder / REPORT, "" if options.json else "report"):
             of = procedure.of_recording(folder / recorded[-1])
-            report.write(read_run(folder / recorded[-1]), folder / REPORT, options.reference, of)
+            run = read_run(folder / recorded[-1])
+            try:
+                report.write(run, folder / REPORT, True, of)
+            except ConfigError as error:  # the specimen has no model: there is no whole structure to compare with
+                words = f"The response does not stand beside that of the structure in one piece: {error}"
+                report.write(replace(run, notes=(*run.notes, words)), folder / REPORT, False, of)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,15 @@ from rths_nodes.app.cli import main
 from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.recording import procedure
 
+OF_A_REPORT = (
+    *("Deviations from the procedure", "Notes of the operator", "What the specimen has gone through"),
+    *("Partition", "Natural frequencies and damping", "Sensors and channels", "Controller, as read back"),
+    *("Offsets before and after", "Signs and scales", "Rungs", "Acts of the operator", "Unloading"),
+    *("Error beside the floor of the sensor", "Response", "Displacement", "Seen close", "Control error"),
+    *("Tracking indicator", "Compensator", "Hysteresis", "Energy", "Synchronisation", "Equilibrium", "Excitation"),
+    *("Limits", "Timing", "Scenario file"),
+)
+"""Titles of the report of a whole test."""
 pytestmark = [pytest.mark.nodes]
 pytest.importorskip("rclpy")
 
@@ -149,7 +159,13 @@ def test_every_act_is_written_down(on_simulator: Tested) -> None:
 
 
 def test_a_report_stands_at_the_end(on_simulator: Tested) -> None:
-    assert "<html" in (on_simulator.folder / "report.html").read_text()
+    """With everything that a test has to tell."""
+    page = (on_simulator.folder / "report.html").read_text()
+    titles = [
+        re.sub("<[^>]+>", "", each).strip() for each in re.findall(r"<h[23][^>]*>.*?</h[23]>", page, re.DOTALL)
+    ]
+    missing = [each for each in OF_A_REPORT if not any(each in title for title in titles)]
+    assert missing == []
 
 
 def free_port() -> int:
