@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
 
 OPENED = "rig: its interlock is open: no actuator follows"
 """Why a rig with an open interlock stops, where its port has no better words."""
@@ -39,3 +39,15 @@ class Readback(Protocol):
     def heartbeat(self) -> int | None:
         """The counter by which the rig sees that we live; it goes on with processed samples only."""
         return None
+
+
+def why_opened(port: Any, measured: Measurement) -> str:
+    """Why the rig behind ``port`` does not follow, by its interlock, in words; empty where that is closed."""
+    return port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
+
+
+def why_failed(port: Any, hydraulics: int) -> str:
+    """Why the rig behind ``port`` cannot go on, or cannot move, in words; empty where it can."""
+    if failure := getattr(port, "failure", ""):
+        return f"rig: {failure}"
+    return WITHOUT_PRESSURE if hydraulics == HYDRAULICS_OFF else ""

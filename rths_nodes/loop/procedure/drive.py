@@ -16,8 +16,8 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.limits import HOLD, INTERLOCK
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
-from rths_nodes.core.samples import FLAG_TRIPPED, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Command, Measurement
+from rths_nodes.core.readback import why_failed, why_opened
+from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
 from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
@@ -173,8 +173,7 @@ class RigDrive:
     def unfit(self) -> str:
         """Why the rig must not be moved now, in words; empty where it may."""
         port, axes = self.port, self._scenario.axes
-        pressure = WITHOUT_PRESSURE if port.hydraulics == HYDRAULICS_OFF else ""
-        reason = self.broken or port.interlock or _failure(port) or pressure or self.alarm
+        reason = self.broken or port.interlock or why_failed(port, port.hydraulics) or self.alarm
         if reason or (active := port.active_command) is None:
             return reason
         return not_taken(axes, active, self.command) or disagreement(
@@ -338,14 +337,12 @@ class RigDrive:
         What is beyond a limit is the ``alarm`` until the next Measurement.
         """
         port, measured = self.port, self.measured
-        opened = port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else "")
-        pressure = WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else ""
         beyond = self._check.measurement(measured, command) or port.partial_stop
         breach = None
         if self.levels is not None:
             breach = self.levels.judge(Command(measured.sample, command, command), measured)
         self.alarm = beyond or (breach.reason if breach is not None else "")
-        return opened or _failure(port) or pressure or beyond, breach
+        return why_opened(port, measured) or why_failed(port, measured.hydraulics) or beyond, breach
 
     # -- lending the port to a run ------------------------------------------------------------------------
 
@@ -374,11 +371,6 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds."""
         self._over.wait()
-
-
-def _failure(port: Port) -> str:
-    failure = str(getattr(port, "failure", ""))
-    return f"rig: {failure}" if failure else ""
 
 
 def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:

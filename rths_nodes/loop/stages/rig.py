@@ -10,12 +10,11 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import HOLD, INTERLOCK, Level, Limits
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import OPENED, WITHOUT_PRESSURE
+from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_SLOWED,
     FLAG_TRIPPED,
-    HYDRAULICS_OFF,
     INTERLOCK_OPEN,
     Array,
     Command,
@@ -241,12 +240,11 @@ class RigStage:
         self.ticks = measured.sample
         sample = measured.sample = shown.sample = self.ticks - self._between
         port, check = self.port, self._check
-        if opened := port.interlock or (OPENED if measured.interlock == INTERLOCK_OPEN else ""):
+        if opened := why_opened(port, measured):
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
-            failed = f"rig: {failure}" if (failure := self.failure) else ""
-            failed = failed or (WITHOUT_PRESSURE if measured.hydraulics == HYDRAULICS_OFF else "")
-            reason = opened or failed or check.measurement(shown, command.target, command.control_mode)
+            reason = opened or why_failed(port, measured.hydraulics)
+            reason = reason or check.measurement(shown, command.target, command.control_mode)
             reason = reason or port.partial_stop
             breach = self.levels.judge(command, shown) if self.levels is not None else None
             if reason or breach is not None:
