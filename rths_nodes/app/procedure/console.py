@@ -8,7 +8,7 @@ from rths_nodes.app.procedure import comparison, screens, walk
 from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
-from rths_nodes.app.procedure.conduct import Conductor, now
+from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
@@ -65,10 +65,7 @@ class Console:
             self._failed = self._failed or f"finish: {type(error).__name__}: {error}"
         finally:
             conductor.session.close()
-        code = walk.ended(conductor, self._refused, self._failed, self._attendance.stopped, tripped)
-        conductor.record.ended = conductor.record.ended or now()
-        conductor.write()
-        return code
+        return walk.ended(conductor, self._refused, self._failed, self._attendance.stopped, tripped)
 
     def _walk_on(self) -> None:
         while act := self._walk.next():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.procedure import walk
 from rths_nodes.app.procedure.acts import ACTS
-from rths_nodes.app.procedure.conduct import Conductor, now
+from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.interrupts import stop_signals_handled
@@ -157,10 +157,7 @@ class Attendant:
         finally:
             self._node.close()
             conductor.session.close()
-        code = walk.ended(conductor, "", failed, self._stopped, tripped)
-        conductor.record.ended = conductor.record.ended or now()
-        conductor.write()
-        return code
+        return walk.ended(conductor, "", failed, self._stopped, tripped)
 
     def _changed(self, state: State, reason: str) -> None:
         self._node.tell_state(state, reason)

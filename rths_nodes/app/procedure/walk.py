@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
@@ -63,7 +63,7 @@ class Walk:
 
 
 def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped: str) -> ExitCode:
-    """How the test has ended, written into its record: the last planned rung finished, or why it did not.
+    """How the test has ended, written down: the last planned rung finished, or why it did not.
 
     ``refused``, ``failed``, ``stopped`` and ``tripped`` say what was in the way, if anything was.
     """
@@ -86,6 +86,8 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
         reason = stopped or held or f"the operator ended the test before rung {conductor.next_rung}"
     record.outcome, record.reason = code.outcome, reason
     record.sample = last.samples if last is not None else None
+    record.ended = record.ended or now()
+    conductor.write()
     return code
 
 
