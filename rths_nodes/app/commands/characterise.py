@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,7 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
         "--out": options.out,
         "--json": options.json,
     }
-    if idle := [name for name, value in given.items() if value]:
-        raise ConfigError(f"{', '.join(idle)}: nothing is found with --plan, which runs no test")
+    _refuse_idle(given, "nothing is found with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
     terminal.check_writable(folder / "test.yaml")
     for test in tests:
@@ -130,6 +129,12 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
             folder.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(test.scenario.data()), encoding="utf-8")
     return 0
+
+
+def _refuse_idle(given: Mapping[str, Any], why: str) -> None:
+    """Raises ConfigError for options, by name, that were ``given`` and have no use, with the reason."""
+    if idle := [name for name, value in given.items() if value]:
+        raise ConfigError(f"{', '.join(idle)}: {why}")
 
 
 def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cyclic]]:
@@ -143,8 +148,7 @@ def _found(options: argparse.Namespace, scenario: Scenario) -> dict[str, list[Cy
             "--record": options.record,
             "--plan": options.plan,
         }
-        if idle := [name for name, value in given.items() if value]:
-            raise ConfigError(f"{', '.join(idle)}: no tests are run with --from")
+        _refuse_idle(given, "no tests are run with --from")
         return characterisation.read(options.recordings, scenario if options.out else None)
     tests = _planned(options, scenario)
     words = f"{len(tests)} tests: take"
