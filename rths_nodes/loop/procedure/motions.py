@@ -76,18 +76,6 @@ class BoundedRamp:
         return np.asarray(self._start + s**3 * (10.0 - 15.0 * s + 6.0 * s * s) * self._way)
 
 
-class Rest:
-    """Holds ``command`` ``(n_axes,)`` m for a number of ``samples``."""
-
-    def __init__(self, command: Array, samples: int) -> None:
-        self._command, self._left = np.array(command, float), samples
-
-    def step(self, measured: Measurement) -> Array | None:
-        """The command again; the measurement does not change it."""
-        self._left -= 1
-        return self._command.copy() if self._left >= 0 else None
-
-
 def accelerations(limits: Mapping[str, Limits]) -> Array:
     """What a gentle ramp may have, m/s^2: a share of what the safe stop of each axis has."""
     return np.array([GENTLE * axis.deceleration for axis in limits.values()])

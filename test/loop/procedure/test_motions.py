@@ -7,7 +7,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
-from rths_nodes.loop.procedure.motions import BoundedRamp, GuidedMotion, Rest
+from rths_nodes.loop.procedure.motions import BoundedRamp, GuidedMotion
 
 DT = 1.0 / 1024.0
 AT_REST = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
@@ -45,7 +45,3 @@ def test_what_is_no_place_or_no_bound_is_refused():
         BoundedRamp(np.zeros(1), np.array([np.nan]), np.ones(1), np.ones(1), DT)
     with pytest.raises(ConfigError, match=r"velocity = \[0.0\]: must be > 0"):
         BoundedRamp(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), DT)
-
-
-def test_a_rest_holds_for_its_samples():
-    assert commands(Rest(np.array([0.1, 0.2]), 3)).tolist() == [[0.1, 0.2]] * 3
