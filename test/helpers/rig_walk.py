@@ -16,6 +16,25 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.run import Collector, Run
 
+RIG = """
+version: 1
+name: bench
+port: {type: simulator, transport_samples: 1, hydraulics: high, interlock: closed}
+axes:
+  bench:
+    serves: [story_1]
+    displacement: {unit: mm, range: 275.0}
+    force: {unit: kN, range: 2000.0}
+    command: {unit: mm, range: 260.0}
+    limits: {stroke: 0.25, velocity: 1.2, force: 1.8e6, deceleration: 20.0}
+    elastic_limit: 0.04
+    stiffness: 7.6e6
+    stiffness_known_to: 0.03
+    small_move: {displacement: 1.0e-3, velocity: 20.0e-3, force: 30.0e3}
+    unloading: {travel: 0.05, velocity: 5.0e-3}
+"""
+"""A bench behind the simulator, with perfect channels."""
+
 
 def steps(sent: list[float]) -> float:
     """Largest step of the commands ``sent``, m."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rig_walk
 from hypothesis.stateful import RuleBasedStateMachine
 from rig_model import MOVING, RigModel
 from watched_port import WatchedPort
@@ -22,23 +23,12 @@ from rths_nodes.loop.scenario.rehearsal import hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
-RIG = """
-version: 1
-name: bench
-port: {type: simulator, transport_samples: 1, hydraulics: high, interlock: closed}
-axes:
-  bench:
-    serves: [story_1]
-    displacement: {unit: mm, range: 275.0}
-    force: {unit: kN, range: 2000.0}
-    command: {unit: mm, range: 260.0}
-    limits: {stroke: 0.25, velocity: 0.4, force: 1.8e6, deceleration: 2.0}
-    elastic_limit: 0.04
-    stiffness: 7.6e6
-    KNOWN
-    small_move: {displacement: 1.0e-3, velocity: 20.0e-3, force: 30.0e3}
-    unloading: {travel: 0.05, velocity: 50.0e-3}
-"""
+RIG = (
+    rig_walk.RIG.replace("velocity: 1.2", "velocity: 0.4")
+    .replace("deceleration: 20.0", "deceleration: 2.0")
+    .replace("velocity: 5.0e-3", "velocity: 50.0e-3")
+)
+"""The bench, slower, and unloaded faster."""
 LIVELY = (
     "duration=0.6",
     "servo_rate=256",
@@ -60,7 +50,7 @@ def scenario(known: bool, *sets: str) -> Scenario:
     """The test on the bench, whose stiffness is known well enough, or not."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "bench.yaml")
-        file.write_text(RIG.replace("KNOWN", "stiffness_known_to: 0.03" if known else ""))
+        file.write_text(RIG if known else RIG.replace("    stiffness_known_to: 0.03\n", ""))
         return files.load("chen_ricles_2010", [*LIVELY, *sets], rig=str(file))
 
 
