@@ -32,7 +32,9 @@ class MonitorStage:
         self._last_step = -1
         self._last_command = 0
         self._last_driven = 0
-        self._aim = np.zeros((2, len(scenario.axes)))
+        at_zero = np.zeros(len(scenario.axes))
+        self._aim = at_zero, at_zero
+        """The targets of the last two Commands, the last one behind."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
 
     @classmethod
@@ -84,9 +86,9 @@ class MonitorStage:
             aim = 2.0 * self._aim[1] - self._aim[0]
             flags, modes = self._commands[0].flags | FLAG_BRIDGED, measured.control_mode
             if self._loads is not None:  # a load is held over a bridge
-                aim[len(self.monitor.names) :] = self._aim[1, len(self.monitor.names) :]
+                aim[len(self.monitor.names) :] = self._aim[1][len(self.monitor.names) :]
             command = Command(measured.sample, aim, measured.command, flags=flags, control_mode=modes)
-        self._aim[0], self._aim[1] = self._aim[1], command.target
+        self._aim = self._aim[1], command.target.copy()
         return command
 
     def _complete(self, measured: Measurement) -> bool:

@@ -245,12 +245,13 @@ class EnergyMonitor:
         self._elastic = elastic_energy
         self._scale = scale
         self.error = 0.0
-        self.input = 0.0
+        self._input = 0.0
         self._force = np.zeros(n_axes)
         self._difference = np.zeros(n_axes)
-        self._displacement: Array | None = None
-        self._external: Array | None = None
-        self._move: Array | None = None
+        self._path: list[Array] = []
+        """Displacements whose work is not counted yet, the last counted one first."""
+        self._external: list[Array] = []
+        """External force at each of them, as far as it is known."""
 
     def start(self, target: Array, measured: Array, force: Array) -> None:
         """Where the motion stands before the first block, ``(n_axes,)`` m and N; at zero if not called."""
@@ -260,19 +261,30 @@ class EnergyMonitor:
     def target(self, target: Target) -> None:
         """Target i brings the external force of step i - 1, or the input energy up to it, from a soft start on."""
         if target.flags & FLAG_SOFT_START:
-            self._displacement, self._external, self._move = target.displacement.copy(), None, None
+            self._count()
+            self._path, self._external = [target.displacement.copy()], []
+        elif not math.isnan(told := target.energies[0]):  # the arrays have a part of the model only
+            self._input = float(told)
+        else:
+            if self._path:
+                self._external.append(target.external_force.copy())
+            self._path.append(target.displacement.copy())
+
+    @property
+    def input(self) -> float:
+        """Work of the external forces, J."""
+        self._count()
+        return self._input
+
+    def _count(self) -> None:
+        """The work up to the last displacement whose external force is known."""
+        known = len(self._external)
+        if known < 2:
             return
-        before, now = self._displacement, target.displacement.copy()
-        told = float(target.energies[0])
-        if not math.isnan(told):  # the arrays have a part of the model only
-            self.input = told
-        elif before is not None:
-            external = target.external_force
-            if self._external is not None and self._move is not None:
-                self.input += 0.5 * float((self._external + external).dot(self._move))
-            self._external = external.copy()
-            self._move = now - before
-        self._displacement = now
+        external, path = np.array(self._external), np.array(self._path[:known])
+        for work in ((external[1:] + external[:-1]) * np.diff(path, axis=0)).sum(axis=1).tolist():
+            self._input += 0.5 * work  # one after another: the same bits, however often it is asked for
+        del self._external[: known - 1], self._path[: known - 1]
 
     def update(self, target: Array, measured: Array, force: Array) -> Array:
         """A block, each ``(n, n_axes)`` m and N; the energy error (J) after each of its samples."""

@@ -111,7 +111,9 @@ class Monitor:
         self._amplitude = np.full(n_axes, params.smallest_amplitude or 0.0)
         self._highest = np.full(n_dof, -math.inf)
         self._lowest = np.full(n_dof, math.inf)
-        self._last = np.zeros(n_dof)
+        self._last: Array = np.zeros(n_dof)
+        self._displacements: list[Array] = []
+        """Of the Targets since the last block, ``(n_dof,)`` m."""
 
     @property
     def completes_block(self) -> bool:
@@ -124,9 +126,7 @@ class Monitor:
         if target.flags & FLAG_SOFT_START:
             self._preparing |= target.step == 0  # Measurement 0 has no command with flags
             return
-        self._last[:] = target.displacement
-        np.maximum(self._highest, self._last, out=self._highest)
-        np.minimum(self._lowest, self._last, out=self._lowest)
+        self._displacements.append(target.displacement.copy())
 
     def step(self, command: Command | None, measured: Measurement) -> None:
         """Measurement k with Command k; without a command (sample 0, safe stop) the applied one is the target."""
@@ -165,6 +165,11 @@ class Monitor:
 
     def work_off(self) -> None:
         """Evaluate the stored samples, at the end of a block or of the test."""
+        if self._displacements:
+            moved, self._last = np.array(self._displacements), self._displacements[-1]
+            self._displacements.clear()
+            np.maximum(self._highest, moved.max(axis=0), out=self._highest)
+            np.minimum(self._lowest, moved.min(axis=0), out=self._lowest)
         n = self._fill
         if not n:
             return
