@@ -33,6 +33,8 @@ UNSTABLE, BROKEN = 1e9, 1e6
 """Values of a scenario that is judged unstable, and of a run that ends before its time."""
 LEAST, EACH = 8, 5
 """Candidates of a generation: at least so many, and so many for each parameter."""
+SETTLED = 1e-3
+"""Standard deviation of the values of a generation over their mean, below which nothing is left to be gained."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,10 @@ class Search:
         """How often each scenario was the worst one of a candidate."""
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
-        """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them."""
+        """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them.
+
+        Fewer where all of a generation are as good as the best (``SETTLED``).
+        """
         from scipy.optimize import differential_evolution
         from scipy.stats import qmc
 
@@ -214,7 +219,7 @@ class Search:
             return values
 
         generations = max(0, budget // size - 1)
-        options = {"vectorized": True, "updating": "deferred", "polish": False, "tol": 0.0, "seed": seed}
+        options = {"vectorized": True, "updating": "deferred", "polish": False, "tol": SETTLED, "seed": seed}
         differential_evolution(worst, [(0.0, 1.0)] * n, init=first, maxiter=generations, **options)
         found = {each.key: each.value(share) for each, share in zip(self._chosen, best[1], strict=True)}
         return Tuned(found, best[0], before[0], self.evaluations, self.unjudged)

@@ -15,7 +15,7 @@ from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.ensembles import plants
 from rths_nodes.app.studies.tuning import BROKEN, UNSTABLE, Parameter, Search, judged, parameters, ran, tunable
 from rths_nodes.core.yaml_text import dump
-from rths_nodes.loop.scenario.files import load
+from rths_nodes.loop.scenario.files import from_text, load
 from rths_nodes.loop.scenario.schema import Scenario
 
 ALPHA, ACTUATOR = "compensator.alpha", "axes.story_1.actuator.alpha"
@@ -83,6 +83,18 @@ def test_what_decides_nothing_is_left_out_and_the_same_is_found(monkeypatch: pyt
     assert found[0] == found[1]
     assert counts[0] == {"runs": 32, "judgements": 32}
     assert counts[1]["judgements"] < counts[1]["runs"] < 32
+
+
+def test_a_search_ends_where_nothing_is_left_to_be_gained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(text: str, index: str, tell: Any) -> float:
+        return float(1.0 + (from_text(text, "candidate").compensator.alpha - 30.0) ** 2)
+
+    monkeypatch.setattr(tuning, "ran", run)
+    monkeypatch.setattr(tuning, "judged", lambda text, index, tell: (True, ""))
+    scenario = paper(*INVERSE)
+    found = Search([scenario], parameters(scenario, [f"{ALPHA}=10:60"]), "J2", Where()).tune(500, 1)
+    assert found.values[ALPHA] == pytest.approx(30.0, abs=0.1)
+    assert found.evaluations < 250
 
 
 def test_an_unstable_loop_is_worse_than_a_test_that_ends_early_and_that_is_worse_than_any_error() -> None:
