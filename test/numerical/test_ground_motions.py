@@ -288,6 +288,14 @@ def test_sample_is_linear_between_points_and_zero_outside(write: Write) -> None:
     np.testing.assert_allclose(motion.sample(times), [0.0, -2.0, -3.0, -6.0, -1.0, 4.0, 0.0, 0.0], atol=1e-12)
 
 
+def test_a_record_that_begins_later_is_the_same_record_shifted_and_silent_before(write: Write) -> None:
+    file = write("\n".join(map(str, np.round(np.sin(np.arange(1, 200)), 6))))
+    whole, later = (make("record", file=file, step=0.01, unit="m/s^2", begin=begin) for begin in (0.0, 0.305))
+    times = np.arange(0, 300) / 1024
+    np.testing.assert_allclose(later.sample(times), whole.sample(0.305 + times), atol=1e-12)
+    np.testing.assert_array_equal(later.sample(np.array([-0.2, -1e-3, 1.7])), 0.0)
+
+
 @pytest.mark.parametrize("step", [0.01, 1 / 1024, 0.005, 1 / 3])
 def test_sample_at_the_points_gives_the_points_themselves(write: Write, step: float) -> None:
     values = np.round(np.sin(np.arange(1, 3001)), 6)
@@ -481,6 +489,12 @@ def test_refuses_both_or_none_of_record_and_file() -> None:
 def test_refuses_scale_zero_and_step_zero() -> None:
     expect(refusal("record", file="a.txt", scale=0.0), "ground_motion.scale = 0", "must not be zero")
     expect(refusal("record", file="a.txt", step=0.0), "ground_motion.step = 0 s", "must be >= 1e-05")
+
+
+def test_refuses_to_begin_where_the_record_is_over(write: Write) -> None:
+    of = {"file": write("0.0\n1.0\n0.0\n"), "step": 0.5, "unit": "m/s^2"}
+    expect(refusal("record", **of, begin=1.0), "ground_motion.begin = 1 s", "must be < 1 s, the end of the record")
+    expect(refusal("record", **of, begin=-0.1), "ground_motion.begin = -0.1 s", "must be >= 0")
 
 
 def test_refuses_unknown_names() -> None:

@@ -64,7 +64,8 @@ _LEAVE_OUT = "leave it out, or give the right file"
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the first at t = 0; ``step`` s.
+    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. At t = 0 stands what
+    the record has at ``begin``.
     """
 
     @params
@@ -94,6 +95,12 @@ class Record:
             choices=UNITS,
         )
         scale: float = number("factor on the accelerations, not zero; -1 turns the motion round", default=1.0)
+        begin: float = number(
+            "time of the record at which the test begins; what is before, silence say, is left out",
+            "s",
+            0.0,
+            at_least=0.0,
+        )
         accept_any_peak: bool = flag(
             "true: a peak that no earthquake has, in the file or after scaling, is meant", default=False
         )
@@ -126,18 +133,26 @@ class Record:
         """Reads and checks the record; ``seed`` is not used.
 
         Raises ConfigError for a file that is missing, unreadable, empty or wrong in a line, for a step or
-        unit that is missing or contradicts the file, and for a peak that no earthquake has, in the file or scaled.
+        unit that is missing or contradicts the file, for a peak that no earthquake has, in the file or scaled, and
+        for a begin after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
         self.values.flags.writeable = False
+        self._begin = params.begin
+        end = self.step * (len(self.values) - 1)
+        if self._begin >= end:
+            raise ConfigError(f"{SECTION}.begin = {self._begin:g} s: must be < {end:g} s, the end of the record")
         self._index = np.arange(len(self.values), dtype=float)
 
     def sample(self, times: Array) -> Array:
         """Ground acceleration at ``times`` (s), ``(n,)`` m/s^2, scale applied."""
-        places = np.asarray(times, dtype=float) / self.step
+        times = np.asarray(times, dtype=float)
+        places = (self._begin + times) / self.step
         nearest = np.rint(places)
         places = np.where(np.abs(places - nearest) < ON_POINT, nearest, places)
+        if self._begin:
+            places = np.where(times < 0.0, -1.0, places)  # before the test nothing moves, whatever the record has
         return np.interp(places, self._index, self.values, left=0.0, right=0.0)
 
 
