@@ -13,8 +13,9 @@ import pytest
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
 from rths_nodes.analysis.stability.crossings import HZ, growing_motions
+from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.judgement import Judgement, apparent_spring, is_stable, judge, judge_loop
-from rths_nodes.analysis.stability.of_scenario import continuous_loop
+from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.control.compensators.polynomial import weights
 from rths_nodes.core import registry, yaml_text
@@ -571,6 +572,8 @@ REFUSED = {
     "marths_2023": "have no mass: the stability of such a test cannot be judged",  # the rotations of its frame
     "tall_frame": "too many to judge the stability before the test; give reduction",
 }
+SOME = np.array([2j, 30j, 100j, 5.0 + 40j])
+"""Frequencies (rad/s) at which two loops are compared."""
 BESIDE = 5e-5
 """Relative distance from a limit: the axes of ``phillips_spencer_2012`` begin to grow 8e-5 one after another."""
 SHIPPED = [pytest.param(name, marks=[pytest.mark.soak] if name in LONG else []) for name in files.shipped()]
@@ -605,3 +608,14 @@ def test_every_shipped_scenario_is_judged_or_refused(name: str) -> None:
 def test_the_verdict_alone_is_that_of_the_judgement(transport: int, stable: bool) -> None:
     scenario = files.load("chen_ricles_2010", ["compensator.type=none", f"port.transport_samples={transport}"])
     assert is_stable(scenario) == judge(scenario).stable == stable
+
+
+def test_structures_behind_one_rig_share_its_way_to_the_bit() -> None:
+    known: dict[str, Impulses] = {}
+    for changes in (["structure.mass=6e5"], ["structure.damping_ratio=0.05"], ["compensator.alpha_es=20"]):
+        scenario = files.load("chen_ricles_2010", changes)
+        assert sampled_loop(scenario, known).characteristic(SOME) == pytest.approx(
+            sampled_loop(scenario).characteristic(SOME), abs=0.0
+        )
+    assert len(known) == 2
+    assert is_stable(files.load("chen_ricles_2010"), known)

@@ -42,6 +42,7 @@ from rths_nodes.analysis.stability.crossings import (
     ratios,
     sweep,
 )
+from rths_nodes.analysis.stability.impulses import Impulses
 from rths_nodes.analysis.stability.motions import Mode, growing_ones, modes_of
 from rths_nodes.analysis.stability.of_scenario import continuous_loop, sampled_loop
 from rths_nodes.analysis.stability.sampled_loop import MARGINAL, SampledLoop
@@ -192,9 +193,12 @@ def judge(scenario: Scenario) -> Judgement:
     return replace(found, assumptions=loop.assumptions, continuous_delay=continuous_delay(scenario))
 
 
-def is_stable(scenario: Scenario) -> bool:
-    """The verdict of :func:`judge` alone, without its limits: several times sooner. Raises what that raises."""
-    loop = sampled_loop(scenario)
+def is_stable(scenario: Scenario, known: dict[str, Impulses] | None = None) -> bool:
+    """The verdict of :func:`judge` alone, without its limits: several times sooner. Raises what that raises.
+
+    ``known`` as of :func:`sampled_loop`, for several scenarios in a row.
+    """
+    loop = sampled_loop(scenario, known)
     return growing_motions(loop, _places(modes_of(loop))) == 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.stability.continuous_loop import ContinuousLoop, Response
-from rths_nodes.analysis.stability.impulses import Way
+from rths_nodes.analysis.stability.impulses import Impulses, Way
 from rths_nodes.analysis.stability.sampled_loop import SampledLoop
 from rths_nodes.analysis.stability.specimen import SmallSpecimen
 from rths_nodes.analysis.stability.whole_structure import WholeStructure
@@ -38,8 +38,19 @@ FASTEST = 1e6
 """rad: largest angle of a mode in one step; no structure is meant that has a larger one."""
 
 
-def sampled_loop(scenario: Scenario) -> SampledLoop:
-    """The loop of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged."""
+BEHIND = frozenset(
+    ("name", "description", "duration", "seed", "ground_motion", "structure", "indices", "monitor", "recording")
+    + ("cases", "scatter")
+)
+"""Sections of a scenario without a part in the way from the Targets to the forces."""
+
+
+def sampled_loop(scenario: Scenario, known: dict[str, Impulses] | None = None) -> SampledLoop:
+    """The loop of ``scenario`` as it is stepped. Raises ConfigError for what cannot be judged.
+
+    ``known`` keeps the ways from the Targets to the forces: scenarios that differ in their structure alone, as the
+    cases of a benchmark do, have the same, which is most of the work.
+    """
     assembly = Assembly(scenario)
     structure = assembly.structure
     if structure is None:
@@ -52,12 +63,23 @@ def sampled_loop(scenario: Scenario) -> SampledLoop:
         whole,
         *transformation(assembly, structure),
         integrator,
-        way.impulses(assembly.observation),
+        _impulses(assembly, way, {} if known is None else known),
         scenario.step,
         scenario.samples_per_step,
         tuple(_assumptions(assembly, structure, whole)),
         scenario.rig is None,
     )
+
+
+def _impulses(assembly: Assembly, way: Way, known: dict[str, Impulses]) -> Impulses:
+    """The responses of ``way``, asked for once of all that have it in common."""
+    if not assembly.observation.whole:
+        return way.impulses(assembly.observation)
+    parts = {key: value for key, value in assembly.scenario.data().items() if key not in BEHIND}
+    key = repr((parts, assembly.names.interface, way.auxiliary.tolist()))
+    if key not in known:
+        known[key] = way.impulses(assembly.observation)
+    return known[key]
 
 
 def _without(scenario: Scenario) -> ConfigError:

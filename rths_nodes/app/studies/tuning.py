@@ -235,30 +235,29 @@ class Search:
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
         hardest, *others = np.argsort(-self._decided, kind="stable").tolist()
 
-        def as_good(places: Sequence[int]) -> list[tuple[int, int]]:
-            able = np.flatnonzero(worst.max(axis=1) <= rivals).tolist()
-            return [(number, place) for number in able for place in places]
+        def as_good() -> list[int]:
+            able: list[int] = np.flatnonzero(worst.max(axis=1) <= rivals).tolist()
+            return able
 
         def text(number: int, place: int) -> str:
             return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
 
-        def results(work: Callable[..., Any], places: Sequence[int], step: int) -> Iterator[tuple[Any, Any]]:
-            pairs = as_good(places)
-            jobs = ((job, (text(*pair), self._index)) for job, pair in enumerate(pairs))
-            if pairs:
+        def results(work: Callable[..., Any], given: Sequence[Any], step: int) -> Iterator[tuple[int, Any]]:
+            def told(shares: Sequence[float]) -> None:
+                progress((step + sum(shares) / len(given)) / 3)
 
-                def told(shares: Sequence[float]) -> None:
-                    progress((step + sum(shares) / len(pairs)) / 3)
-
-                for job, found in engine.finished(work, jobs, len(pairs), self._where, told):
-                    yield pairs[job], found
+            if given:
+                yield from engine.finished(work, enumerate(given), len(given), self._where, told)
 
         for step, places in enumerate(([hardest], others)):
-            for pair, found in results(ran, places, step):
-                worst[pair] = BROKEN if isinstance(found, Lost) else found
-        for pair, found in results(judged, [hardest, *others], 2):
-            stable, unjudged = (True, "") if isinstance(found, Lost) else found
-            worst[pair] = worst[pair] if stable else UNSTABLE
+            pairs = [(number, place) for number in as_good() for place in places]
+            for job, found in results(ran, [(text(*pair), self._index) for pair in pairs], step):
+                worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
+        able, order = as_good(), [hardest, *others]
+        for job, found in results(judged, [([text(number, place) for place in order],) for number in able], 2):
+            growing, unjudged = (None, "") if isinstance(found, Lost) else found
+            if growing is not None:
+                worst[able[job], order[growing]] = UNSTABLE
             self.unjudged = self.unjudged or unjudged
         np.add.at(self._decided, worst.argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
@@ -279,11 +278,18 @@ def ran(text: str, index: str, tell: Tell) -> float:
     return value if math.isfinite(value) else BROKEN
 
 
-def judged(text: str, index: str, tell: Tell) -> tuple[bool, str]:
-    """Whether the loop is not judged unstable, and why it could not be judged, if it could not."""
+def judged(texts: Sequence[str], tell: Tell) -> tuple[int | None, str]:
+    """The first of a candidate's scenarios that is judged unstable, and why one could not be judged, if so."""
+    from rths_nodes.analysis.stability.impulses import Impulses
     from rths_nodes.analysis.stability.judgement import is_stable
 
-    try:
-        return is_stable(files.from_text(text, "candidate")), ""
-    except ConfigError as error:
-        return True, error.problems[0]
+    known: dict[str, Impulses] = {}
+    unjudged = ""
+    for number, text in enumerate(texts):
+        try:
+            if not is_stable(files.from_text(text, "candidate"), known):
+                return number, unjudged
+        except ConfigError as error:
+            unjudged = unjudged or error.problems[0]
+        tell((number + 1) / len(texts))
+    return None, unjudged

@@ -64,8 +64,8 @@ _LEAVE_OUT = "leave it out, or give the right file"
 class Record:
     """A recorded ground acceleration: linear between its points, zero before t = 0 and after its end.
 
-    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. At t = 0 stands what
-    the record has at ``begin``.
+    Attributes: ``values`` ``(n,)`` m/s^2 with the scale applied, the whole record; ``step`` s. What the record has
+    at ``begin`` stands at t = 0.
     """
 
     @params

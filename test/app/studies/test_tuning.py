@@ -68,9 +68,9 @@ def test_what_decides_nothing_is_left_out_and_the_same_is_found(monkeypatch: pyt
         done["runs"] += 1
         return ran(text, index, tell)
 
-    def judge(text: str, index: str, tell: Any) -> tuple[bool, str]:
-        done["judgements"] += 1
-        return True, ""
+    def judge(texts: list[str], tell: Any) -> tuple[None, str]:
+        done["judgements"] += len(texts)
+        return None, ""
 
     monkeypatch.setattr(tuning, "ran", run)
     monkeypatch.setattr(tuning, "judged", judge)
@@ -90,7 +90,7 @@ def test_a_search_ends_where_nothing_is_left_to_be_gained(monkeypatch: pytest.Mo
         return float(1.0 + (from_text(text, "candidate").compensator.alpha - 30.0) ** 2)
 
     monkeypatch.setattr(tuning, "ran", run)
-    monkeypatch.setattr(tuning, "judged", lambda text, index, tell: (True, ""))
+    monkeypatch.setattr(tuning, "judged", lambda texts, tell: (None, ""))
     scenario = paper(*INVERSE)
     found = Search([scenario], parameters(scenario, [f"{ALPHA}=10:60"]), "J2", Where()).tune(500, 1)
     assert found.values[ALPHA] == pytest.approx(30.0, abs=0.1)
@@ -99,7 +99,8 @@ def test_a_search_ends_where_nothing_is_left_to_be_gained(monkeypatch: pytest.Mo
 
 def test_an_unstable_loop_is_worse_than_a_test_that_ends_early_and_that_is_worse_than_any_error() -> None:
     unstable = dump(paper("duration=2", "compensator.type=none", "port.transport_samples=150").data())
-    assert judged(unstable, "J2", lambda share: None) == (False, "")
+    stable = dump(paper("duration=2").data())
+    assert judged([stable, unstable, stable], lambda share: None) == (1, "")
     early, later = (of("duration=4", f"axes.story_1.limits.force={limit}") for limit in (1e4, 4e4))
     assert UNSTABLE > early > later > BROKEN > of("duration=1")
 
