@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,18 @@ class Impulses:
     ``forces`` (N) and ``displacements`` (m) of the axes, ``(samples, n_axes, 3 n_dof)``: columns are displacements
     (per m), velocities (per m/s) and accelerations (per m/s^2) of a Target. Row 0 is the sample ``first``, counted
     from the one at which the Target is due: 1 - samples_per_step, where the ramp sets out for it.
-    ``delay``: of the rig with its transport for slow motions, of the slowest axis, s.
     """
 
     forces: Array
     displacements: Array
     first: int
-    delay: float
+    slowness: Callable[[], float]
+    """Asks the rig for ``delay``, which a verdict alone does not need."""
+
+    @cached_property
+    def delay(self) -> float:
+        """Of the rig with its transport for slow motions, of the slowest axis, s. Raises ConfigError."""
+        return self.slowness()
 
 
 class _Faded:
@@ -143,7 +149,7 @@ class Way:
         if not seen.whole:
             of_model = np.kron(np.eye(KINDS), np.array([seen.interface(unit) for unit in np.eye(seen.n_model)]).T)
             forces, displacements = forces @ of_model, displacements @ of_model
-        return Impulses(forces, displacements, 1 - self.per_step, self._delay())
+        return Impulses(forces, displacements, 1 - self.per_step, self._delay)
 
     def _check(self, small: Array, large: Array) -> None:
         for one, other in zip(small.transpose(1, 0, 2), large.transpose(1, 0, 2), strict=True):
