@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core import registry
+from rths_nodes.core.butterworth import Butterworth
 from rths_nodes.core.checks import spans_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import EMPTY, Array, Measurement, Target
@@ -98,6 +99,34 @@ class _Faded:
         return len(ended) > 0
 
 
+class _Felt:
+    """What the integrator gets of the forces of the axes: late, filtered, read ahead; block after block."""
+
+    def __init__(self, late: Sequence[int], filters: Sequence[Butterworth | None], weights: Array) -> None:
+        """``late``: samples, by axis; ``weights``: of the forces now, one sample ago, and so on."""
+        self._late, self._filters, self._weights = late, filters, weights
+        self._on_the_way = np.zeros((max(late), len(late)))
+        self._before = np.zeros((len(weights) - 1, len(late)))
+        for each in filters:
+            if each is not None:
+                each.start(0.0)
+
+    def after(self, forces: Array) -> Array:
+        """Of the ``forces`` ``(samples, n_axes)`` N at the axes."""
+        n, longest = len(forces), len(self._on_the_way)
+        whole = np.concatenate((self._on_the_way, forces))
+        self._on_the_way = whole[n:]
+        rows = [longest - late for late in self._late]
+        here = np.column_stack([whole[row : row + n, axis] for axis, row in enumerate(rows)])
+        for axis, each in enumerate(self._filters):
+            if each is not None:
+                here[:, axis] = [each.step(value) for value in here[:, axis].tolist()]
+        whole = np.concatenate((self._before, here))
+        self._before = whole[n:]
+        newest = len(self._weights) - 1
+        return np.asarray(sum(w * whole[newest - age : newest - age + n] for age, w in enumerate(self._weights)))
+
+
 class Way:
     """The way from Targets to the rig's answer, of parts of its own. Raises ConfigError where one is not built."""
 
@@ -112,7 +141,8 @@ class Way:
         spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in scenario.axes.values()]
-        self._lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)
+        lead = force_lead_of(scenario, assembly.integrator)
+        self._weights = np.ones(1) if lead is None else lead.weights
         delays = [0.0 if one is None else one.delay for one in self._filters]
         late = self.transport + max(self._late) + math.ceil(4.0 * max(delays) / scenario.dt)
         self._patience = PATIENCE + 4 * self.per_step + late + round(spans / scenario.dt)
@@ -198,12 +228,7 @@ class Way:
         """What the rig answers to the commands, from rest until it has faded: ``(samples, 2, n_axes)``."""
         self._rig.reset()
         line = deque(np.zeros(self.n_axes) for _ in range(self.transport))
-        self._under_way = [deque([0.0] * late) for late in self._late]
-        for each in self._filters:
-            if each is not None:
-                each.start(0.0)
-        if self._lead is not None:
-            self._lead.reset()
+        felt = _Felt(self._late, self._filters, self._weights)
         blocks: list[Array] = []
         measured, faded, finite = np.zeros(self.n_axes), _Faded(self._patience), True
         for first in range(0, LONGEST, BLOCK):
@@ -212,11 +237,13 @@ class Way:
                 line.append(commands(first + row, measured))
                 sent[row] = line[-1].any()
                 force, measured = self._answer(line.popleft())
-                block[row, 0], block[row, 1] = self._felt(first + row, force - self._rest_force), measured
+                block[row, 0], block[row, 1] = force - self._rest_force, measured
                 finite = math.isfinite(block[row].sum())
                 if not finite:
                     block, sent = block[: row + 1], sent[: row + 1]
                     break
+            with np.errstate(invalid="ignore"):  # of forces that have run away
+                block[:, 0] = felt.after(block[:, 0])
             blocks.append(block)
             if faded.after(block, sent):
                 return np.concatenate(blocks)[: faded.loud]
@@ -226,20 +253,6 @@ class Way:
             f"the rig's response to a Target does not fade within {LONGEST} samples, so the stability cannot be "
             "judged before the test"
         )
-
-    def _felt(self, sample: int, force: Array) -> Array:
-        """What the integrator gets of the ``force`` (n_axes,) N of a sample: late, filtered, read ahead."""
-        if any(self._late):
-            for line, value in zip(self._under_way, force.tolist(), strict=True):
-                line.append(value)
-            force = np.array([line.popleft() for line in self._under_way])
-        if any(self._filters):
-            pairs = zip(self._filters, force.tolist(), strict=True)
-            force = np.array([value if one is None else one.step(value) for one, value in pairs])
-        if self._lead is None:
-            return force
-        self._lead.add(Measurement(sample, force, force, force))
-        return self._lead.now()
 
     def _answer(self, command: Array) -> tuple[Array, Array]:
         self._rig.step(command, self.auxiliary)
