@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -232,6 +233,16 @@ def test_what_the_status_shows_is_the_sample_of_its_number(monitor: Callable[...
         status = watching.status()
         assert status["sample"] == count - 1
         assert status["control_error"] == [c[count - 1, 0] - m[count - 1, 0]]
+
+
+def test_what_the_monitor_keeps_does_not_grow_with_the_test(monitor: Callable[..., Monitor]) -> None:
+    watching, sizes = monitor(), []
+    for block in range(60):
+        for step in range(BLOCK):
+            watching.target(target(block * BLOCK + step, math.sin(step), math.cos(step)))
+        feed(watching, *(sine(0.0)[:BLOCK] for _ in range(3)))
+        sizes.append(len(pickle.dumps(watching)))
+    assert sizes[-1] < 1.02 * sizes[29]
 
 
 def test_arrays_that_are_used_again_do_no_harm(monitor: Callable[..., Monitor]) -> None:

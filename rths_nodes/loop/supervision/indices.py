@@ -288,6 +288,7 @@ class EnergyMonitor:
 
     def update(self, target: Array, measured: Array, force: Array) -> Array:
         """A block, each ``(n, n_axes)`` m and N; the energy error (J) after each of its samples."""
+        self._count()  # of the Targets no more than those of a block wait
         difference = np.vstack((self._difference, measured - target))
         force = np.vstack((self._force, force))
         works = 0.5 * (force[1:] + force[:-1]) * np.diff(difference, axis=0)
