@@ -217,11 +217,10 @@ def test_the_paced_loop_counts_every_tick() -> None:
 @pytest.mark.parametrize("in_real_time", [True, False])
 def test_the_ping_pong_leaves_nothing_behind(in_real_time: bool) -> None:
     gc.collect()  # what earlier tests have left open goes now, not meanwhile
-    before, files = (os.sched_getaffinity(0), os.sched_getscheduler(0)), set(os.listdir("/proc/self/fd"))
+    before = os.sched_getaffinity(0), os.sched_getscheduler(0), sorted(os.listdir("/proc/self/fd"))
     found = floor.ping_pong(200, in_real_time)
     assert 0.0 < found["median_s"] <= found["p99_s"] <= found["max_s"]
-    assert (os.sched_getaffinity(0), os.sched_getscheduler(0)) == before
-    assert set(os.listdir("/proc/self/fd")) <= files
+    assert (os.sched_getaffinity(0), os.sched_getscheduler(0), sorted(os.listdir("/proc/self/fd"))) == before
 
 
 def test_a_ping_pong_without_an_answer_ends_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
