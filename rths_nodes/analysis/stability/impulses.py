@@ -64,13 +64,13 @@ class Impulses:
     forces: Array
     displacements: Array
     first: int
-    slowness: Callable[[], float]
-    """Asks the rig for ``delay``, which a verdict alone does not need."""
+    asked_for_delay: Callable[[], float]
+    """The rig's answer for ``delay``, which a verdict alone does not need."""
 
     @cached_property
     def delay(self) -> float:
         """Of the rig with its transport for slow motions, of the slowest axis, s. Raises ConfigError."""
-        return self.slowness()
+        return self.asked_for_delay()
 
 
 class _Faded:
@@ -141,7 +141,7 @@ class Way:
         spans = sum(sum(spans_of(part).values()) for _, part in walk(scenario.compensator, "compensator"))
         self._late = [axis.sensors.force_delay for axis in scenario.axes.values()]
         self._filters = [low_pass(axis, scenario.dt) for axis in scenario.axes.values()]
-        lead = force_lead_of(scenario, assembly.integrator)
+        lead = None if scenario.force_lead is None else force_lead_of(scenario, assembly.integrator)
         self._weights = np.ones(1) if lead is None else lead.weights
         delays = [0.0 if one is None else one.delay for one in self._filters]
         late = self.transport + max(self._late) + math.ceil(4.0 * max(delays) / scenario.dt)
