@@ -72,6 +72,11 @@ def rigs(prefix: str, given: argparse.Namespace) -> list[str]:
     return [*files.shipped(files.RIG), *yaml_files(prefix, given)]
 
 
+def settings(prefix: str, given: argparse.Namespace) -> list[str]:
+    """The shipped settings of compensators, and the files and folders that begin with ``prefix``."""
+    return [*files.shipped(files.SETTINGS), *yaml_files(prefix, given)]
+
+
 def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
     """The files and folders that begin with ``prefix``."""
     import argcomplete

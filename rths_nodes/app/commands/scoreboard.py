@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from rths_nodes.app.commands import arguments, completion, terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.strict import as_data
-from rths_nodes.core.text_files import read_text
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 
@@ -58,11 +58,13 @@ def _add_laws(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--laws", default="", metavar="NAME,...", help="compensators; by default all registered ones"
     )
-    parser.add_argument(
+    settings = parser.add_argument(
         "--settings",
         metavar="FILE",
-        help="YAML file of settings by compensator, as this command writes it; others are identified",
+        help="settings by compensator: the name of shipped ones, those of the benchmark have its name, or a YAML "
+        "file, as this command writes it; what they leave out is identified",
     )
+    completion.offer(settings, completion.settings)
     parser.add_argument(
         "--tune", type=int, default=0, metavar="N", help="tune each with so many candidates before; default: 0"
     )
@@ -113,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     chosen_cases = _names(options.cases) or scoreboard.cases(loaded)
     folder = Path(options.out or Path("runs") / f"{loaded.name}_scoreboard")
     terminal.check_writable(folder / SCORES)
-    given = _settings(options.settings)
+    given = files.load_settings(options.settings) if options.settings else {}
     shown = _names(options.indices) or runs.shown_indices(loaded)
     indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
     scored = chosen_cases, options.noise_seeds, options.plants, options.seed
@@ -162,19 +164,6 @@ def _names(words: str) -> list[str]:
     return [name.strip() for name in words.split(",") if name.strip()]
 
 
-def _settings(path: str | None) -> dict[str, dict[str, Any]]:
-    """Settings by compensator. Raises ConfigError."""
-    if path is None:
-        return {}
-    try:
-        data = yaml_text.parse(read_text(path), path)
-    except OSError as error:
-        raise ConfigError(f"--settings {path}: cannot be read ({error.strerror})") from None
-    if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
-        raise ConfigError(f"--settings {path}: must be a mapping of compensators to their settings")
-    return {str(name): dict(entry) for name, entry in data.items()}
-
-
 def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) -> Any:
     from rths_nodes.app.studies import scoreboard
 
@@ -214,7 +203,7 @@ def _write(
     if not study.parquet_missing():
         with terminal.writing(folder / study.PARQUET):
             study.write_parquet(table, folder / study.PARQUET)
-    settings = {law.name: dict(law.settings) for law in chosen if not law.reason}
+    settings = {law.name: _beside(folder, law.settings) for law in chosen if not law.reason}
     with terminal.writing(folder / SETTINGS):
         (folder / SETTINGS).write_text(yaml_text.dump(settings), encoding="utf-8")
     with terminal.writing(folder / SCORES), open(folder / SCORES, "w", newline="", encoding="utf-8") as stream:
@@ -224,14 +213,12 @@ def _write(
         for score in scores:
             values = [each.get(index, "") for index in table.indices for each in (score.median, score.worst)]
             writer.writerow([score.law, score.block, score.runs, score.failures, page.outcome(score), *values])
-    tuned = (
-        f"{options.tune} candidates each" if options.tune else "as given" if options.settings else "as identified"
-    )
+    begin = f"{options.settings}, else as identified" if options.settings else "as identified"
     facts = {
         "Scenario": table.scenario,
         "Plants": f"nominal and {options.plants} of seed {options.seed}" if options.plants else "nominal",
         "Noise": f"{options.noise_seeds} seeds",
-        "Settings": tuned,
+        "Settings": f"{begin}, then {options.tune} candidates each" if options.tune else begin,
         "Identified delay": f"{1e3 * identified.delay:.4g} ms at {1e3 * identified.rms:.3g} mm rms",
     }
     with terminal.writing(folder / TEXT):
@@ -240,6 +227,12 @@ def _write(
     with terminal.writing(folder / PAGE):
         axes = options.rank, options.response or options.rank
         page.write(folder / PAGE, table, scores, published, words, facts, axes, which)
+
+
+def _beside(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they stand in a file of ``folder``: a model that was written beside it goes by its name."""
+    own = f"{folder.absolute()}{os.sep}"
+    return {key: value.removeprefix(own) if isinstance(value, str) else value for key, value in settings.items()}
 
 
 def _search(found: Any) -> str:

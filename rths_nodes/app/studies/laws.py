@@ -35,8 +35,8 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 SLOW = 5.0
 """Up to this frequency a motion is slow: the delay that compensators begin with is that of slow motions, Hz."""
-MODELS = {"model", "inverse"}
-"""Names of the parameters of a compensator that take a model, of which one is needed."""
+MODELS = {"model", "inverse", "known"}
+"""Names of the parameters of a compensator that say what the rig is, each in a way of its own; one is needed."""
 RESOLUTION = identification.LINES / PERIODIC.period
 """Of the responses, Hz: as many lines of the noise in each interval."""
 
@@ -162,38 +162,41 @@ def laws(
 ) -> list[Law]:
     """The compensators ``names``, then those of ``given`` that are not among them; all checked with the scenario.
 
-    Settings that are given (plain data of the section ``compensator``) count before all others, then what was
-    identified, then those of the scenario's own compensator.
+    Of each setting (plain data of the section ``compensator``) the given one counts, else what was identified,
+    else that of the scenario's own compensator.
     """
-    return [_law(scenario, identified, name, given.get(name)) for name in dict.fromkeys([*names, *given])]
+    return [_law(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys([*names, *given])]
 
 
-def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any] | None) -> Law:
+def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any]) -> Law:
     try:
-        settings = dict(given) if given else _settings(scenario, identified, name)
-        settings.setdefault("type", name)
+        settings = _settings(scenario, identified, {"type": name} | dict(given))
         checked_loop(replace(scenario, [(["compensator"], settings)]))
     except ConfigError as error:
         return Law(name, {}, "; ".join(error.problems))
     return Law(name, settings)
 
 
-def _settings(scenario: Scenario, identified: Identified, name: str) -> dict[str, Any]:
-    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
+def _settings(scenario: Scenario, identified: Identified, given: Mapping[str, Any]) -> dict[str, Any]:
+    name = given["type"]
     built = registry.load("compensator", name)
     known, needed = declared(built.Params), set(required_names(built.Params))
+    own = dict(as_data(scenario.compensator)) if type(scenario.compensator).type_name == name else {}
     offered = _offered(identified, name, getattr(built, "transport_in_lead", False))
     taken = {key: value for key, value in offered.items() if key in known and value}
     if own:  # what it has left out, it has in another way
         taken = {key: value for key, value in taken.items() if own.get(key) is not None}
     elif "inverse" in taken:
         taken.pop("model", None)  # the same in another way, which travels with the scenario
-    if MODELS & known.keys() and not own and not MODELS & taken.keys():
+    if any(given.get(key) is not None for key in MODELS):
+        own, taken = ({key: value for key, value in each.items() if key not in MODELS} for each in (own, taken))
+    found = own | taken | dict(given)
+    if MODELS & known.keys() and not any(found.get(key) is not None for key in MODELS):
         words = "; ".join(note for note in identified.notes if note.startswith("no "))
         raise ConfigError(f"needs a model, which the identification does not give: {words}")
-    if missing := needed - taken.keys() - own.keys():
+    if missing := needed - found.keys():
         raise ConfigError(f"needs {', '.join(sorted(missing))}, which no identification tells; give its settings")
-    return own | {"type": name} | taken
+    return found
 
 
 def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict[str, Any]:

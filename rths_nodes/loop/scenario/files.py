@@ -1,4 +1,4 @@
-"""Scenario files: the shipped ones and those given by path."""
+"""Scenario files, rig files and settings of compensators: the shipped ones and those given by path."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 
-SCENARIO, RIG = "scenario", "rig"
-"""Kinds of files; the shipped ones stand in a folder named after each."""
+SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
+"""Kinds of files."""
+FOLDERS = {SCENARIO: "scenarios", RIG: "rigs", SETTINGS: "settings"}
+"""Where in ``config`` the shipped ones of each kind stand."""
 
 
 def shipped(kind: str = SCENARIO) -> dict[str, Path]:
-    """The scenarios, or rig files, that come with the package, by name."""
-    return {path.stem: path for path in sorted(resource("config", f"{kind}s").glob("*.yaml"))}
+    """The scenarios, rig files or settings of compensators that come with the package, by name."""
+    return {path.stem: path for path in sorted(resource("config", FOLDERS[kind]).glob("*.yaml"))}
 
 
 def locate(given: str | os.PathLike[str], kind: str = SCENARIO) -> Path:
-    """The file of a scenario, or a rig file, given by path or by the name of a shipped one."""
+    """The file of a scenario, a rig or settings, given by path or by the name of a shipped one."""
     path = Path(given)
     try:
         is_file = path.is_file()
@@ -78,6 +80,21 @@ def load_rig(rig: str | os.PathLike[str]) -> RigFile:
         return build(RigFile, data)
     except ConfigError as error:
         raise error.within(str(path)) from None
+
+
+def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Settings of compensators (plain data of the section ``compensator``) by the name of their row.
+
+    The type is that of the row, where none is given; files in it are relative to its folder. Raises ConfigError.
+    """
+    path = locate(given, SETTINGS)
+    data = parse(_text(path, SETTINGS), str(path))
+    if not isinstance(data, Mapping) or not all(isinstance(entry, Mapping) for entry in data.values()):
+        raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
+    found = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
+    for entry in found.values():
+        _resolve_component("compensator", entry, path.parent)
+    return found
 
 
 def _on(scenario: Scenario, rig: RigFile) -> Scenario:
@@ -131,6 +148,10 @@ def _resolve_files(cls: type, data: Any, folder: Path) -> None:
                 _resolve_files(spec.cls, entry, folder)
         elif spec.kind in ("component", "components") and isinstance(value, dict):
             for entry in [value] if spec.kind == "component" else value.values():
-                with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
-                    kind = entry.get("type") if isinstance(entry, dict) else None
-                    _resolve_files(registry.load(spec.family, kind).Params, entry, folder)
+                _resolve_component(spec.family, entry, folder)
+
+
+def _resolve_component(family: str, entry: Any, folder: Path) -> None:
+    with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        _resolve_files(registry.load(family, kind).Params, entry, folder)

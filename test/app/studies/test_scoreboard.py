@@ -25,6 +25,7 @@ from rths_nodes.core.parameters import number, params
 from rths_nodes.core.strict import build
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.files import load
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -141,6 +142,45 @@ def test_given_settings_come_first_and_may_bring_further_rows(identified: laws.I
     assert "unknown key 'x'" in wrong.reason
 
 
+def test_what_given_settings_leave_out_is_identified(identified: laws.Identified) -> None:
+    given = {
+        "adaptive_inverse": {"k_p_per_mm2": 0.1},
+        "slow": {"type": "adaptive_time_series", "window": 2.0},
+        "mine": {"type": "model_based", "model": "mine.yaml"},
+    }
+    adaptive, slow, mine = laws.laws(load(PAPER), identified, [], given)
+    assert (adaptive.settings["alpha_es"], adaptive.settings["k_p_per_mm2"]) == (identified.alpha, 0.1)
+    assert (slow.settings["delay"], slow.settings["window"]) == (identified.delay, 2.0)
+    assert "mine.yaml" in mine.reason  # another rig than the identified one is not mixed with it
+
+
+def test_a_given_model_takes_the_place_of_the_scenario_s_own(identified: laws.Identified) -> None:
+    inverse = "{displacement: [[1.0]], velocity: [[0.02]], acceleration: [[0.0]], jerk: [[0.0]]}"
+    own = f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"
+    given = {"identified_inverse": {"model": identified.whole_model}}
+    (law,) = laws.laws(load(PAPER, [own]), identified, [], given)
+    assert law.settings["model"] == identified.whole_model
+    assert law.settings.get("inverse") is None
+    assert law.settings["memory"] == 5.0
+
+
+def test_files_in_settings_stand_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("model_based: {model: model.yaml}\nmine: {type: inverse, alpha: 31}\n")
+    found = files.load_settings(path)
+    assert found["model_based"] == {"type": "model_based", "model": str(tmp_path / "model.yaml")}
+    assert found["mine"] == {"type": "inverse", "alpha": 31}
+
+
+@pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
+def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified: laws.Identified) -> None:
+    """Each can be built in the scenario after which they are named, and names no file."""
+    given = files.load_settings(name)
+    chosen = laws.laws(load(name), identified, [], given)
+    assert [(law.name, law.reason) for law in chosen if law.reason] == []
+    assert not [entry for entry in given.values() if laws.MODELS & entry.keys()]
+
+
 def test_those_that_finish_stand_before_those_that_do_not() -> None:
     found = scoreboard.scores(table(), [Law("none", {}, "needs more")], "J2")
     assert [(score.law, score.failures, score.runs) for score in found] == [
@@ -250,7 +290,7 @@ def test_an_unstable_law_is_told_with_what_happened(tmp_path: Path, capsys: pyte
         (["--laws", "invers"], "--laws: unknown compensator 'invers' (did you mean 'inverse'"),
         (["--noise-seeds", "0"], "--noise-seeds = 0: must be >= 1"),
         (["--tune", "3"], "--tune = 3: must be 0 or >= 8"),
-        (["--settings", "nowhere.yaml"], "--settings nowhere.yaml: cannot be read"),
+        (["--settings", "nowhere.yaml"], "settings 'nowhere.yaml': no such file"),
         (["--rank", "J99"], "indices: unknown index 'J99'"),
         (["--plants", "2"], "has no scatter to draw 2 plants from"),
         (["--laws", "model_based"], "model_based: needs a model, which the identification does not give: no mod"),
