@@ -1,9 +1,10 @@
 """Tuning: the parameters of a scenario that make the worst case of an ensemble best.
 
 Differential evolution (R. Storn, K. Price, Journal of Global Optimization 11, 1997) of scipy, a generation at a
-time, all its runs side by side. The worst case counts: the largest magnitude of an index over cases and plants.
-Settings with which the loop is judged unstable, or with which a test does not come to its end, are worse than all
-others; among the latter those are better that come further.
+time, all its runs side by side; of a single parameter, a first generation and then Brent's method. The worst case
+counts: the largest magnitude of an index over cases and plants. Settings with which the loop is judged unstable,
+or with which a test does not come to its end, are worse than all others; among the latter those are better that
+come further.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ UNSTABLE, BROKEN = 1e9, 1e6
 LEAST, EACH = 8, 5
 """Candidates of a generation: at least so many, and so many for each parameter."""
 SETTLED = 1e-3
-"""Standard deviation of the values of a generation over their mean, below which nothing is left to be gained."""
+"""Nothing is left to be gained where the values of a generation deviate by less than this share of their mean;
+of a single parameter, where it is known to this share of its range."""
 
 
 @dataclass(frozen=True)
@@ -188,55 +190,80 @@ class Search:
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
         """How often each scenario was the worst one of a candidate."""
+        self._best: tuple[float, Array] = math.inf, np.zeros(0)
+        """The value of the best candidate so far, and its shares of the ranges."""
+        self._told: Callable[[float], None] = lambda done: None
 
     def tune(self, budget: int, seed: int, progress: Callable[[float, float], None] | None = None) -> Tuned:
         """The best of at most ``budget`` (>= LEAST) candidates, the present settings among them.
 
-        Fewer where all of a generation are as good as the best (``SETTLED``).
+        Fewer where nothing is left to be gained (``SETTLED``).
         """
-        from scipy.optimize import differential_evolution
         from scipy.stats import qmc
 
+        if progress:
+            self._told = lambda done: progress(done, budget)
         n = len(self._chosen)
-        size = min(max(LEAST, EACH * n), budget)
-        first = qmc.LatinHypercube(n, seed=seed).random(size)
+        first = qmc.LatinHypercube(n, seed=seed).random(min(max(LEAST, EACH * n), budget))
         first[0] = [each.share() for each in self._chosen]
-        told = progress or (lambda done, of: None)
+        self._best = math.inf, first[0]
+        before = self._along(first, budget) if n == 1 else self._evolve(first, budget, seed)
+        worst, shares = self._best
+        found = {each.key: each.value(share) for each, share in zip(self._chosen, shares, strict=True)}
+        return Tuned(found, worst, before, self.evaluations, self.unjudged)
+
+    def _along(self, first: Array, budget: int) -> float:
+        """One parameter: Brent's method between the neighbours of the best of ``first``; value of ``first[0]``."""
+        from scipy.optimize import minimize_scalar
+
+        values = self.worst_cases(first, np.full(len(first), np.inf))
+        if steps := budget - len(first):
+            tried = np.sort([0.0, *first[:, 0], 1.0])
+            best = self._best[1][0]
+            between = tried[tried < best].max(initial=0.0), tried[tried > best].min(initial=1.0)
+            minimize_scalar(
+                lambda share: self.worst_cases(np.array([[share]]), np.array([self._best[0]]))[0],
+                bounds=between,
+                method="bounded",
+                options={"maxiter": steps, "xatol": SETTLED},
+            )
+        return float(values[0])
+
+    def _evolve(self, first: Array, budget: int, seed: int) -> float:
+        """Several: differential evolution from ``first``; value of ``first[0]``."""
+        from scipy.optimize import differential_evolution
+
+        size, n = first.shape
         before: list[float] = []
         population = np.full(size, np.inf)
-        best: tuple[float, Array] = (math.inf, first[0])
 
         def worst(shares: Array) -> Array:
-            nonlocal best
-            done = self.evaluations
-            values = self.worst_cases(shares.T, population, lambda share: told(done + share * size, budget))
+            values = self.worst_cases(shares.T, population)
             before.append(values[0])
             population[:] = np.minimum(population, values)
             number = int(np.argmin(population))
-            if population[number] < best[0]:
-                best = float(population[number]), shares.T[number].copy()
             population[[0, number]] = population[[number, 0]]  # as scipy does: the best is the first
             return values
 
         generations = max(0, budget // size - 1)
         options = {"vectorized": True, "updating": "deferred", "polish": False, "tol": SETTLED, "seed": seed}
         differential_evolution(worst, [(0.0, 1.0)] * n, init=first, maxiter=generations, **options)
-        found = {each.key: each.value(share) for each, share in zip(self._chosen, best[1], strict=True)}
-        return Tuned(found, best[0], before[0], self.evaluations, self.unjudged)
+        return before[0]
 
-    def worst_cases(self, shares: Array, rivals: Array, progress: Callable[[float], None]) -> Array:
+    def worst_cases(self, shares: Array, rivals: Array) -> Array:
         """The worst case of each candidate: ``shares (n, parameters)``, ``rivals (n,)`` -> ``(n,)``.
 
-        Of one that is worse than its rival, any value that is.
+        Of one that is worse than its rival, any value that is. The stability is judged of those that are better
+        than all before them, so that the best one is always judged.
         """
         candidates = [
             {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
         ]
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
-        hardest, *others = np.argsort(-self._decided, kind="stable").tolist()
+        hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
 
-        def as_good() -> list[int]:
-            able: list[int] = np.flatnonzero(worst.max(axis=1) <= rivals).tolist()
+        def as_good(bounds: Any) -> list[int]:
+            able: list[int] = np.flatnonzero(worst.max(axis=1) <= bounds).tolist()
             return able
 
         def text(number: int, place: int) -> str:
@@ -244,16 +271,17 @@ class Search:
 
         def results(work: Callable[..., Any], given: Sequence[Any], step: int) -> Iterator[tuple[int, Any]]:
             def told(shares: Sequence[float]) -> None:
-                progress((step + sum(shares) / len(given)) / 3)
+                done = (step + sum(shares) / len(given)) / 3
+                self._told(self.evaluations + done * len(candidates))
 
             if given:
                 yield from engine.finished(work, enumerate(given), len(given), self._where, told)
 
         for step, places in enumerate(([hardest], others)):
-            pairs = [(number, place) for number in as_good() for place in places]
+            pairs = [(number, place) for number in as_good(rivals) for place in places]
             for job, found in results(ran, [(text(*pair), self._index) for pair in pairs], step):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
-        able, order = as_good(), [hardest, *others]
+        able = as_good(self._best[0])
         for job, found in results(judged, [([text(number, place) for place in order],) for number in able], 2):
             growing, unjudged = (None, "") if isinstance(found, Lost) else found
             if growing is not None:
@@ -262,6 +290,9 @@ class Search:
         np.add.at(self._decided, worst.argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
+        number = int(np.argmin(largest))
+        if largest[number] < self._best[0]:
+            self._best = float(largest[number]), shares[number].copy()
         return largest
 
     def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
