@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
             registry.load(FAMILY, name, "--laws")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        identified = laws.identify(loaded, folder)
+        identified = laws.identify(loaded, folder, terminal.progress)
     except Stopped as stopped:
         print(f"rths: {stopped}", file=sys.stderr)
         return stopped.exit_code

@@ -6,7 +6,7 @@ before are taken as well: ``rths identify --from``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -69,18 +69,22 @@ def run(scenario: Scenario, noise: Noise, record: str | None, progress: Progress
 
     Raises Stopped for a test that does not finish, ConfigError for one that cannot run.
     """
-    found = []
+    found = histories(scenario, noise, record, progress, "a smaller --rms or --band")
+    return [Experiment(each.command, each.displacement) for each in found]
+
+
+def histories(
+    scenario: Scenario, noise: Noise, record: str | None, progress: Progress, smaller: str
+) -> Iterator[Run]:
+    """What :func:`run` is made of: the histories of the test of each axis, which :func:`finished` shows."""
     for name, test in zip(scenario.axes, tests(scenario, noise), strict=True):
-        place = Path(record) / name if record else None
-        recorded = finished(test, test.name, place, progress, "a smaller --rms or --band")
-        found.append(Experiment(recorded.command, recorded.displacement))
-    return found
+        yield finished(test, test.name, Path(record) / name if record else None, progress, smaller)
 
 
 def finished(test: Scenario, name: str, record: Path | None, progress: Progress, smaller: str) -> Run:
     """The histories of ``test``, shown as ``name``, recorded into ``record`` if that is given.
 
-    Raises Stopped for a test that does not finish, where it was tripped with the advice to take ``smaller``.
+    Raises Stopped for a test that does not finish, one that was tripped with the advice to take ``smaller``.
     """
     with progress(name) as told:
         result = hosts.run(test, record=record, progress=told)

@@ -20,7 +20,6 @@ from rths_nodes.analysis.identification import single_axis
 from rths_nodes.analysis.identification.estimate import estimate
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
-from rths_nodes.app import hosts
 from rths_nodes.app.studies import identification, inverse_identification
 from rths_nodes.app.studies.inverse_identification import PERIODIC
 from rths_nodes.core import registry
@@ -74,19 +73,16 @@ class Law:
     reason: str = ""
 
 
-def identify(scenario: Scenario, folder: Path) -> Identified:
+def identify(scenario: Scenario, folder: Path, progress: identification.Progress) -> Identified:
     """Drive the rig of ``scenario`` and tell what it is; the model files are written into ``folder``.
 
     Raises ConfigError and Stopped where the rig cannot be driven, OSError where a file cannot be written.
     """
     noise = inverse_identification.noise(_rms(scenario), PERIODIC.band, None)
+    runs = identification.histories(scenario, noise, None, progress, "a smaller ground motion, or wider limits")
     estimates, experiments = [], []
-    for index, (axis, test) in enumerate(zip(scenario.axes, identification.tests(scenario, noise), strict=True)):
-        result = hosts.run(test, interrupted=lambda: False)
-        if result.outcome != "finished":
-            raise identification.Stopped(f"{test.name}: {result.outcome}: {result.reason}", result.exit_code)
-        run = result.read()
-        estimates.append(estimate(run, list(scenario.axes)[index])[axis])
+    for axis, run in zip(scenario.axes, runs, strict=True):
+        estimates.append(estimate(run, axis)[axis])
         experiments.append(Experiment(run.command, run.displacement))
     notes = [f"{axis}: {note}" for axis, of in zip(scenario.axes, estimates, strict=True) for note in of.notes]
     models, delay = _Models(scenario, experiments, folder, noise), _slow_delay(experiments, scenario.dt)

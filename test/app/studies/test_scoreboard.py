@@ -17,6 +17,7 @@ from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
+from rths_nodes.app.commands import terminal
 from rths_nodes.app.studies import laws, runs, scoreboard
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.laws import Law
@@ -39,7 +40,7 @@ ALPHA = 29.0
 
 @pytest.fixture(scope="module")
 def identified(tmp_path_factory: pytest.TempPathFactory) -> laws.Identified:
-    return laws.identify(load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"))
+    return laws.identify(load(PAPER, ["duration=3"]), tmp_path_factory.mktemp("identified"), terminal.progress)
 
 
 class Ahead:
@@ -117,7 +118,7 @@ def test_every_registered_law_gets_the_same_identification(identified: laws.Iden
 def test_the_identified_inverse_is_identified_with_all_others(tmp_path: Path) -> None:
     """On the benchmark, at a fourth of its rate: what ``rths identify`` finds for it at the full one."""
     scenario = load("rths_benchmark_2020", ["servo_rate=1024", "port.transport_samples=0"])
-    identified = laws.identify(scenario, tmp_path)
+    identified = laws.identify(scenario, tmp_path, terminal.progress)
     found = {law.name: law for law in laws.laws(scenario, identified, registry.names("compensator"), {})}
     assert not [law.reason for law in found.values() if law.reason]
     for name, (value, known) in {"displacement": (0.9948, 5e-3), "velocity": (0.02497, 3e-2)}.items():
