@@ -10,14 +10,14 @@ come further.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.pieces import Lost, Tell
+from rths_nodes.app.studies.pieces import Lost, Progress, Tell
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.core.parameters import Spec, declared, is_params
 from rths_nodes.core.samples import Array
@@ -189,7 +189,7 @@ class Search:
         self.evaluations = 0
         self.unjudged = ""
         self._decided = np.zeros(len(scenarios))
-        """How often each scenario was the worst one of a candidate."""
+        """How often each scenario was the worst one of a candidate for which all were run."""
         self._best: tuple[float, Array] = math.inf, np.zeros(0)
         """The value of the best candidate so far, and its shares of the ranges."""
         self._told: Callable[[float], None] = lambda done: None
@@ -216,13 +216,13 @@ class Search:
         """One parameter: Brent's method between the neighbours of the best of ``first``; value of ``first[0]``."""
         from scipy.optimize import minimize_scalar
 
-        values = self.worst_cases(first, np.full(len(first), np.inf))
+        values = self._first(first)
         if steps := budget - len(first):
             tried = np.sort([0.0, *first[:, 0], 1.0])
             best = self._best[1][0]
             between = tried[tried < best].max(initial=0.0), tried[tried > best].min(initial=1.0)
             minimize_scalar(
-                lambda share: self.worst_cases(np.array([[share]]), np.array([self._best[0]]))[0],
+                lambda share: self.worst_cases(np.array([[share]]))[0],
                 bounds=between,
                 method="bounded",
                 options={"maxiter": steps, "xatol": SETTLED},
@@ -235,14 +235,12 @@ class Search:
 
         size, n = first.shape
         before: list[float] = []
-        population = np.full(size, np.inf)
 
         def worst(shares: Array) -> Array:
-            values = self.worst_cases(shares.T, population)
-            before.append(values[0])
-            population[:] = np.minimum(population, values)
-            number = int(np.argmin(population))
-            population[[0, number]] = population[[number, 0]]  # as scipy does: the best is the first
+            if before:
+                return self.worst_cases(shares.T)
+            values = self._first(shares.T)
+            before.append(float(values[0]))
             return values
 
         generations = max(0, budget // size - 1)
@@ -250,11 +248,15 @@ class Search:
         differential_evolution(worst, [(0.0, 1.0)] * n, init=first, maxiter=generations, **options)
         return before[0]
 
-    def worst_cases(self, shares: Array, rivals: Array) -> Array:
-        """The worst case of each candidate: ``shares (n, parameters)``, ``rivals (n,)`` -> ``(n,)``.
+    def _first(self, shares: Array) -> Array:
+        """The worst cases of the first candidates; of the very first, the present settings, all cases are run."""
+        return np.concatenate([self.worst_cases(shares[:1]), self.worst_cases(shares[1:])])
 
-        Of one that is worse than its rival, any value that is. The stability is judged of those that are better
-        than all before them, so that the best one is always judged.
+    def worst_cases(self, shares: Array) -> Array:
+        """The worst case of each candidate: ``shares (n, parameters)`` -> ``(n,)``.
+
+        All cases are run, and the stability is judged, of those that may be better than all before, the likeliest
+        first; of one that is not, the value is that of the cases that were run, which is worse than the best.
         """
         candidates = [
             {each.key: each.value(share) for each, share in zip(self._chosen, row, strict=True)} for row in shares
@@ -262,37 +264,39 @@ class Search:
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
         hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
 
-        def as_good(bounds: Any) -> list[int]:
-            able: list[int] = np.flatnonzero(worst.max(axis=1) <= bounds).tolist()
-            return able
+        def texts(number: int, places: Sequence[int]) -> list[str]:
+            data = (self._with(self._scenarios[place], candidates[number]).data() for place in places)
+            return [runs.packed(each) for each in data]
 
-        def text(number: int, place: int) -> str:
-            return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
-
-        def results(work: Callable[..., Any], given: Sequence[Any], step: int) -> Iterator[tuple[int, Any]]:
-            def told(shares: Sequence[float]) -> None:
-                done = (step + sum(shares) / len(given)) / 3
-                self._told(self.evaluations + done * len(candidates))
-
-            if given:
-                yield from engine.finished(work, enumerate(given), len(given), self._where, told)
-
-        for step, places in enumerate(([hardest], others)):
-            pairs = [(number, place) for number in as_good(rivals) for place in places]
-            for job, found in results(ran, [(text(*pair), self._index) for pair in pairs], step):
+        def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
+            jobs = [(texts(number, [place])[0], self._index) for number, place in pairs]
+            for job, found in engine.finished(ran, enumerate(jobs), len(jobs), self._where, told):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
-        able = as_good(self._best[0])
-        for job, found in results(judged, [([text(number, place) for place in order],) for number in able], 2):
+
+        def judge(number: int) -> None:
+            jobs = enumerate([(texts(number, order),)])
+            ((_, found),) = engine.finished(judged, jobs, 1, self._where)
             growing, unjudged = (None, "") if isinstance(found, Lost) else found
             if growing is not None:
-                worst[able[job], order[growing]] = UNSTABLE
+                worst[number, order[growing]] = UNSTABLE
             self.unjudged = self.unjudged or unjudged
-        np.add.at(self._decided, worst.argmax(axis=1), 1.0)
+
+        begun = self.evaluations
+        run([(number, hardest) for number in range(len(candidates))], lambda done: self._told(begun + sum(done)))
+        whole, known = set[int](), set[int]()
+        while (value := worst[number := int(np.argmin(worst.max(axis=1)))].max()) <= self._best[0]:
+            if number not in whole and others:
+                run([(number, place) for place in others])
+            elif number not in known and value < BROKEN:
+                judge(number)
+                known.add(number)
+            else:
+                self._best = float(value), shares[number].copy()
+                break
+            whole.add(number)
+        np.add.at(self._decided, worst[sorted(whole)].argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
-        number = int(np.argmin(largest))
-        if largest[number] < self._best[0]:
-            self._best = float(largest[number]), shares[number].copy()
         return largest
 
     def _with(self, scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
