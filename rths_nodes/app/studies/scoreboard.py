@@ -108,27 +108,32 @@ def tuned(
 
     Training is on ``count`` plants beside the nominal one, in the first block and all cases, with other seeds than
     those that are scored; ``training`` are changes of the scenario for that alone, e.g. its duration. Laws without
-    a number to tune, or without stable settings, keep what they have.
+    a number to tune, or without stable settings, keep what they have. Raises ConfigError, before anything runs,
+    where the limits of a parameter are none in training.
     """
     base = replace(scenario, [(["seed"], scenario.seed + TRAINING), *training])
     of = [with_case(base, name) for name in cases(scenario)] or [base]
     drawn = plants(base, count, TRAINING + scenario.seed, nominal=True)
     first = next(iter(blocks(scenario).values()))
-    found, laws = {}, []
+    searches = {}
     for law in chosen:
         if law.reason:
-            laws.append(law)
             continue
         changes = [([key], value) for key, value in in_block(base, law, first).items()]
-        scenarios = [replace(plant.of(case), changes) for case in of for plant in drawn]
         try:
-            search = tuning.Search(scenarios, tuning.parameters(scenarios[0], []), index, where)
-        except ConfigError:  # nothing to tune
-            laws.append(law)
-            continue
-        result = search.tune(budget, scenario.seed, partial(told, law.name) if told else None)
-        found[law.name] = result
-        laws.append(_with(scenario, law, result.values) if result.usable else law)
+            scenarios = [replace(plant.of(case), changes) for case in of for plant in drawn]
+            if tuning.tunable(scenarios[0]):
+                parameters = tuning.parameters(scenarios[0], [])
+                searches[law.name] = tuning.Search(scenarios, parameters, index, where)
+        except ConfigError as error:
+            raise error.within(f"--training: {law.name}") from None
+    found, laws = {}, []
+    for law in chosen:
+        if search := searches.get(law.name):
+            result = search.tune(budget, scenario.seed, partial(told, law.name) if told else None)
+            found[law.name] = result
+            law = _with(scenario, law, result.values) if result.usable else law
+        laws.append(law)
     return laws, found
 
 

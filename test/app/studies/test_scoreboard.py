@@ -22,6 +22,7 @@ from rths_nodes.app.studies import laws, runs, scoreboard
 from rths_nodes.app.studies.engine import Where
 from rths_nodes.app.studies.laws import Law
 from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.strict import build
 from rths_nodes.core.version import __version__
@@ -245,6 +246,13 @@ def test_training_is_on_other_plants_and_noise_than_scoring(monkeypatch: pytest.
     assert len(trained) == 3
     assert not trained & scored
     assert [level.label for level in of.factors["seed"]] == [1, 2]
+
+
+def test_a_training_that_a_parameter_does_not_fit_into_is_refused() -> None:
+    """The window of a second is searched up to three; without a word the law would stay as it was."""
+    law = Law("slow", {"type": "adaptive_time_series", "delay": 0.027})
+    with pytest.raises(ConfigError, match=r"--training: slow: .*window = 3 s: must be <= duration = 2 s"):
+        scoreboard.tuned(load(PAPER, ["duration=10"]), [law], "J2", 8, 0, Where(), [(["duration"], 2.0)])
 
 
 @pytest.mark.long
