@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.published_indices import BENCHMARK_2020, CODE, PAPER, numbers, published_indices
+from rths_nodes.analysis.published_indices import (
+    BENCHMARK_2020,
+    CODE,
+    PAPER,
+    numbers,
+    published_indices,
+    published_lag,
+)
 from rths_nodes.analysis.stability.judgement import continuous_delay, judge_loop
 from rths_nodes.analysis.stability.of_scenario import sampled_loop
 from rths_nodes.app import hosts
@@ -113,6 +120,16 @@ def test_the_published_table_in_case_1() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_published_table(case: str, seed: int) -> None:
     near_the_published(case, f"seed={seed}")
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_lag_of_a_test_that_ends_early_is_that_of_the_part_that_moves() -> None:
+    """Of 40 samples the last ten move, three late: with more than that cut off, one of both stands still."""
+    motion = np.sin(np.arange(43.0))
+    target, measured = motion[3:].copy(), motion[:40].copy()
+    target[:27], measured[:30] = 0.0, 0.0
+    assert published_lag(target, measured) == 3
+    assert published_lag(np.zeros(40), measured) == published_lag(target[:1], measured[:1]) == 0
 
 
 def test_the_code_and_the_paper_number_the_same_indices() -> None:
