@@ -56,7 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_laws(parser: argparse.ArgumentParser) -> None:
     """Which compensators, and what becomes of them before they are scored."""
     parser.add_argument(
-        "--laws", default="", metavar="NAME,...", help="compensators; by default all registered ones"
+        "--laws",
+        default="",
+        metavar="NAME,...",
+        help="compensators; by default all registered ones and all of --settings",
     )
     settings = parser.add_argument(
         "--settings",
@@ -122,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     # refused before the rig is driven; the range of an inner number is known where its compensator is
     own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
     scoreboard.design(loaded, [own], *scored, [index for index in indices if not index.endswith(runs.RANGE)])
-    names = _names(options.laws) or registry.names(FAMILY)
+    names = _names(options.laws) or [*registry.names(FAMILY), *given]
     for name in names:
         if name not in given:
             registry.load(FAMILY, name, "--laws")

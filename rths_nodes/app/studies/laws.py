@@ -156,12 +156,12 @@ def _slow_delay(experiments: Sequence[Experiment], dt: float) -> float:
 def laws(
     scenario: Scenario, identified: Identified, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]
 ) -> list[Law]:
-    """The compensators ``names``, then those of ``given`` that are not among them; all checked with the scenario.
+    """The compensators ``names``, or rows of ``given`` with such a name, all checked with the scenario.
 
     Of each setting (plain data of the section ``compensator``) the given one counts, else what was identified,
     else that of the scenario's own compensator.
     """
-    return [_law(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys([*names, *given])]
+    return [_law(scenario, identified, name, given.get(name, {})) for name in dict.fromkeys(names)]
 
 
 def _law(scenario: Scenario, identified: Identified, name: str, given: Mapping[str, Any]) -> Law:

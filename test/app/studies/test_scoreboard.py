@@ -139,7 +139,7 @@ def test_given_settings_come_first_and_may_bring_further_rows(identified: laws.I
         "mine": {"type": "inverse", "alpha": 31.0},
         "wrong": {"type": "inverse", "x": 1},
     }
-    inverse, mine, wrong = laws.laws(load(PAPER), identified, ["inverse"], given)
+    inverse, mine, wrong = laws.laws(load(PAPER), identified, list(given), given)
     assert (inverse.settings["alpha"], mine.settings["alpha"]) == (12.0, 31.0)
     assert "unknown key 'x'" in wrong.reason
 
@@ -150,7 +150,7 @@ def test_what_given_settings_leave_out_is_identified(identified: laws.Identified
         "slow": {"type": "adaptive_time_series", "window": 2.0},
         "mine": {"type": "model_based", "model": "mine.yaml"},
     }
-    adaptive, slow, mine = laws.laws(load(PAPER), identified, [], given)
+    adaptive, slow, mine = laws.laws(load(PAPER), identified, list(given), given)
     assert (adaptive.settings["alpha_es"], adaptive.settings["k_p_per_mm2"]) == (identified.alpha, 0.1)
     assert (slow.settings["delay"], slow.settings["window"]) == (identified.delay, 2.0)
     assert "mine.yaml" in mine.reason  # another rig than the identified one is not mixed with it
@@ -160,7 +160,7 @@ def test_a_given_model_takes_the_place_of_the_scenario_s_own(identified: laws.Id
     inverse = "{displacement: [[1.0]], velocity: [[0.02]], acceleration: [[0.0]], jerk: [[0.0]]}"
     own = f"compensator={{type: identified_inverse, inverse: {inverse}, memory: 5.0}}"
     given = {"identified_inverse": {"model": identified.whole_model}}
-    (law,) = laws.laws(load(PAPER, [own]), identified, [], given)
+    (law,) = laws.laws(load(PAPER, [own]), identified, list(given), given)
     assert law.settings["model"] == identified.whole_model
     assert law.settings.get("inverse") is None
     assert law.settings["memory"] == 5.0
@@ -178,7 +178,7 @@ def test_files_in_settings_stand_beside_them(tmp_path: Path) -> None:
 def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified: laws.Identified) -> None:
     """Each can be built in the scenario after which they are named, and names no file."""
     given = files.load_settings(name)
-    chosen = laws.laws(load(name), identified, [], given)
+    chosen = laws.laws(load(name), identified, list(given), given)
     assert [(law.name, law.reason) for law in chosen if law.reason] == []
     assert not [entry for entry in given.values() if laws.MODELS & entry.keys()]
 
