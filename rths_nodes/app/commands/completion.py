@@ -62,26 +62,19 @@ def offer(argument: Any, completer: Completer) -> None:
     argument.completer = complete
 
 
-def scenarios(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The shipped scenarios, and the files and folders that begin with ``prefix``."""
-    return [*files.shipped(), *yaml_files(prefix, given)]
-
-
-def rigs(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The shipped rig files, and the files and folders that begin with ``prefix``."""
-    return [*files.shipped(files.RIG), *yaml_files(prefix, given)]
-
-
-def settings(prefix: str, given: argparse.Namespace) -> list[str]:
-    """The shipped settings of compensators, and the files and folders that begin with ``prefix``."""
-    return [*files.shipped(files.SETTINGS), *yaml_files(prefix, given)]
-
-
 def yaml_files(prefix: str, given: argparse.Namespace) -> list[str]:
     """The files and folders that begin with ``prefix``."""
     import argcomplete
 
     return list(argcomplete.completers.FilesCompleter(("yaml", "yml"))(prefix))
+
+
+def shipped(kind: str) -> Completer:
+    """By the shipped files of ``kind``, and the files and folders that begin with what is typed."""
+    return lambda prefix, given: [*files.shipped(kind), *yaml_files(prefix, given)]
+
+
+scenarios, rigs, settings = shipped(files.SCENARIO), shipped(files.RIG), shipped(files.SETTINGS)
 
 
 def cases(prefix: str, given: argparse.Namespace) -> list[str]:
