@@ -264,37 +264,33 @@ class Search:
         worst = np.full((len(candidates), len(self._scenarios)), -np.inf)
         hardest, *others = order = np.argsort(-self._decided, kind="stable").tolist()
 
-        def texts(number: int, places: Sequence[int]) -> list[str]:
-            data = (self._with(self._scenarios[place], candidates[number]).data() for place in places)
-            return [runs.packed(each) for each in data]
+        def text(number: int, place: int) -> str:
+            return runs.packed(self._with(self._scenarios[place], candidates[number]).data())
 
         def run(pairs: Sequence[tuple[int, int]], told: Progress | None = None) -> None:
-            jobs = [(texts(number, [place])[0], self._index) for number, place in pairs]
+            jobs = [(text(*pair), self._index) for pair in pairs]
             for job, found in engine.finished(ran, enumerate(jobs), len(jobs), self._where, told):
                 worst[pairs[job]] = BROKEN if isinstance(found, Lost) else found
 
-        def judge(number: int) -> None:
-            jobs = enumerate([(texts(number, order),)])
+        def is_unstable(number: int) -> bool:
+            jobs = enumerate([([text(number, place) for place in order],)])
             ((_, found),) = engine.finished(judged, jobs, 1, self._where)
             growing, unjudged = (None, "") if isinstance(found, Lost) else found
+            self.unjudged = self.unjudged or unjudged
             if growing is not None:
                 worst[number, order[growing]] = UNSTABLE
-            self.unjudged = self.unjudged or unjudged
+            return growing is not None
 
         begun = self.evaluations
         run([(number, hardest) for number in range(len(candidates))], lambda done: self._told(begun + sum(done)))
-        whole, known = set[int](), set[int]()
         while (value := worst[number := int(np.argmin(worst.max(axis=1)))].max()) <= self._best[0]:
-            if number not in whole and others:
+            if np.isinf(worst[number]).any():
                 run([(number, place) for place in others])
-            elif number not in known and value < BROKEN:
-                judge(number)
-                known.add(number)
-            else:
+            elif value >= BROKEN or not is_unstable(number):
                 self._best = float(value), shares[number].copy()
                 break
-            whole.add(number)
-        np.add.at(self._decided, worst[sorted(whole)].argmax(axis=1), 1.0)
+        whole = worst[np.isfinite(worst).all(axis=1)]
+        np.add.at(self._decided, whole.argmax(axis=1), 1.0)
         self.evaluations += len(candidates)
         largest: Array = worst.max(axis=1)
         return largest
