@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Collector, Run
+from rths_nodes.ros.transport.hello import address
 
 settings.register_profile("repeatable", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("repeatable")
@@ -178,11 +181,38 @@ def environment() -> Iterator[dict[str, str]]:
     os.close(lock)
 
 
+LAST_MOMENTS_S = 30.0
+PYTHONS_OWN = "multiprocessing.resource_tracker"
+"""A process that Python itself starts once, and keeps."""
+
+
+def left_in(number: int) -> list[str]:
+    """What is still there in the ROS domain ``number``: processes that were started in it, names of sockets."""
+    word, found = f"ROS_DOMAIN_ID={number}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if word in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if PYTHONS_OWN not in command:
+                    found.append(f"process {folder.name}: {command}")
+    prefix = address("/", number).replace(b"\0", b"@").decode()
+    sockets = Path("/proc/net/unix").read_text(errors="replace").splitlines()
+    return found + [words for words in sockets if prefix in words]
+
+
 @pytest.fixture(autouse=True)
-def domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test has a ROS domain of its own: two runs in one domain disturb each other silently."""
+def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test has a ROS domain of its own: two runs in one domain disturb each other silently.
+
+    Nodes whose runner was killed end by themselves, a moment later: the domain is free when the last has ended.
+    """
     number, lock = lock_of_free_domain()
     monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     yield
+    deadline = time.monotonic() + LAST_MOMENTS_S
+    nodes = request.node.get_closest_marker("nodes") is not None
+    while (left := left_in(number) if nodes else []) and time.monotonic() < deadline:
+        time.sleep(0.05)
     os.close(lock)
+    assert not left, f"left behind: {left}"

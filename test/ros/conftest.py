@@ -108,7 +108,7 @@ def node_by_hand(
         try:
             yield node
         finally:
-            composed.destroy([node])
+            node.destroy_node()
 
 
 def put(node: Any, topic: str, /, **values: Any) -> None:
@@ -201,7 +201,8 @@ def run_patiently(tmp_path: Path) -> Callable[..., SimpleNamespace]:
             result, rig = test.run(context), test.rig
             result.judge([node.phase.exit_code for node in test.nodes])
             missed, late = rig.pacer.missed if rig.pacer else 0, rig.rig.late_commands
-            composed.destroy(test.nodes)
+            for node in test.nodes:
+                node.destroy_node()
         recorded = rths_nodes.read(tmp_path / "run")
         return SimpleNamespace(result=result, run=recorded, missed=missed, late=late)
 

@@ -171,8 +171,6 @@ def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path, capfd):
 
 def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
     class Node:
-        topics = SimpleNamespace(lines=SimpleNamespace(close=lambda: None))
-
         def destroy_node(self) -> None:
             for number in before:
                 os.kill(os.getpid(), number)

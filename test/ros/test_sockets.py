@@ -149,7 +149,8 @@ def loop() -> Iterator[list[RthsNode]]:
         for node in nodes:
             node.trigger_configure()
         yield nodes
-        composed.destroy(nodes)
+        for node in nodes:
+            node.destroy_node()
 
 
 def look(nodes: list[RthsNode], seconds: float = PATIENCE_S) -> None:
@@ -235,3 +236,15 @@ def test_a_node_that_cannot_have_all_its_inputs_by_socket_has_none(loop: list[Rt
     assert ways([integrator]) == {"sockets"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.bind(address("/rths/compensator", int(os.environ["ROS_DOMAIN_ID"])))
+
+
+def test_a_node_that_is_destroyed_in_any_state_gives_its_name_back() -> None:
+    free = address("/rths/compensator", int(os.environ["ROS_DOMAIN_ID"]))
+    with composed.ros_context() as context:
+        node = composed.make_node("compensator", hosts.open_writer, context, {"scenario": NAME})
+        node.trigger_configure()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            with pytest.raises(OSError, match="in use"):
+                other.bind(free)
+            node.destroy_node()
+            other.bind(free)

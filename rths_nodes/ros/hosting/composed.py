@@ -64,13 +64,6 @@ def make_node(
     return KINDS[role](context, values, **given)
 
 
-def destroy(nodes: Sequence[RthsNode]) -> None:
-    """Take the ``nodes`` away. Who speaks to them by socket, or hears them, is told first."""
-    for node in nodes:
-        node.topics.lines.close()
-        node.destroy_node()
-
-
 def in_namespace(namespace: str) -> list[str]:
     """Arguments of a node that give it a namespace of its own."""
     return ["--ros-args", "-r", f"__ns:={namespace}"]
@@ -139,7 +132,8 @@ def run(
                     node.flush()
                 time.sleep(QUIET_S)
         finally:
-            destroy(test.nodes)
+            for node in test.nodes:
+                node.destroy_node()
         codes = [node.phase.exit_code for node in test.nodes]
         if console:
             codes += _exit_codes(processes, console, result)

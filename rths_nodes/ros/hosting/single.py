@@ -17,7 +17,7 @@ from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting.composed import destroy, make_node, ros_context
+from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
@@ -100,7 +100,8 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> i
             ignore_stop_signals()
             leaving.enter_context(exits_within(LEAVING_S, code))
             time.sleep(QUIET_S)
-            destroy(hosted.nodes)
+            for node in hosted.nodes:
+                node.destroy_node()
             time.sleep(QUIET_S)
     return code
 

@@ -218,6 +218,11 @@ class RthsNode(LifecycleNode):
             self.phase.to(Phase.GONE)
         return TransitionCallbackReturn.SUCCESS
 
+    def destroy_node(self) -> None:
+        """Whatever state the node is in. Who speaks to it by socket, or hears it, is told first."""
+        self.topics.lines.close()
+        super().destroy_node()
+
     def work(self, limit: int = 1_000_000) -> bool:
         """Do what there is to do; True when there was something."""
         raise TypeError(f"{type(self).__name__} does no work")
