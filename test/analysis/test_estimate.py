@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rths_nodes
-from rths_nodes.analysis.identification.estimate import estimate, sine_frequency
+from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate, sine_frequency
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.recording.run import Run
 
@@ -66,9 +66,15 @@ def test_a_gain_and_a_lag_are_found_in_an_earthquake() -> None:
     assert found.loading.fei_delay == pytest.approx(10.0 * DT, rel=0.05)  # the record is cut off in motion
     assert found.loading.fei_amplitude == pytest.approx(0.9, rel=5e-3)
     assert found.suggested["inverse"]["alpha"] == pytest.approx(11.0, rel=1e-2)
+    assert found.suggested["discrete_model"]["spacing"] == 5
     theta = found.suggested["discrete_model"]["initial"]
     assert len(theta) == 3
     assert sum(theta) == pytest.approx(1.0 / 0.9, rel=0.02)  # of a slow motion only the gain is left
+
+
+@pytest.mark.parametrize(("rate", "samples"), [(1024.0, 5), (4096.0, 20), (10.0, 1)])
+def test_the_taps_of_a_discrete_model_are_a_time_apart(rate: float, samples: int) -> None:
+    assert discrete_model_spacing(1.0 / rate) == samples
 
 
 def test_what_is_left_after_compensation_is_the_other_relation() -> None:

@@ -19,9 +19,7 @@ from scipy.optimize import minimize_scalar
 from rths_nodes.analysis.histories import Evaluation, Indices
 from rths_nodes.analysis.identification import single_axis
 from rths_nodes.analysis.units import MS
-from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.parameter_table import table
 from rths_nodes.core.samples import FLAG_TRIPPED, Array
 from rths_nodes.loop.supervision.indices import delay_samples, frequency_evaluation
 from rths_nodes.recording.run import Run
@@ -30,8 +28,8 @@ PURE = 0.95
 """Share of its power that a target must have in one line of its spectrum to be taken for a sine."""
 LINE = 3
 """Half the width of such a line behind a Hann window, in frequencies of the spectrum."""
-SPACING = 5
-"""Samples between the taps of ``discrete_model``, where that compensator does not say."""
+SPACING_S = 5 / 1024
+"""Time between the taps of ``discrete_model`` that fits the parameters published with it: 5 samples at 1024 Hz."""
 
 
 @dataclass(frozen=True)
@@ -167,16 +165,14 @@ def _suggested(
         notes.append("one sine cannot tell the three parameters of discrete_model apart: take a sweep or a test")
         return found, tuple(notes)
     try:
-        theta = single_axis.discrete_model(command, measured, _spacing())
-        found["discrete_model"] = {"initial": theta.tolist()}
+        spacing = discrete_model_spacing(dt)
+        theta = single_axis.discrete_model(command, measured, spacing)
+        found["discrete_model"] = {"spacing": spacing, "initial": theta.tolist()}
     except ValueError as error:
         notes.append(f"discrete_model: {error}")
     return found, tuple(notes)
 
 
-def _spacing() -> int:
-    """The default ``spacing`` of the compensator ``discrete_model``."""
-    if "discrete_model" not in registry.names("compensator"):
-        return SPACING
-    rows = {row.name: row.default for row in table(registry.load("compensator", "discrete_model").Params)}
-    return int(rows.get("spacing", SPACING))
+def discrete_model_spacing(dt: float) -> int:
+    """Samples of ``dt`` (s) between the taps of ``discrete_model``: ``SPACING_S``, at least one."""
+    return max(1, round(SPACING_S / dt))

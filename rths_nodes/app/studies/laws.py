@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.analysis.identification import single_axis
-from rths_nodes.analysis.identification.estimate import estimate
+from rths_nodes.analysis.identification.estimate import discrete_model_spacing, estimate
 from rths_nodes.analysis.identification.experiments import Noise
 from rths_nodes.analysis.identification.frequency_responses import Experiment, frequency_response
 from rths_nodes.app.studies import identification, inverse_identification
@@ -204,7 +204,8 @@ def _offered(identified: Identified, name: str, transport_in_lead: bool) -> dict
         "alpha_es": identified.alpha,
         "model": identified.model if transport_in_lead else identified.whole_model,
         "inverse": identified.inverse,
-        "first": {"type": "discrete_model"},  # the two stages of Wang et al. (TADC)
+        # the two stages of Wang et al. (TADC)
+        "first": {"type": "discrete_model", "spacing": discrete_model_spacing(identified.dt)},
         "second": {"type": "polynomial", "order": 2, "delay": identified.delay},
         "compensator": {"type": "inverse", "alpha": identified.alpha},
     }
