@@ -15,6 +15,8 @@ import pytest
 
 from rths_nodes.analysis.published_indices import heading
 from rths_nodes.analysis.response_errors import whole_response
+from rths_nodes.analysis.stability.impulses import Impulses
+from rths_nodes.analysis.stability.judgement import is_stable
 from rths_nodes.analysis.study_table import StudyTable
 from rths_nodes.app.cli import main
 from rths_nodes.app.commands import terminal
@@ -181,6 +183,15 @@ def test_shipped_settings_are_those_of_a_shipped_scenario(name: str, identified:
     chosen = laws.laws(load(name), identified, list(given), given)
     assert [(law.name, law.reason) for law in chosen if law.reason] == []
     assert not [entry for entry in given.values() if laws.MODELS & entry.keys()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", files.shipped(files.SETTINGS))
+def test_with_shipped_settings_every_case_is_stable(name: str) -> None:
+    known: dict[str, Impulses] = {}
+    for law, settings in files.load_settings(name).items():
+        for case in scoreboard.cases(load(name)):
+            assert is_stable(load(name, [f"compensator={json.dumps(settings)}"], case), known), (law, case)
 
 
 def test_those_that_finish_stand_before_those_that_do_not() -> None:
