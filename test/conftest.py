@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic, sleep  # as they are where a test has replaced those of the module
 from typing import Any
 
 import numpy as np
@@ -210,9 +210,10 @@ def domain(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("ROS_DOMAIN_ID", str(number))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     yield
-    deadline = time.monotonic() + LAST_MOMENTS_S
-    nodes = request.node.get_closest_marker("nodes") is not None
-    while (left := left_in(number) if nodes else []) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    left = left_in(number) if request.node.get_closest_marker("nodes") else []
+    deadline = monotonic() + LAST_MOMENTS_S
+    while left and monotonic() < deadline:
+        sleep(0.05)
+        left = left_in(number)
     os.close(lock)
     assert not left, f"left behind: {left}"

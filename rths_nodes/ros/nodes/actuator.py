@@ -321,11 +321,6 @@ class ActuatorNode(OutsideNode):
         if self.armed or self.running:
             self.rig.hold(reason)
 
-    def lose(self, reason: str) -> None:
-        """Before the test nothing is lost: what must not be there is refused, see :class:`StartGate`."""
-        if self.running:
-            self.rig.trip(reason)
-
     def trip(self, reason: str, sample: int = 0) -> None:
         """The rig is at hand: no topic is needed."""
         self.rig.trip(reason)

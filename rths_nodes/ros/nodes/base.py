@@ -306,10 +306,6 @@ class RthsNode(LifecycleNode):
         self.handshake.tell()
         self.phase.to(Phase.GONE)
 
-    def lose(self, reason: str) -> None:
-        """A message of the loop is missing, or makes no sense: the rig trips, this node stays to the end."""
-        self.measurements.lose(reason)
-
     def trip(self, reason: str, sample: int = 0) -> None:
         """Ask the actuator node to trip, because of a breach at ``sample`` if that is known."""
         if "trip" in self.topics.outlets:

@@ -99,7 +99,7 @@ class CompensatorNode(RthsNode):
         try:
             self.stage.target(found[0])
         except ValueError as error:
-            self.lose(str(error))
+            self.measurements.lose(str(error))
         return True
 
     def _ready(self, measured: Measurement) -> bool:

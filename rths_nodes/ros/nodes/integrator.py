@@ -64,7 +64,7 @@ class IntegratorNode(OutsideNode):
         try:
             return self._work(limit)
         except ClientLeft as left:
-            self.lose(str(left))
+            self.measurements.lose(str(left))
             return True
 
     def _work(self, limit: int) -> bool:
