@@ -146,5 +146,4 @@ def test_while_nodes_start_a_terminal_shows_for_which_one_waits(tmp_path: Path) 
         while part := os.read(leader, 65536):
             shown += part
     assert run.wait(timeout=60) == 0, shown
-    # on a busy machine some nodes are there before the runner looks for the first time
-    assert re.search(rb"waits for .*(integrator|compensator|actuator|monitor)", shown), shown
+    assert re.search(rb"waits for .*actuator", shown), shown

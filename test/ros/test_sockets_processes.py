@@ -414,6 +414,7 @@ def test_who_subscribes_at_any_time_hears_every_message_after_its_first(
     for topic, numbers in heard:  # even the first ones may be found under way
         assert numbers == recorded[topic][len(recorded[topic]) - len(numbers) :], topic
     assert all(numbers for _, numbers in heard[: len(HEARD)]), "subscribed before the test"
+    assert any(0 < len(numbers) < len(recorded[topic]) for topic, numbers in heard), "has joined under way"
 
 
 def numbers_in(recording: Path) -> dict[str, list[int]]:
