@@ -92,7 +92,7 @@ class _Bar:
     """Moves to and fro while a test starts, then from left to right."""
 
     def __init__(self, bars: Any, name: str) -> None:
-        self._bars, self._name, self._started = bars, name, False
+        self._bars, self._name, self._started, self._waits = bars, name, False, ""
         self._task = bars.add_task(name, total=None)
 
     def __call__(self, done: float, of: float) -> None:
@@ -103,8 +103,9 @@ class _Bar:
             self._bars.update(self._task, completed=done)
 
     def starting(self, words: str) -> None:
-        if not self._started:
-            self._bars.update(self._task, description=f"{self._name}: {words}")
+        if not self._started and words != self._waits:
+            self._waits = words
+            self._bars.update(self._task, description=f"{self._name}: {words}", refresh=True)
 
 
 class _Lines:

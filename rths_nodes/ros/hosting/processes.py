@@ -32,13 +32,16 @@ def run(
     Raises ConfigError where there is no room for the nodes.
     """
     first = descriptions[0]
-    with Processes(descriptions) as processes, ros_context() as context:
-        peers = tuple(description.peer for description in descriptions)
-        console = Console(context, first.namespace, peers, first.parameters["run_id"])
-        try:
-            return _Watch(console, processes, progress, interrupted, starting).result()
-        finally:
-            console.destroy_node()
+    peers = tuple(description.peer for description in descriptions)
+    with Processes(descriptions) as processes:
+        if starting:  # on a busy machine it takes the runner as long as the nodes until it can hear them
+            starting(starting_words(dict.fromkeys(peers, "")))
+        with ros_context() as context:
+            console = Console(context, first.namespace, peers, first.parameters["run_id"])
+            try:
+                return _Watch(console, processes, progress, interrupted, starting).result()
+            finally:
+                console.destroy_node()
 
 
 class _Watch:
