@@ -104,7 +104,7 @@ def test_a_fault_on_purpose_does_the_same_as_with_one_node(fault, words, tmp_pat
     overrides = ["duration=3", "soft_start=null"]
     reference = hosts.run(NAME, overrides, faults=[fault])
     report = per_axis(overrides, host="composed", faults=[fault], record=tmp_path / "run")
-    assert (report.outcome, report.exit_code) == ("tripped", 3)
+    assert (report.outcome, report.exit_code) == ("tripped", 3), report.reason
     assert report.reason == reference.reason
     assert words in report.reason
     assert different(reference.read(), rths_nodes.read(tmp_path / "run")) == []
