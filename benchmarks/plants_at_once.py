@@ -38,15 +38,7 @@ class Structures:
         self._held = stacked([before + now for _, before, now in matrices])[:, 0].copy()
         self._mass_inverse = stacked([np.linalg.inv(structure.mass) for structure in structures])
         self._rest = stacked([np.hstack([structure.stiffness, structure.damping]) for structure in structures])
-        # the loads of a case are those of its first run: the mass does not scatter
-        first = [int(np.flatnonzero(group == case)[0]) for case in range(len(forces))]
-        self._loads = (
-            np.stack(
-                [f[:-1] @ matrices[i][1].T + f[1:] @ matrices[i][2].T for i, f in zip(first, forces, strict=True)]
-            )
-            .transpose(1, 2, 0)
-            .copy()
-        )
+        self._loading = stacked([np.hstack([before, now]) for _, before, now in matrices])
         self._forces = np.stack(forces).transpose(1, 2, 0).copy()
         self._group = group
         runs = len(assemblies)
@@ -57,7 +49,8 @@ class Structures:
     def step(self, index: int, force: Array) -> None:
         """From ``index`` to the next under the measured ``force`` ``(runs,)``."""
         before = force if self._before is None else self._before
-        self.motion = product(self._phi, self.motion) - self._held * force + self._loads[index][:, self._group]
+        self.motion = product(self._phi, self.motion) - self._held * force
+        self.motion += product(self._loading, self._forces[index : index + 2].reshape(2 * DOF, -1)[:, self._group])
         load = self._forces[index + 1][:, self._group] - product(self._rest, self.motion)
         load[0] -= 2.0 * force - before
         self.acceleration = (self._mass_inverse[0] * load).sum(axis=0)
