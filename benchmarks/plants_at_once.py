@@ -49,9 +49,10 @@ class Structures:
     def step(self, index: int, force: Array) -> None:
         """From ``index`` to the next under the measured ``force`` ``(runs,)``."""
         before = force if self._before is None else self._before
-        self.motion = product(self._phi, self.motion) - self._held * force
-        self.motion += product(self._loading, self._forces[index : index + 2].reshape(2 * DOF, -1)[:, self._group])
-        load = self._forces[index + 1][:, self._group] - product(self._rest, self.motion)
+        applied = self._forces[index : index + 2, :, self._group]
+        loading = product(self._loading, applied.reshape(2 * DOF, -1))
+        self.motion = product(self._phi, self.motion) + loading - self._held * force
+        load = applied[1] - product(self._rest, self.motion)
         load[0] -= 2.0 * force - before
         self.acceleration = (self._mass_inverse[0] * load).sum(axis=0)
         self._before = force
