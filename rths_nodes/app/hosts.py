@@ -275,6 +275,10 @@ def _messages(recording: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _run_nodes(nodes: list[Any], options: RunOptions, watch: Watch, port: Port | None) -> Any:
+    from rths_nodes.ros.hosting.descriptions import starting_words
+
+    if watch.starting:  # on a busy machine the nodes may be up before the runner can hear them
+        watch.starting(starting_words({node.peer: "" for node in nodes}))
     if options.host == PROCESSES:
         from rths_nodes.ros.hosting import processes
 

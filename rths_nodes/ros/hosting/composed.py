@@ -18,8 +18,8 @@ from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.hosting.console import Console, starting_words
-from rths_nodes.ros.hosting.descriptions import NodeDescription
+from rths_nodes.ros.hosting.console import Console
+from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.fault_injection import FaultInjection
 from rths_nodes.ros.hosting.node_processes import QUIET_S, Process, Processes

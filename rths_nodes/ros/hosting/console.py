@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,12 +17,6 @@ from rths_nodes.ros.names import ACTUATOR, CONSOLE, TEST_STATE
 from rths_nodes.ros.nodes.phase import UNDER_WAY
 from rths_nodes.ros.transport.endpoints import ByHand, Inbox, message_class, open_inbox, quality
 from rths_nodes.ros.transport.joining import Joining
-
-
-def starting_words(missing: Mapping[str, str]) -> str:
-    """What a test waits for while its nodes start: the names of those that are ``missing``, and their problems."""
-    words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
-    return f"waits for {', '.join(words)}" if missing else "starts"
 
 
 class Console(Node):

@@ -6,7 +6,7 @@ start the same list, so it is tested without launch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,3 +97,9 @@ def axes_with_nodes(scenario: Scenario, actuator_nodes: str) -> tuple[str, ...]:
         return ()
     check_layout(scenario)
     return tuple(scenario.axes)
+
+
+def starting_words(missing: Mapping[str, str]) -> str:
+    """What a test waits for while its nodes start: the names of those that are ``missing``, and their problems."""
+    words = (f"{node} ({problem})" if problem else node for node, problem in missing.items())
+    return f"waits for {', '.join(words)}" if missing else "starts"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.composed import ros_context
-from rths_nodes.ros.hosting.console import Console, starting_words
-from rths_nodes.ros.hosting.descriptions import NodeDescription
+from rths_nodes.ros.hosting.console import Console
+from rths_nodes.ros.hosting.descriptions import NodeDescription, starting_words
 from rths_nodes.ros.hosting.node_processes import Process, Processes
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import ACTUATOR, RECORDER
@@ -32,16 +32,13 @@ def run(
     Raises ConfigError where there is no room for the nodes.
     """
     first = descriptions[0]
-    peers = tuple(description.peer for description in descriptions)
-    with Processes(descriptions) as processes:
-        if starting:  # on a busy machine it takes the runner as long as the nodes until it can hear them
-            starting(starting_words(dict.fromkeys(peers, "")))
-        with ros_context() as context:
-            console = Console(context, first.namespace, peers, first.parameters["run_id"])
-            try:
-                return _Watch(console, processes, progress, interrupted, starting).result()
-            finally:
-                console.destroy_node()
+    with Processes(descriptions) as processes, ros_context() as context:
+        peers = tuple(description.peer for description in descriptions)
+        console = Console(context, first.namespace, peers, first.parameters["run_id"])
+        try:
+            return _Watch(console, processes, progress, interrupted, starting).result()
+        finally:
+            console.destroy_node()
 
 
 class _Watch:
