@@ -40,6 +40,11 @@ class Readback(Protocol):
         """The counter by which the rig sees that we live; it goes on with processed samples only."""
         return None
 
+    @property
+    def build(self) -> str:
+        """The code that runs at the far end, as it reports it; empty where it does not tell, or there is none."""
+        return ""
+
 
 def why_opened(port: Any, measured: Measurement) -> str:
     """Why the rig behind ``port`` does not follow, by its interlock, in words; empty where that is closed."""

@@ -382,6 +382,7 @@ class Bare:
 
 class Telling(Bare):
     hydraulics = HYDRAULICS_LOW
+    build = "3f"
 
     @property
     def active_command(self) -> list[float]:
@@ -395,9 +396,10 @@ class Telling(Bare):
 def test_a_port_may_leave_out_what_it_cannot_read_back() -> None:
     bare, telling = NamedPort(Bare(), "bare"), NamedPort(Telling(), "telling")
     assert (bare.active_command, bare.heartbeat) == (None, None)
-    assert (bare.hydraulics, bare.control_mode) == (HYDRAULICS_NOT_TOLD, b"")
+    assert (bare.hydraulics, bare.control_mode, bare.build) == (HYDRAULICS_NOT_TOLD, b"", "")
     assert telling.active_command is not None
     assert (telling.active_command.tolist(), telling.hydraulics) == ([0.5], HYDRAULICS_LOW)
+    assert telling.build == "3f"
     with pytest.raises(Exception, match="port 'telling': reading heartbeat: the line is dead"):
         _ = telling.heartbeat
 

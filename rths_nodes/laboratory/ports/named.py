@@ -84,6 +84,10 @@ class NamedPort(Readback):
         beat: int | None = self._told("heartbeat", None)
         return beat
 
+    @property
+    def build(self) -> str:
+        return str(self._told("build", ""))
+
     def _told(self, name: str, absent: Any) -> Any:
         """What the port reads back of its rig, or what stands for that where it cannot."""
         if not (hasattr(type(self._port), name) or name in getattr(self._port, "__dict__", ())):

@@ -101,6 +101,7 @@ class Simulator:
                 )
 
     simulated = True
+    build = ""
     partial_stop: str
 
     def __init__(

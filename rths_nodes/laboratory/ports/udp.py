@@ -145,6 +145,7 @@ class UdpPort:
         self.in_lockstep = False
         """True where the rig, an emulator, waits for every command."""
         self.interlock = ""
+        self.build = ""
         self._closed = True
         self._any_start = False
         self.heartbeat = 0
