@@ -92,9 +92,25 @@ class ChecksScenario(Protocol):
         """What is allowed but dangerous or doubtful in this test, in words."""
         ...
 
+    def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
+        """Of a setup: a number for each axis, the same for axes that move one specimen and must stop together.
+
+        The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
+        """
+        ...
+
     def remarks(self, state: Mapping[str, float]) -> list[str]:
         """After a test: what the last inner numbers of a compensator, by their names, say of it, in words."""
         ...
+
+
+def stop_groups_of(setup: Any, n_moved: int, n_axes: int) -> tuple[int, ...]:
+    """Group of each of ``n_axes`` axes, as the parameters of a ``setup`` say; one for all where they do not say.
+
+    The first ``n_moved`` axes are those of the setup, those behind them are controlled by force.
+    """
+    told: tuple[int, ...] = setup.stop_groups(n_moved, n_axes) if hasattr(setup, "stop_groups") else (0,) * n_axes
+    return told
 
 
 def spans_of(params: Any) -> Mapping[str, float]:

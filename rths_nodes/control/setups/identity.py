@@ -12,7 +12,9 @@ class Identity:
 
     @params
     class Params:
-        pass
+        def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
+            """Each axis has a specimen of its own."""
+            return tuple(range(n_axes))
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         if n_dof != n_axes:

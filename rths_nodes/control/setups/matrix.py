@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.parameters import matrix, params
+from rths_nodes.core.parameters import flag, matrix, params
 from rths_nodes.core.samples import Array, Motion
 
 
@@ -21,6 +21,19 @@ class Matrix:
         matrix: tuple[tuple[float, ...], ...] = matrix(
             "T, one row per axis, one column per degree of freedom", "m/m"
         )
+        coupled: bool = flag(
+            "axes that share a degree of freedom move one specimen, and stop together; false: each axis has a "
+            "specimen of its own, as dampers of several stories",
+            True,
+        )
+
+        def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
+            """Axes whose rows share a degree of freedom, directly or by others between them, are one group."""
+            groups = list(range(n_axes))
+            for column in zip(*self.matrix, strict=False) if self.coupled else ():
+                joined = {groups[axis] for axis, share in enumerate(column[:n_moved]) if share}
+                groups = [min(joined) if group in joined else group for group in groups]
+            return tuple(groups)
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         self._matrix = np.array(params.matrix)

@@ -17,7 +17,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.axial_load import horizontal_share
-from rths_nodes.core.checks import TestContext
+from rths_nodes.core.checks import TestContext, stop_groups_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, integer, number, params
 from rths_nodes.core.samples import Array, Motion
@@ -53,6 +53,13 @@ class UprightLoad:
             ):
                 if getattr(self, key) > most:
                     raise ConfigError(f"{key} = {getattr(self, key)}: must be <= {most}, the number of {what}")
+
+        def stop_groups(self, n_moved: int, n_axes: int) -> tuple[int, ...]:
+            """The load stands on the specimen of the axis that inclines it."""
+            groups = list(stop_groups_of(self.setup, n_moved, n_axes))
+            load = n_moved + self.force_axis - 1
+            groups[load] = groups[self.inclined_by - 1]
+            return tuple(groups)
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
         self._inner: Any = registry.build("setup", params.setup, n_dof, n_axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rths_nodes.core.checks import stop_groups_of
 from rths_nodes.core.errors import ConfigError, join
 from rths_nodes.laboratory.force_control import CONTROLLER
 
@@ -19,6 +20,8 @@ class AxesByMode:
     """What a scenario has of its ``axes``, which map names to their parameters, by what they follow."""
 
     axes: Any
+    rig: Any
+    setup: Any
 
     @property
     def force_axes(self) -> tuple[str, ...]:
@@ -29,6 +32,18 @@ class AxesByMode:
     def moved_axes(self) -> tuple[str, ...]:
         """The axes that follow displacements: those of the setup, the compensator and the indices."""
         return tuple(name for name, axis in self.axes.items() if axis.mode != FORCE)
+
+    @property
+    def stop_groups(self) -> tuple[int, ...]:
+        """Group number of each axis, in order; axes of one group move one specimen, and stop together.
+
+        Axes of a coupled rig are one group; otherwise the setup says which are coupled, and the axes of a setup
+        that does not say are one group. Groups are numbered by their first axes.
+        """
+        n_axes, n_moved = len(self.axes), len(self.moved_axes)
+        told = (0,) * n_axes if self.rig is not None else stop_groups_of(self.setup, n_moved, n_axes)
+        numbers: dict[int, int] = {}
+        return tuple(numbers.setdefault(group, len(numbers)) for group in told)
 
 
 def check_mode(axis: Any, path: str) -> None:
