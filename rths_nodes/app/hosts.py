@@ -69,6 +69,11 @@ class RunResult:
     actuator_nodes: str = "one"
     faults: tuple[str, ...] = ()
 
+    @property
+    def ending(self) -> str:
+        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        return outcomes.ending(self.outcome, self.timing.get("bridged", 0), self.samples)
+
     def read(self) -> Run:
         """The arrays of the run, from memory or from the recording. Raises ConfigError when there is neither."""
         if self.run is not None:

@@ -7,6 +7,23 @@ from enum import IntEnum
 
 from rths_nodes.loop.supervision.states import ENDED, State
 
+MOST_BRIDGED = 0.01
+"""Share of the samples of a test: one of which more were bridged has run, but says nothing of the specimen."""
+
+
+def not_valid(bridged: float, samples: float) -> str:
+    """``not valid: 55 % bridged`` where too many of the ``samples`` were bridged; empty for a valid test."""
+    if not bridged > MOST_BRIDGED * samples:
+        return ""
+    percent = min(100.0, 100.0 * bridged / samples) if samples > 0 else 100.0
+    return f"not valid: {percent:.{0 if percent >= 10.0 else 1}f} % bridged"
+
+
+def ending(outcome: str, bridged: float, samples: float) -> str:
+    """The ``outcome`` as people read it: ``finished, not valid: 55 % bridged`` is none that counts."""
+    doubt = not_valid(bridged, samples) if outcome == ExitCode.FINISHED.outcome else ""
+    return f"{outcome}, {doubt}" if doubt else outcome
+
 
 class ExitCode(IntEnum):
     """Exit code by outcome. ``ending`` says in words how a test ended, ``meaning`` when one ends so."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
+from rths_nodes.loop import outcomes
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
@@ -81,6 +82,21 @@ class Run:
     def outcome(self) -> str:
         """``finished``, ``held``, ``tripped`` or what else the recording says."""
         return self.information.get("outcome", "unknown")
+
+    @property
+    def bridged(self) -> int:
+        """Samples whose Command or Measurement was not there in time, and was made up for."""
+        return int(np.count_nonzero(self.flags & FLAG_BRIDGED))
+
+    @property
+    def not_valid(self) -> str:
+        """``not valid: 55 % bridged`` of a test that ran to its end and says nothing all the same; else empty."""
+        return outcomes.not_valid(self.bridged, len(self.time) - 1) if self.outcome == "finished" else ""
+
+    @property
+    def ending(self) -> str:
+        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        return outcomes.ending(self.outcome, self.bridged, len(self.time) - 1)
 
     def arrays(self) -> dict[str, Array]:
         """All histories by name; those of loads as ``loads.force``."""

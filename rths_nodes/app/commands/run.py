@@ -81,6 +81,7 @@ def _json(done: hosts.RunResult) -> dict[str, Any]:
         "pace": done.pace,
         "actuator_nodes": done.actuator_nodes,
         "outcome": done.outcome,
+        "ending": done.ending,
         "reason": done.reason,
         "samples": done.samples,
         "duration_s": done.scenario.samples * done.scenario.dt,
@@ -109,11 +110,11 @@ def _trimmed(timing: dict[str, Any]) -> dict[str, Any]:
 
 def _print(done: hosts.RunResult) -> None:
     console = terminal.console()
-    colour = "green" if done.outcome == "finished" else "red"
+    colour = "green" if done.ending == "finished" else "red"
     seconds = done.samples * done.scenario.dt
     rig = f" on {done.scenario.rig_file.name}" if done.scenario.rig_file else ""
     console.print(
-        f"{done.scenario.name}{rig}: [bold {colour}]{done.outcome}[/] after {done.samples} samples "
+        f"{done.scenario.name}{rig}: [bold {colour}]{done.ending}[/] after {done.samples} samples "
         f"({seconds:.3f} s of test) in {done.wall_s:.1f} s, {done.host}, {done.pace}"
     )
     if done.reason:

@@ -17,7 +17,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
-from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.scenario import rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -134,6 +134,8 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[
         rig=head.name if head else "",
         rig_description=head.description if head else "",
         port=type(scenario.port).type_name,
+        simulated=titles.simulation(scenario),
+        axis_names=titles.axis_names(scenario),
         operator=operator,
         specimen=SpecimenRecord(specimen),
         started=now(),
@@ -144,7 +146,10 @@ def _record(scenario: Scenario, answers: Answers, dialogue: Any, planned: tuple[
 
 
 def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
-    """What the specimen has gone through in earlier tests, whose folders stand beside that of this one."""
+    """What the specimen has gone through in earlier tests, whose folders stand beside that of this one.
+
+    Nothing of steel has moved in those that were simulated or emulated.
+    """
     from rths_nodes.recording import procedure
 
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -153,12 +158,13 @@ def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
         if not procedure.exists(folder):
             continue
         try:
-            earlier = procedure.read(folder).specimen
+            record = procedure.read(folder)
         except ConfigError as error:
             terminal.tell([f"history of the specimen: {error}"])
             continue
-        if earlier.id == specimen:
-            found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
+        if record.specimen.id == specimen and not record.simulation:
+            rows = record.specimen.history
+            found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in rows}
     return sorted(found.values(), key=lambda row: str(row.get("date")))
 
 
@@ -180,7 +186,7 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
     if options.json:
         print(json.dumps(terminal.finite(asdict(record)), indent=2))
     else:
-        words = f"{record.test_id}: {record.outcome}" + (f": {record.reason}" if record.reason else "")
+        words = f"{record.test_id}: {record.ending}" + (f": {record.reason}" if record.reason else "")
         _say(screen, words)
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if recorded and not options.no_report:

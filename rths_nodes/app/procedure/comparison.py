@@ -8,11 +8,10 @@ one, from the end of a soft start to the last step that both have.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from rths_nodes.core.samples import FLAG_BRIDGED, Array
+from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
 
@@ -32,19 +31,6 @@ def differences(run: Run, level: float, before: Run, level_before: float) -> dic
         for column, axis in enumerate(run.axes):
             found[f"{name} of {axis}"] = _difference(now[:n, column] / level, then[:n, column] / level_before)
     return found
-
-
-REHEARSAL = " to its rehearsal"
-"""Behind the names of differences between a rung and its own rehearsal on a simulator."""
-
-
-def largest(found: Mapping[str, float]) -> float:
-    """The largest of ``differences``, to the own rehearsal where there was one, else to the rung before.
-
-    0 where there are none, inf where one cannot be told.
-    """
-    own = [value for name, value in found.items() if name.endswith(REHEARSAL)]
-    return max((math.inf if math.isnan(value) else value for value in own or found.values()), default=0.0)
 
 
 def _difference(now: Array, then: Array) -> float:
@@ -70,11 +56,6 @@ def peaks(run: Run) -> dict[str, dict[str, float]]:
 def _largest(values: Array) -> float:
     known = values[np.isfinite(values)]
     return float(np.abs(known).max()) if len(known) else 0.0
-
-
-def bridged(run: Run) -> int:
-    """Samples whose Command or Measurement was not there in time, and was made up for."""
-    return int(np.count_nonzero(run.flags & FLAG_BRIDGED))
 
 
 def cautions(level: float, ratio: int, level_before: float, ratio_before: int) -> list[str]:

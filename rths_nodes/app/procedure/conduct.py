@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
 from rths_nodes.app.procedure.acts import ACTS
@@ -25,6 +26,7 @@ from rths_nodes.loop.procedure import records
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
+from rths_nodes.loop.procedure.verdicts import REHEARSAL
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure as on_disk
@@ -84,8 +86,12 @@ class Conductor:
 
     @property
     def climbed(self) -> list[str]:
-        """Names of the rungs that have finished."""
-        return [rung.name for rung in self.record.rungs if rung.outcome == "finished"]
+        """Names of the rungs that have finished, and are valid unless the operator has said that they count."""
+        return [
+            rung.name
+            for rung in self.record.rungs
+            if rung.outcome == "finished" and (rung.counts or not rung.not_valid)
+        ]
 
     @property
     def next_rung(self) -> str:
@@ -183,7 +189,8 @@ class Conductor:
     def _unload(self) -> str:
         done = self.session.unload()
         left = ", ".join(
-            f"{name} {before:.6g} N, now {done.after[name]:.6g} N" for name, before in done.before.items()
+            f"{self.record.called(name)} {plain(before, KN)} kN, now {plain(done.after[name], KN)} kN"
+            for name, before in done.before.items()
         )
         return f"{'given up: ' + done.given_up if done.given_up else 'unloaded'}: force before {left}"
 
@@ -260,17 +267,19 @@ class Conductor:
         """Complete the ``entry`` of a rung by what was recorded of it; how it went, in words."""
         entry.host, entry.pace = step.host, step.pace
         entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
+        entry.limits = self.ladder.stops(step)
         entry.remarks += step.remarks()
-        words = f"rung {entry.name}: {entry.outcome} after {entry.samples} samples"
+        run = read_run(done.recording) if done is not None and done.recording is not None else None
+        entry.bridged = run.bridged if run is not None else 0
+        words = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
         words += f": {entry.reason}" if entry.reason else ""
-        if done is not None and done.recording is not None:
+        if done is not None and done.recording is not None and run is not None:
             entry.recording = done.recording.name
-            run = read_run(done.recording)
             entry.peaks = comparison.peaks(run)
-            if count := comparison.bridged(run):
-                entry.remarks.append(f"{count} samples were bridged")
+            if entry.bridged:
+                entry.remarks.append(f"{entry.bridged} samples were bridged")
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
-        if step.rung.moves:
+        if step.rung.moves and not self.record.simulation:
             self.record.specimen.history.append(self._history(entry))
         return words
 
@@ -283,7 +292,7 @@ class Conductor:
         entry.compared_with = before.name
         entry.differences = comparison.differences(run, entry.level, then, before.level)
         entry.remarks += comparison.cautions(entry.level, entry.time_ratio, before.level, before.time_ratio)
-        return f"; differs from rung {before.name} (rms over rms): {_listed(entry.differences)}"
+        return f"; differs from rung {before.name} (rms over rms): {_listed(self.record, entry.differences)}"
 
     def _against_rehearsal(self, entry: RungRecord, step: Step, run: Run) -> str:
         """A rung that moves beside its own rehearsal: the same level, the same time."""
@@ -295,8 +304,8 @@ class Conductor:
             entry.remarks.append(f"not compared with its rehearsal: {error}")
             return ""
         found = comparison.differences(run, 1.0, rehearsed, 1.0)
-        entry.differences |= {f"{name}{comparison.REHEARSAL}": value for name, value in found.items()}
-        return f"; from its rehearsal: {_listed(found)}"
+        entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
+        return f"; from its rehearsal: {_listed(self.record, found)}"
 
     def _history(self, entry: RungRecord) -> dict[str, Any]:
         """What the specimen has gone through on a rung."""
@@ -308,8 +317,8 @@ class Conductor:
         return told | largest
 
 
-def _listed(differences: dict[str, float]) -> str:
+def _listed(record: ProcedureRecord, differences: dict[str, float]) -> str:
     return ", ".join(
-        f"{name} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
+        f"{record.named(name)} by {'what cannot be told' if math.isnan(value) else f'{value:.3g}'}"
         for name, value in differences.items()
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rths_nodes.app.procedure import comparison, screens, walk
+from rths_nodes.app.procedure import screens, walk
 from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
@@ -14,7 +14,8 @@ from rths_nodes.app.procedure.walk import Walk
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import RUNGS
+from rths_nodes.loop.procedure.records import RUNGS, RungRecord
+from rths_nodes.loop.procedure.verdicts import largest
 from rths_nodes.loop.supervision.states import State
 
 
@@ -28,10 +29,13 @@ class Console:
         self.conductor, self._dialogue, self._leads = conductor, dialogue, leads
         self._walk = Walk(conductor, self._unloads)
         conductor.watch.changed = self._changed
-        self._say = dialogue.say
         self._attendance = Attendance(conductor, dialogue, progress, leads)
         self._meanwhile = self._attendance.meanwhile
         self._refused = self._failed = ""
+
+    def _say(self, shown: Any) -> None:
+        """Words with the axes as people call them."""
+        self._dialogue.say(self.conductor.record.named(shown) if isinstance(shown, str) else shown)
 
     # -- the whole test -----------------------------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class Console:
     def _rung(self, act: str, rung: str, arguments: dict[str, Any]) -> bool:
         words = self._perform(act, f"rung {rung}", **arguments)
         record = self.conductor.record
-        self._say(screens.rungs(record.rungs) if self._leads else words)
+        self._say(screens.rungs(record) if self._leads else words)
         last = record.rungs[-1]
         for remark in last.remarks:
             self._say(f"note: {remark}")
@@ -136,7 +140,9 @@ class Console:
             if self._leads:
                 self._say(words)
             return self._leads
-        difference = comparison.largest(last.differences)
+        if last.not_valid and not self._counts(last):
+            return self._leads
+        difference = largest(last.differences)
         if self._dialogue.goes_on(last.name, difference):
             return True
         bound = self._dialogue.answers.largest_difference[last.name]
@@ -145,6 +151,16 @@ class Console:
         if not self._leads:
             self._attendance.stopped = words
         return self._leads
+
+    def _counts(self, last: RungRecord) -> bool:
+        """Whether a rung that is not valid counts; where nobody says so, a file of answers ends there."""
+        if self._dialogue.counts(last.name, last.ending):
+            self.conductor.record.count(last)
+            self.conductor.write()
+            return True
+        if not self._leads:
+            self._attendance.stopped = f"rung {last.name}: {last.ending}"
+        return False
 
     def _do_take_offsets(self, act: str, rest: str) -> bool:
         seconds = self._dialogue.value("offsets_seconds", 2.0)
@@ -168,7 +184,7 @@ class Console:
 
     def _do_check(self, act: str, rest: str) -> bool:
         self._perform(act)
-        self._say(screens.checks(self.conductor.record.checks))
+        self._say(screens.checks(self.conductor.record))
         remarks = [words for row in self.conductor.record.checks.values() for words in row.remarks]
         for words in (*remarks, *self._walk.wrong()):
             self._say(words)
@@ -179,7 +195,7 @@ class Console:
 
     def _do_sign_for(self, act: str, rest: str) -> bool:
         for words in [rest] if rest else self._walk.unsigned():
-            if not self._dialogue.signs(words):
+            if not self._dialogue.signs(words, self.conductor.record.named(words)):
                 if self._leads:
                     return True
                 raise ConfigError(f"sign_for: nobody signs for: {words}")
@@ -198,7 +214,7 @@ class Console:
             self._meanwhile(f"rehearsal of rung {rung}", lambda: ladder.expected(rung, self._attendance.far))
         if moves and (self._leads or rung not in self._dialogue.answers.arm):
             self._say(screens.armed(step, conductor.ladder, offsets_hash))
-        if moves and not self._dialogue.arms(rung, step.hash):
+        if moves and not self._dialogue.arms(rung, step.hash, offsets_hash):
             self._say("not armed")
             return self._leads
         self._say(self._perform(act, rung=rung, scenario_hash=step.hash, offsets_hash=offsets_hash))

@@ -84,21 +84,36 @@ class Dialogue:
                 return False
             self.say("y or n")
 
-    def arms(self, rung: str, scenario_hash: str) -> bool:
-        """Whether the rung is to be armed: it stands in the file, or the operator types the head of the hash."""
+    def arms(self, rung: str, scenario_hash: str, offsets_hash: str) -> bool:
+        """Whether the rung is to be armed: it stands in the file, or the operator types the head of the hash.
+
+        Who types that of the offsets is told so, and asked again.
+        """
         if rung in self.answers.arm:
             return True
         if self._ask is None:
             return False
-        head = scenario_hash[:NAMED_BY]
-        typed = self.line(f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: ")
-        return typed.lower() == head
+        question = f"to arm rung {rung}, type the first {NAMED_BY} characters of the scenario's hash: "
+        while True:
+            typed = self.line(question).lower()
+            if typed == scenario_hash[:NAMED_BY]:
+                return True
+            if typed != offsets_hash[:NAMED_BY] or not typed:
+                return False
+            self.say("that is the hash of the offsets")
 
-    def signs(self, what: str) -> bool:
-        """Whether the operator answers for ``what`` is not verified: words with the name of an axis in them."""
+    def signs(self, what: str, shown: str) -> bool:
+        """Whether the operator answers for ``what`` is not verified: words with the name of an axis in them.
+
+        ``shown`` are these words as they are asked.
+        """
         if set(re.findall(r"\w+", what)) & set(self.answers.sign_for):
             return True
-        return self._ask is not None and self.yes(f"{what}; do you sign for it?")
+        return self._ask is not None and self.yes(f"{shown}; do you sign for it?")
+
+    def counts(self, rung: str, ending: str) -> bool:
+        """Whether the operator says that a rung counts which is not valid; no where nobody can be asked."""
+        return self._ask is not None and self.yes(f"rung {rung}: {ending}; does it count all the same?")
 
     def goes_on(self, rung: str, difference: float) -> bool:
         """Whether the ladder goes on behind a rung that differs so much; on a terminal the operator decides."""

@@ -131,6 +131,14 @@ class Ladder:
         except ConfigError:
             return False
 
+    def stops(self, step: Step) -> dict[str, dict[str, float]]:
+        """By axis the ``displacement`` (m) and ``force`` (N) at which a rung is stopped."""
+        elastic = rehearsal.elastic_limits(self.scenario) if step.rung.name in REDUCED else {}
+        return {
+            axis: {"displacement": min(limit.stroke, elastic.get(axis, math.inf)), "force": limit.force}
+            for axis, limit in step.scenario.limits.items()
+        }
+
     def unknown(self, name: str) -> list[str]:
         """What of the rung cannot be predicted, in words."""
         if self.has_simulator:
@@ -146,8 +154,8 @@ class Ladder:
             return
         found = self.expected(name, progress)
         beyond = [
-            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.4g} mm, must be <= elastic_limit = "
-            f"{1e3 * limit:.4g} mm of the rig file; lower the level, now {self.level:g}"
+            f"rung {name}: axes.{axis} is expected to go {1e3 * far:.3g} mm, must be <= elastic_limit = "
+            f"{1e3 * limit:.3g} mm of the rig file; lower the level, now {self.level:g}"
             for axis, limit in limits.items()
             if axis in found and (far := found[axis]["displacement"]) > limit
         ]

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from rths_nodes.analysis.units import KN, MM, PERCENT
+from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.acts import ACTS
-from rths_nodes.app.procedure.comparison import REHEARSAL
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.walk import WORDS
-from rths_nodes.loop.procedure.records import AxisChecks, OffsetsRecord, RungRecord
+from rths_nodes.loop.procedure.records import OffsetsRecord, ProcedureRecord
+from rths_nodes.loop.procedure.verdicts import REHEARSAL, verdict
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import axis_names
 
 
 def acts(possible: Mapping[str, str], proposed: str) -> Table:
@@ -35,70 +36,82 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
     grid = Table(
         "axis", "channel", "value", "scatter (rms)", "of the range", title=f"offsets over {found.seconds:g} s"
     )
+    names = axis_names(scenario)
     for name, row in found.axes.items():
-        axis = scenario.axes[name].rig_axis
+        axis, called = scenario.axes[name].rig_axis, names[name]
         ends = (axis.displacement.range_si, axis.force.range_si) if axis is not None else (math.nan, math.nan)
         shown = (
             ("displacement", row.displacement, row.displacement_scatter, ends[0], MM, "mm"),
             ("force", row.force, row.force_scatter, ends[1], KN, "kN"),
         )
         for noun, value, scatter, end, factor, unit in shown:
-            share = f"{PERCENT * value / end:.3g} %" if math.isfinite(end) else "-"
-            grid.add_row(name, noun, f"{factor * value:.5g} {unit}", f"{factor * scatter:.3g} {unit}", share)
-        active = f"{MM * row.command:.5g} mm" if math.isfinite(row.command) else "cannot be read"
-        grid.add_row(name, "active command", active, "", "")
+            share = f"{plain(value / end, PERCENT)} %" if math.isfinite(end) else "-"
+            grid.add_row(called, noun, _with(value, factor, unit), _with(scatter, factor, unit), share)
+        active = _with(row.command, MM, "mm") if math.isfinite(row.command) else "cannot be read"
+        grid.add_row(called, "active command", active, "", "")
     return grid
 
 
-def checks(found: Mapping[str, AxisChecks]) -> Table:
+def checks(record: ProcedureRecord) -> Table:
     """What the small move has found of every axis."""
-    grid = Table("axis", "sign of displacement", "of force", "scale of displacement", "of force", "stiffness")
-    for name, row in found.items():
-        stiffness = "-" if row.stiffness is None else f"{row.stiffness:.4g} N/m"
-        if row.low is not None and row.high is not None:
-            stiffness += f" (expected {row.low:.4g} to {row.high:.4g})"
+    heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
+    grid = Table(*heads, title="signs and scales, by the small move")
+    for name, row in record.checks.items():
         keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
-        grid.add_row(name, *(WORDS[getattr(row, key)] for key in keys), stiffness)
+        stiffness = "-" if row.stiffness is None else _with(row.stiffness, KN / MM, "kN/mm")
+        expected = "-"
+        if row.low is not None and row.high is not None:
+            expected = f"{plain(row.low, KN / MM)} to {plain(row.high, KN / MM)}"
+        grid.add_row(record.called(name), *(WORDS[getattr(row, key)] for key in keys), stiffness, expected)
     return grid
 
 
 def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     """What is about to be armed: hashes, level, ratio, and how far each axis is expected to go."""
     grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
-    grid.add_row("scenario", f"[bold]{step.hash}[/]  level {step.level:g}, time ratio {step.ratio}")
+    grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
     grid.add_row("host, pace", f"{step.host}, {step.pace}")
-    limits, elastic = step.scenario.limits, rehearsal.elastic_limits(step.scenario)
+    names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
     for name, peak in ladder.expected(step.rung.name).items():
-        words = f"expected {MM * peak['displacement']:.4g} mm, {KN * peak['force']:.4g} kN; stops at "
-        words += f"{MM * limits[name].stroke:g} mm, {KN * limits[name].force:g} kN"
+        found = [
+            f"{_with(peak[noun], factor, unit)}, stops at {_with(stops[name][noun], factor, unit)}"
+            for noun, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN"))
+        ]
+        words = f"expected {'; '.join(found)}"
         if name in elastic:
-            words += f"; elastic up to {MM * elastic[name]:g} mm"
-        grid.add_row(f"axis {name}", words)
+            words += f"; elastic up to {_with(elastic[name], MM, 'mm')}"
+        grid.add_row(names[name], words)
     for words in (*step.remarks(), *ladder.unknown(step.rung.name)):
         grid.add_row("note", _plain(words))
     return grid
 
 
-def rungs(found: list[RungRecord]) -> Table:
-    """The ladder so far."""
-    grid = Table(
+def rungs(record: ProcedureRecord) -> Table:
+    """The ladder so far: of each axis how far it went beside where it is stopped, and a verdict."""
+    heads = (
         "rung",
-        "outcome",
         "level",
         "ratio",
-        "samples",
-        "displacement",
-        "force",
-        "from the one before",
-        "from its rehearsal",
+        "axis",
+        "displ., mm (stop)",
+        "force, kN (stop)",
+        "before",
+        "rehearsal",
+        "verdict",
     )
-    for row in found:
-        far = ", ".join(f"{MM * peak['displacement']:.4g} mm" for peak in row.peaks.values())
-        force = ", ".join(f"{KN * peak['force']:.4g} kN" for peak in row.peaks.values())
+    grid = Table(*heads, title="the ladder; differences to the rung before and to the rehearsal: rms over rms")
+    for row in record.rungs:
         differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
-        ratio = str(row.time_ratio)
-        grid.add_row(row.name, row.outcome, f"{row.level:g}", ratio, str(row.samples), far, force, *differs)
+        first = (row.name, f"{PERCENT * row.level:g} %", str(row.time_ratio))
+        for axis, peak in (row.peaks or {"": {}}).items():
+            stop = row.limits.get(axis, {})
+            far = [
+                f"{plain(peak.get(noun), factor)} ({plain(stop.get(noun), factor)})"
+                for noun, factor in (("displacement", MM), ("force", KN))
+            ]
+            grid.add_row(*first, record.called(axis), *far, *differs, verdict(row))
+            first, differs = ("", "", ""), ["", ""]
     return grid
 
 
@@ -106,6 +119,11 @@ def _worst(found: Mapping[str, float], rehearsal: bool) -> str:
     """The largest difference to the rehearsal of a rung, or to the rung before."""
     values = [value for name, value in found.items() if name.endswith(REHEARSAL) == rehearsal]
     return f"{max(values):.3g}" if values else "-"
+
+
+def _with(value: float, factor: float, unit: str) -> str:
+    """``value`` with three digits and its unit."""
+    return f"{plain(value, factor)} {unit}"
 
 
 def _plain(words: str) -> str:

@@ -69,6 +69,7 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
     """
     record = conductor.record
     last = record.rungs[-1] if record.rungs else None
+    doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
     code, reason = ExitCode.FINISHED, ""
     if failed:
         code, reason = ExitCode.FAILED, failed
@@ -82,9 +83,12 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
         code, reason = ExitCode.FAILED, f"rung {last.name}: {last.reason}"
     elif stopped or conductor.next_rung:
         held = f"rung {last.name}: {last.reason}" if last is not None and last.outcome == "held" else ""
+        held = f"rung {last.name}: {doubt}" if last is not None and doubt else held
         code = ExitCode.HELD
         reason = stopped or held or f"the operator ended the test before rung {conductor.next_rung}"
     record.outcome, record.reason = code.outcome, reason
+    if code is ExitCode.HELD and last is not None and doubt and last.name == record.planned[-1]:
+        record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.FAILED  # it ran to its end, and does not count
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
     conductor.write()

@@ -6,8 +6,11 @@ Times are texts in ISO 8601 with their offset from UTC; numbers are in SI units,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
+
+from rths_nodes.loop import outcomes
 
 VERIFIED, NOT_VERIFIED, WRONG, SIGNED = "verified", "not verified", "wrong", "signed for"
 """What a check has found of a sign or a scale; ``SIGNED``: the operator answers for what is not verified."""
@@ -31,8 +34,10 @@ RUNGS = {
     for rung in (
         Rung("a", "embedded", "all computed, in one process without ROS", False, False),
         Rung("b", "nodes", "nodes, with a simulator in place of the rig", False, False),
-        Rung("c", "not sent", "the rig answers, commands are computed but not sent", True, False),
-        Rung("d", "computed force", "the rig moves, its force is computed from what it measures", True, True),
+        Rung("c", "computed, not sent", "the rig answers, commands are computed but not sent", True, False),
+        Rung(
+            "d", "moves, force computed", "the rig moves, its force is computed from what it measures", True, True
+        ),
         Rung("e", "slow time", "the rig moves so many times slower than the structure", True, True),
         Rung("f", "reduced level", "in real time, with a part of the excitation", True, True),
         Rung("g", "full", "the test", True, True),
@@ -134,6 +139,22 @@ class RungRecord:
     """By axis: largest ``displacement`` (m), ``force`` (N) and ``velocity`` (m/s)."""
     remarks: list[str] = field(default_factory=list)
     """What limits what it shows: parts that depend on the rate in slow time, bridged samples."""
+    limits: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By axis: the ``displacement`` (m) and ``force`` (N) at which the rung would have been stopped."""
+    bridged: int = 0
+    """Of the samples: a Command or a Measurement was not there in time."""
+    counts: str = ""
+    """Who has said that it counts although it is not valid."""
+
+    @property
+    def not_valid(self) -> str:
+        """``not valid: 55 % bridged`` of a rung that ran to its end and says nothing all the same; else empty."""
+        return outcomes.not_valid(self.bridged, self.samples) if self.outcome == "finished" else ""
+
+    @property
+    def ending(self) -> str:
+        """The outcome as people read it: ``finished, not valid: 55 % bridged``."""
+        return outcomes.ending(self.outcome, self.bridged, self.samples)
 
 
 @dataclass
@@ -188,3 +209,35 @@ class ProcedureRecord:
     rungs: list[RungRecord] = field(default_factory=list)
     unloading: list[UnloadingRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    simulated: str = ""
+    """``simulated`` or ``emulated`` where nothing of steel moves behind the port; empty for a rig."""
+    axis_names: dict[str, str] = field(default_factory=dict)
+    """The axes of the scenario as people call them, where the rig file has other names."""
+
+    @property
+    def simulation(self) -> str:
+        """``simulated``, ``emulated`` or empty; a record that does not tell it has at least the port."""
+        return self.simulated or ("simulated" if self.port == "simulator" else "")
+
+    def count(self, rung: RungRecord) -> None:
+        """The operator has said that a ``rung`` counts which is not valid."""
+        rung.counts = self.operator
+        self.deviations.append(f"rung {rung.name}: {rung.ending}: counts by the word of {self.operator}")
+
+    def called(self, axis: str) -> str:
+        """``axis`` of the scenario as people call it: ``north (story_1)``."""
+        return self.axis_names.get(axis, axis)
+
+    def named(self, words: str) -> str:
+        """``words`` with its axes, as ``axes.story_1`` or ``of story_1``, as people call them."""
+        for axis, called in self.axis_names.items():
+            if called != axis:
+                found = rf"(?:\baxes\.|(?<=\bof )){re.escape(axis)}(?!\w|\.\w)"
+                words = re.sub(found, called.replace("\\", r"\\"), words)
+        return words
+
+    @property
+    def ending(self) -> str:
+        """The outcome as people read it: that of a test whose last rung is not valid says so."""
+        last = self.rungs[-1] if self.rungs else None
+        return last.ending if last is not None and self.outcome == "finished" else self.outcome

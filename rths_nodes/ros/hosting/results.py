@@ -18,10 +18,11 @@ _ENDINGS = {code.ending: code for code in ExitCode}
 _LINE = re.compile(rf"^rths: ({'|'.join(_ENDINGS)}) after \d+ samples.*$", re.MULTILINE)
 
 
-def result_line(code: ExitCode, samples: int, reason: str) -> str:
-    """What the process that leads a test says in the end."""
+def result_line(code: ExitCode, samples: int, reason: str, bridged: float = 0) -> str:
+    """What the process that leads a test says in the end; where too much was ``bridged``, that it is not valid."""
     words = f": {' '.join(reason.split())}" if reason else ""
-    return f"rths: {code.ending} after {samples} samples{words}"
+    doubt = outcomes.not_valid(bridged, samples) if code is ExitCode.FINISHED else ""
+    return f"rths: {code.ending} after {samples} samples{f', {doubt}' if doubt else ''}{words}"
 
 
 def told_result(text: str) -> tuple[ExitCode, str] | None:
@@ -39,6 +40,8 @@ class Result:
     state: State = State.IDLE
     reason: str = ""
     sample: int = 0
+    bridged: int = 0
+    """Of the samples, as the actuator node of this process has counted them."""
     numbers: dict[str, float] = field(default_factory=dict)
     exit_code: ExitCode = ExitCode.FAILED
     notes: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Result:
     def take_state(self, rig: ActuatorNode) -> None:
         """Where the test stands, unless the actuator node was never configured."""
         if rig.rig is not None:
+            self.bridged = rig.rig.bridged
             machine = rig.rig.machine
             self.state, self.reason, self.sample = machine.state, machine.reason, rig.last_sample
             self.begun = rig.phase.begun

@@ -77,7 +77,7 @@ class HostedTest:
             node.flush()
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        print(result_line(result.exit_code, result.sample, result.reason), flush=True)
+        print(result_line(result.exit_code, result.sample, result.reason, result.bridged), flush=True)
         for note in result.notes:
             print(f"rths: {note}", file=sys.stderr)
         return result.exit_code

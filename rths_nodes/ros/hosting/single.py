@@ -175,7 +175,8 @@ def _of_test(rig: ActuatorNode) -> ExitCode:
     result.take_state(rig)
     result.judge([rig.phase.exit_code])
     if TELLS not in os.environ:
-        print(result_line(result.exit_code, result.sample, rig.phase.problem or result.reason), flush=True)
+        why = rig.phase.problem or result.reason
+        print(result_line(result.exit_code, result.sample, why, result.bridged), flush=True)
     return result.exit_code
 
 

@@ -59,11 +59,27 @@ def test_yes_or_no_is_one_of_both_and_an_empty_line_is_no() -> None:
 
 def test_a_rung_is_armed_by_the_head_of_its_hash() -> None:
     found, questions, _ = dialogue(["y", "", "0123AB"])
-    assert [found.arms("d", "0123abcdef") for _ in range(3)] == [False, False, True]
+    assert [found.arms("d", "0123abcdef", "9876543210") for _ in range(3)] == [False, False, True]
     assert "first 6 characters" in questions[0]
     unseen, _, _ = dialogue(None, arm=["d"])
-    assert unseen.arms("d", "0123abcdef")
-    assert not unseen.arms("g", "0123abcdef")
+    assert unseen.arms("d", "0123abcdef", "")
+    assert not unseen.arms("g", "0123abcdef", "")
+
+
+def test_who_types_the_hash_of_the_offsets_is_told_so_and_asked_again() -> None:
+    found, questions, said = dialogue(["987654", "987654", "0123ab"])
+    assert found.arms("d", "0123abcdef", "9876543210")
+    assert said == ["that is the hash of the offsets"] * 2
+    assert len(questions) == 3
+    without, _, _ = dialogue([""])
+    assert not without.arms("d", "0123abcdef", "")
+
+
+def test_a_rung_that_is_not_valid_counts_by_the_word_of_the_operator_alone() -> None:
+    found, questions, _ = dialogue(["y", ""])
+    assert [found.counts("f", "finished, not valid: 55 % bridged") for _ in range(2)] == [True, False]
+    assert questions[0].startswith("rung f: finished, not valid: 55 % bridged; does it count")
+    assert not dialogue(None)[0].counts("f", "finished, not valid: 55 % bridged")
 
 
 def test_where_nobody_can_be_asked_it_says_what_was_asked() -> None:

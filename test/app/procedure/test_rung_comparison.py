@@ -70,7 +70,7 @@ def test_peaks_and_bridged_samples(whole: Run) -> None:
     assert 0.0 < found["velocity"] < 0.76
     flags = whole.flags.copy()
     flags[3:5] |= FLAG_BRIDGED
-    assert comparison.bridged(replace(whole, flags=flags)) == 2
+    assert replace(whole, flags=flags).bridged == 2
 
 
 def test_another_level_or_ratio_is_told() -> None:
