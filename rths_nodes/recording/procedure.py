@@ -77,17 +77,17 @@ def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
     return (read(folder.parent), folder.name) if exists(folder.parent) else None
 
 
-def last_moving(folder: Path | str) -> Path:
+def last_moving(folder: Path | str) -> Path | None:
     """The recording of the last rung of a test in ``folder`` that moved the rig; of the last one where none did.
 
-    Raises ConfigError where there is no recording.
+    None where the test ended before one did: how a simulator went is not how the test went.
     """
     folder = Path(folder)
-    recorded = [rung for rung in read(folder).rungs if rung.recording and (folder / rung.recording).is_dir()]
+    record = read(folder)
+    recorded = [rung for rung in record.rungs if rung.recording and (folder / rung.recording).is_dir()]
     moved = [rung for rung in recorded if rung.name in RUNGS and RUNGS[rung.name].moves]
-    if not recorded:
-        raise ConfigError(f"{folder}: no rung of this test was recorded")
-    return folder / (moved or recorded)[-1].recording
+    shown = moved or (recorded if record.outcome == "finished" else [])
+    return folder / shown[-1].recording if shown else None
 
 
 def read(folder: Path | str) -> ProcedureRecord:

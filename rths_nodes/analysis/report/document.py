@@ -21,14 +21,16 @@ from rths_nodes.analysis.figures.timing import histograms
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.report import parameters, procedure, set_up, tables, tracking
 from rths_nodes.analysis.report.procedure import Part, moment
-from rths_nodes.analysis.units import MM, MS, US, grouped, number, quantity, rounded
+from rths_nodes.analysis.units import MM, MS, PERCENT, US, grouped, number, quantity, rounded
 from rths_nodes.core.checks import remarks_of
 from rths_nodes.core.parameter_table import table
 from rths_nodes.core.samples import FLAG_TRIPPED
 from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.outcomes import MOST_BRIDGED
 from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.scenario.titles import simulation
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
@@ -59,22 +61,27 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
     """The page as text."""
     of = Evaluation(run)
-    timed = histograms(run)
+    timed, beside = histograms(run), _beside(run, test)
     contents: dict[str, Any] = {
         "scenario": run.scenario,
         "axes": run.axes,
-        "outcome": run.outcome,
+        "outcome": run.ending,
         "reason": run.information.get("reason", ""),
-        "kind": KINDS.get(run.outcome, "unknown"),
+        "kind": "unknown" if beside else "bad" if run.not_valid else KINDS.get(run.outcome, "unknown"),
+        "verdict": verdict(run, test),
+        "first_facts": procedure.first_facts(test.record) if test else _first_facts(run),
+        "simulation": simulation(run.scenario),
+        "signs": test.record if test else None,
+        "beside": beside,
         "stopped": STOPS.get(run.outcome, ""),
         "first": first_line(run, test),
         "procedure": _procedure(test),
         "direct": procedure.DIRECT,
         "set_up": _set_up(of, test),
         "tracking": tracking.parts(of, test.record if test else None),
-        "summary": [*_summary(run), *_remarks(of)],
+        "summary": [*_summary(run, "rung" if beside else "test"), *_remarks(of)],
         "facts": _facts(of),
-        "running": _running(run),
+        "running": _running(run, test),
         "parameters": parameters.sections(run.scenario),
         "tables": {
             "indices": tables.indices(of),
@@ -99,6 +106,58 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
     return template("report.html.j2").render(contents, left_out=_by_reason(of.left_out))
 
 
+def write_record(record: ProcedureRecord, path: Path) -> None:
+    """Write the page about a test of which no rung moved: its ``record`` alone. Raises OSError."""
+    contents: dict[str, Any] = {
+        "outcome": record.ending or "not ended",
+        "kind": "bad" if procedure.verdict(record) else "good",
+        "verdict": procedure.verdict(record),
+        "first": procedure.first_words(record),
+        "first_facts": procedure.first_facts(record),
+        "simulation": record.simulation,
+        "signs": record,
+        "procedure": _procedure(OfProcedure(record)),
+        "set_up": procedure.rig(record),
+        "running": {
+            "name": f"{record.test_id}: {record.ending}",
+            "started": moment(record.started),
+            "run": record.test_id,
+        },
+        "no_safety": NO_SAFETY,
+        "version": __version__,
+    }
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(template("record.html.j2").render(contents), encoding="utf-8")
+
+
+def verdict(run: Run, test: OfProcedure | None) -> str:
+    """The word that stands alone on the first page; empty where the test ran to its end, and is valid."""
+    own = procedure.NOT_VALID if run.not_valid else ""
+    if run.outcome != "finished":
+        own = procedure.VERDICTS.get(run.outcome, "NOT FINISHED")
+    return (procedure.verdict(test.record) if test else "") or own
+
+
+def _beside(run: Run, test: OfProcedure | None) -> str:
+    """Which rung the page shows of a test that came to another end than this; empty where it shows the test."""
+    if test is None or run.ending != "finished" or not procedure.verdict(test.record):
+        return ""
+    rung = procedure.rung_of(test.record, test.folder)
+    return f"rung {procedure.rung_title(rung.name)}" if rung else "a rung"
+
+
+def _first_facts(run: Run) -> dict[str, str]:
+    """Of a run without a procedure."""
+    known, scenario = run.information, run.scenario
+    rig = scenario.rig_file.name if scenario.rig_file else type(scenario.port).type_name
+    return {
+        "Scenario": scenario.name,
+        "Started": moment(known.get("started", "–")),
+        "Run": known.get("run_id", "–"),
+        "Rig": rig,
+    }
+
+
 def first_line(run: Run, test: OfProcedure | None) -> str:
     """What the page says before anything else: how a test ended that did not run to its end; else empty."""
     said = []
@@ -110,9 +169,16 @@ def first_line(run: Run, test: OfProcedure | None) -> str:
         at = int(stopped[0]) if len(stopped) else max(0, len(run.time) - 1)
         when = f"at sample {grouped(at)} of {grouped(run.scenario.samples)} ({at * run.scenario.dt:.4g}\u00a0s)"
         said.append(f"{ended} {when}: {reason or 'no reason was recorded'}")
+    if run.not_valid:
+        counted = f"{grouped(run.bridged)} of {grouped(len(run.time) - 1)} samples"
+        said.append(
+            f"Test finished, {run.not_valid}: {counted}, whose Command or Measurement was not there in time; "
+            f"at most {PERCENT * MOST_BRIDGED:g}\u00a0% may be"
+        )
     if test is not None:
         words = procedure.first_words(test.record)
-        said += [words] if words and not (said and reason and reason in words) else []
+        told = reason or run.not_valid
+        said += [words] if words and not (said and told and told in words) else []
     return ". ".join(said)
 
 
@@ -151,11 +217,11 @@ def css_text(text: str) -> str:
     return '"' + re.sub(r"[^A-Za-z0-9 _.,:-]", lambda found: f"\\{ord(found[0]):x} ", text) + '"'
 
 
-def _running(run: Run) -> dict[str, str]:
+def _running(run: Run, test: OfProcedure | None) -> dict[str, str]:
     """What stands at the edge of every printed page."""
     known = run.information
     return {
-        "name": f"{run.scenario.name}: {run.outcome}",
+        "name": f"{run.scenario.name}: {(test.record.ending if test else '') or run.ending}",
         "started": moment(known.get("started", "")),
         "run": known.get("run_id", ""),
     }
@@ -236,15 +302,16 @@ def _excitation(of: Evaluation) -> str:
     return ", ".join(words)
 
 
-def _summary(run: Run) -> list[str]:
-    """The result in sentences; of a test that was stopped, the first goes on where the page says how."""
+def _summary(run: Run, noun: str) -> list[str]:
+    """The result in sentences, of a ``noun``; where it was stopped, the first goes on where the page says how."""
     axes: Mapping[str, Any] = run.metrics.get("axes") or {}
     several = len(axes) > 1
     end = float(run.time[-1]) if len(run.time) else 0.0
     planned = run.scenario.samples * run.scenario.dt
     sentences = []
     if run.outcome == "finished":
-        sentences.append(f"The test ran to its end after {planned:.4g}\u00a0s.")
+        doubt = f", but is {run.not_valid}" if run.not_valid else ""
+        sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
     elif run.outcome in STOPS:
         sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
     errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, exact, grouped, number, quantity, rounded
@@ -17,7 +17,13 @@ from rths_nodes.loop.procedure.records import (
     ProcedureRecord,
     RungRecord,
 )
+from rths_nodes.loop.procedure.verdicts import REHEARSAL
+from rths_nodes.loop.procedure.verdicts import verdict as judged
+from rths_nodes.loop.scenario.titles import EMULATED
 
+VERDICTS = {outcome: outcome.upper() for outcome in ("held", "tripped", "failed", "interrupted", "refused")}
+"""Outcome -> the word that stands alone on the first page about such a test."""
+NOT_VALID, NO_END = "NOT VALID", "NOT ENDED"
 DIRECT = "no procedure: this run was started directly"
 ENDED = {
     "held": "Test held",
@@ -70,9 +76,11 @@ def rung_of(record: ProcedureRecord, folder: str) -> RungRecord | None:
 
 def first_words(record: ProcedureRecord) -> str:
     """What the first line says of a procedure that did not finish; empty for one that did."""
-    at = "" if record.sample is None else f" at sample {grouped(record.sample)}"
+    if record.ending != record.outcome:
+        return f"Test {record.ending}{f' ({record.reason})' if record.reason else ''}"
+    at = "" if record.sample is None or record.outcome == "refused" else f" at sample {grouped(record.sample)}"
     if record.outcome in ENDED:
-        return f"{ENDED[record.outcome]}{at}: {record.reason or 'no reason was recorded'}"
+        return f"{ENDED[record.outcome]}{at}: {record.named(record.reason) or 'no reason was recorded'}"
     if record.outcome == "finished":
         return ""
     last = record.acts[-1] if record.acts else None
@@ -80,35 +88,51 @@ def first_words(record: ProcedureRecord) -> str:
     return f"Test not ended: the record of the procedure has no end{done}"
 
 
-def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
-    """Who tested what with what, and how it ended."""
-    facts = {
+def verdict(record: ProcedureRecord) -> str:
+    """The word about a procedure that did not finish, or is not valid; empty for one that is."""
+    if record.ending == "finished":
+        return ""
+    return NOT_VALID if record.outcome == "finished" else VERDICTS.get(record.outcome, NO_END)
+
+
+def first_facts(record: ProcedureRecord) -> dict[str, str]:
+    """What the first page has to say beside the verdict."""
+    return {
         "Test": record.test_id,
         "Date": f"{moment(record.started) or DASH} to {moment(record.ended) or DASH}",
         "Operator": record.operator or DASH,
         "Rig": " – ".join(filter(None, (record.rig, record.rig_description))) or DASH,
-        "Port": record.port or DASH,
         "Specimen": record.specimen.id or DASH,
-        "Outcome": record.outcome or "none: the record has no end",
-        "Reason": record.reason or DASH,
-        "At sample": DASH if record.sample is None else grouped(record.sample),
         "Scenario": record.scenario,
         "Scenario hash": record.scenario_hash,
+    }
+
+
+def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
+    """Who tested what with what, and how it ended."""
+    facts = first_facts(record) | {
+        "Port": record.port + (", emulated" if record.simulated == EMULATED else "") or DASH,
+        "Outcome": record.ending or "none: the record has no end",
+        "Reason": record.named(record.reason) or DASH,
+        "At sample": DASH if record.sample is None or record.outcome == "refused" else grouped(record.sample),
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()) or DASH,
     }
     if rung is not None:
-        facts |= {"Rung of this page": _rung(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
+        facts |= {"Rung of this page": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
         facts["Hash that was armed"] = rung.scenario_hash or DASH
     history = [
         [moment(exact(entry.get(key))) for key in ("date", "test", "rung", "level")]
         + [_by_axis(entry.get("displacement"), MM, "mm"), _by_axis(entry.get("force"), KN, "kN")]
         for entry in record.specimen.history
     ]
+    none_before = "Nothing is recorded before this test."
+    if record.simulation:
+        none_before = f"The test was {record.simulation}: nothing of steel has moved, and no load of it is kept."
     notes = [[moment(note.time), note.text, note.by or DASH] for note in record.notes]
     none = () if record.deviations else ("None.",)
     return [
         Part("Test", facts),
-        Part("Deviations from the procedure", words=none, items=tuple(record.deviations)),
+        Part("Deviations from the procedure", words=none, items=tuple(map(record.named, record.deviations))),
         Part(
             "Notes of the operator",
             words=() if notes else ("None.",),
@@ -116,13 +140,14 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         ),
         Part(
             "What the specimen has gone through",
-            words=() if history else ("Nothing is recorded before this test.",),
+            words=() if history else (none_before,),
             grid=grid(("Date", "Test", "Rung", "Level", "Largest displacement", "Largest force"), history),
         ),
     ]
 
 
-def _rung(name: str) -> str:
+def rung_title(name: str) -> str:
+    """A rung with its name and title."""
     return f"{name} – {RUNGS[name].title}" if name in RUNGS else name
 
 
@@ -144,7 +169,7 @@ def _offsets(record: ProcedureRecord) -> Part:
         return Part("Offsets", words=("No offsets were taken.",))
     rows = []
     for axis, first in before.axes.items():
-        last = after.axes.get(axis) if after else None
+        last, called = after.axes.get(axis) if after else None, record.called(axis)
         for what, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN")):
             value, scatter = getattr(first, what), getattr(first, f"{what}_scatter")
             then = getattr(last, what) if last else math.nan
@@ -153,20 +178,20 @@ def _offsets(record: ProcedureRecord) -> Part:
             moved = last.command - first.command if last and what == "displacement" else 0.0
             drift = then - value - (moved if math.isfinite(moved) else 0.0)
             numbers = [rounded(each, factor) for each in (value, scatter, then, then_scatter, drift)]
-            rows.append([f"{axis}: {what}", *numbers, unit, tared])
-        rows.append([f"{axis}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
+            rows.append([f"{called}: {what}", *numbers, unit, tared])
+        rows.append([f"{called}: active command", rounded(first.command, MM), *[DASH] * 4, "mm", DASH])
     heads = ("Offset of", "before", "scatter (rms)", "after", "scatter (rms)", "drift", "Unit", "tared")
-    return Part("Offsets before and after the test", words=_taken(before, after), grid=grid(heads, rows))
+    return Part("Offsets before and after the test", words=_taken(record, before, after), grid=grid(heads, rows))
 
 
-def _taken(before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...]:
+def _taken(record: ProcedureRecord, before: OffsetsRecord, after: OffsetsRecord | None) -> tuple[str, ...]:
     confirmed = "confirmed by the operator" if before.confirmed else "not confirmed"
     words = f"Before: {moment(before.time)}, over {before.seconds:g}\u00a0s, {confirmed} (hash {before.hash})."
     if after is None:
         return (words, "They were not taken again after the test: the drift is not known.")
     taken = (words, f"After: {moment(after.time)}, over {after.seconds:g}\u00a0s.")
     away = [
-        f"{axis} {rounded(last.command - first.command, MM)}\u00a0mm"
+        f"{record.called(axis)} {rounded(last.command - first.command, MM)}\u00a0mm"
         for axis, first in before.axes.items()
         if (last := after.axes.get(axis)) is not None and last.command != first.command
     ]
@@ -188,14 +213,16 @@ def checks(record: ProcedureRecord) -> list[Part]:
         return [Part("Signs and scales", words=("Nothing was checked: no small move was made.",))]
     rows, said = [], []
     for axis, found in record.checks.items():
-        rows.append([axis, *(getattr(found, key) for key in _CHECKED), *_stiffness(found)])
+        called = record.called(axis)
+        rows.append([called, *(getattr(found, key) for key in _CHECKED), *_stiffness(found)])
         for key in _CHECKED:
-            what = f"{axis}: {_turned(key)}"
+            what = f"{called}: {_turned(key)}"
             if getattr(found, key) == NOT_VERIFIED:
                 said.append(f"{what} not verified.")
             elif getattr(found, key) == SIGNED:
                 said.append(f"{what} not verified; the operator signed for it{_signed_by(record, axis)}.")
-        said += [f"{axis}: {words}" for words in (*found.findings, *found.remarks)]
+        told = [record.named(words).removeprefix(f"{called}: ") for words in (*found.findings, *found.remarks)]
+        said += [f"{called}: {words}" for words in told]
     heads = ("Axis", "sign of displ.", "sign of force", "scale of displ.", "scale of force")
     stiff = ("stiffness, kN/mm", "expected", "band")
     return [Part("Signs and scales, by the small move", grid=grid((*heads, *stiff), rows), items=tuple(said))]
@@ -223,39 +250,52 @@ def _stiffness(found: AxisChecks) -> list[str]:
 
 
 def ladder(record: ProcedureRecord) -> list[Part]:
-    """The rungs: which were climbed, how they ended, how far from the one before."""
-    rows, peaks = [], []
-    for rung in record.rungs:
-        slower = f"{rung.time_ratio} × slower" if rung.time_ratio > 1 else ""
-        how = ", ".join(filter(None, (rung.host, rung.pace, slower)))
-        ended = rung.outcome + (f": {rung.reason}" if rung.reason and rung.outcome != "finished" else "")
-        rows.append(
-            [
-                *(_rung(rung.name), moment(rung.started), how, f"{PERCENT * rung.level:g} %"),
-                *(grouped(rung.samples), ended or DASH, _differences(rung), "; ".join(rung.remarks) or DASH),
-            ]
-        )
-        for axis, most in rung.peaks.items():
-            values = (("displacement", MM), ("force", KN), ("velocity", MM))
-            peaks.append([rung.name, axis, *(rounded(most.get(key), factor) for key, factor in values)])
+    """The rungs: which were climbed, how they ended, how far they went, how far from the one before."""
     done = {rung.name for rung in record.rungs}
-    left = [_rung(name) for name in RUNGS if name not in done]
+    left = [rung_title(name) for name in RUNGS if name not in done]
     words = [f"Not climbed: {', '.join(left)}."] if left else []
     if missing := [name for name in record.planned if name not in done]:
         words.append(f"Planned, but not climbed: {', '.join(missing)}.")
-    heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome", "Differences to the one before", "Remarks")
-    parts = [Part("Rungs", words=tuple(words), grid=grid(heads, rows))]
-    if peaks:
-        of = ("Rung", "Axis", "displacement, mm", "force, kN", "velocity, mm/s")
-        parts.append(Part("Largest values of the rungs", grid=grid(of, peaks)))
-    return parts
+    remarks = tuple(f"{rung.name}: {record.named(remark)}" for rung in record.rungs for remark in rung.remarks)
+    heads = ("Rung", "Started", "How", "Level", "Samples", "Outcome")
+    climbed = grid(heads, map(_climbed, record.rungs))
+    far = grid(_FAR, [row for rung in record.rungs for row in _far(record, rung)])
+    differ = grid(_DIFFER, [row for rung in record.rungs for row in _differences(record, rung)])
+    return [
+        Part("Rungs", words=tuple(words), grid=climbed, items=remarks),
+        *([Part("How far the rungs went, and where they would have been stopped", grid=far)] if far else []),
+        *([Part("How much the rungs differ, rms over rms", grid=differ)] if differ else []),
+    ]
 
 
-def _differences(rung: RungRecord) -> str:
-    if not rung.differences:
-        return DASH
-    found = ", ".join(f"{name} {quantity(value, PERCENT, '%')}" for name, value in rung.differences.items())
-    return f"to {rung.compared_with}: {found}" if rung.compared_with else found
+def _climbed(rung: RungRecord) -> list[str]:
+    slower = f"{rung.time_ratio} × slower" if rung.time_ratio > 1 else ""
+    how = ", ".join(filter(None, (rung.host, rung.pace, slower)))
+    ended = rung.ending + (f": {rung.reason}" if rung.reason and rung.outcome != "finished" else "")
+    ended += f"; counts by the word of {rung.counts}" if rung.counts else ""
+    level = f"{PERCENT * rung.level:g} %"
+    return [rung_title(rung.name), moment(rung.started), how, level, grouped(rung.samples), ended or DASH]
+
+
+_FAR = ("Rung", "Axis", "displ., mm", "stops at", "force, kN", "stops at", "velocity, mm/s", "Verdict")
+_DIFFER = ("Rung", "What", "The one before", "from it, %", "from its rehearsal, %")
+
+
+def _far(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
+    """Of each axis its largest values, beside those at which the rung would have been stopped."""
+    for axis, most in rung.peaks.items():
+        both = (most, rung.limits.get(axis, {}))
+        shown = (("displacement", MM), ("force", KN))
+        ends = [rounded(each.get(key), factor) for key, factor in shown for each in both]
+        speed = rounded(most.get("velocity"), MM)
+        yield [rung_title(rung.name), record.called(axis), *ends, speed, judged(rung)]
+
+
+def _differences(record: ProcedureRecord, rung: RungRecord) -> Iterator[list[str]]:
+    found = rung.differences
+    for name in dict.fromkeys(name.removesuffix(REHEARSAL) for name in found):
+        own = [rounded(found.get(each), PERCENT) for each in (name, name + REHEARSAL)]
+        yield [rung_title(rung.name), record.named(name), rung.compared_with or DASH, *own]
 
 
 def acts(record: ProcedureRecord) -> list[Part]:
@@ -263,17 +303,17 @@ def acts(record: ProcedureRecord) -> list[Part]:
     rows = []
     for act in record.acts:
         asked = ", ".join(f"{name} {exact(value)}" for name, value in act.arguments.items()) or DASH
-        came = f"REFUSED: {act.refused}" if act.refused else act.result or "done"
+        came = record.named(f"REFUSED: {act.refused}" if act.refused else act.result or "done")
         rows.append([moment(act.time), act.act, asked, came, act.by or DASH])
     words = () if rows else ("None were recorded.",)
     parts = [Part("Acts of the operator", words=words, grid=grid(("Time", "Act", "With", "Result", "By"), rows))]
     unloaded = [
         [
-            *(moment(each.time), axis, rounded(each.before[axis], KN), rounded(each.after.get(axis), KN)),
+            *(moment(each.time), record.called(axis), rounded(before, KN), rounded(each.after.get(axis), KN)),
             *(rounded(each.travel.get(axis), MM), each.given_up or "no force, within the tolerance"),
         ]
         for each in record.unloading
-        for axis in each.before
+        for axis, before in each.before.items()
     ]
     heads = ("Time", "Axis", "force before, kN", "after, kN", "travel, mm", "Result")
     not_unloaded = () if unloaded else ("The rig was not unloaded by the procedure.",)

@@ -14,6 +14,9 @@ FORMATS = ("pdf", "svg")
 """Those of ``figures/files.py``, which is loaded only when it draws."""
 
 
+UNMOVED = "no rung of this test that moved was recorded: there are no histories of it"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     words = "folder of a recording or of a test; several: one page with all of them, compared with the first"
@@ -38,7 +41,12 @@ def run(options: argparse.Namespace) -> int:
     first = given[0].resolve().name
     out = Path(options.out or f"{first}{'_compared' if len(given) > 1 else ''}.html")
     _check(options, out)
-    paths = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
+    shown = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
+    if len(given) == 1 and shown[0] is None:
+        return _of_record(options, given[0], out)
+    if unmoved := [each for each, path in zip(given, shown, strict=True) if path is None]:
+        raise ConfigError(*(f"{each}: {UNMOVED}" for each in unmoved))
+    paths = [path for path in shown if path is not None]
     found = []
     for path in paths:
         found.append(read_run(path))
@@ -55,6 +63,19 @@ def run(options: argparse.Namespace) -> int:
         page.write(out)
     print(out)
     _write_files(options, out, lambda: page.plans)
+    return 0
+
+
+def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:
+    """The page about a test of which no rung moved. Raises ConfigError for what only histories have."""
+    from rths_nodes.recording import procedure
+
+    for name in ("figures", "csv", "reference"):
+        if getattr(options, name):
+            raise ConfigError(f"--{name}: {folder}: {UNMOVED}")
+    with terminal.writing(out):
+        write_record(procedure.read(folder), out)
+    print(out)
     return 0
 
 
@@ -110,6 +131,13 @@ def _write_files(options: argparse.Namespace, out: Path, plans: Callable[[], Seq
         folder = out.with_name(f"{out.stem}_figures")
         with terminal.writing(folder, "figures"):
             files.write_figures(found, folder, options.format or FORMATS[0], options.width or files.COLUMN)
+
+
+def write_record(record: Any, path: Path) -> None:
+    """The report of a test of which no rung moved."""
+    from rths_nodes.analysis.report import document
+
+    document.write_record(record, path)
 
 
 def write(run: Any, path: Path, reference: bool, test: tuple[Any, str] | None = None) -> None:

@@ -182,19 +182,21 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
     from rths_nodes.recording import procedure
     from rths_nodes.recording.reading import read_run
 
-    recorded = [rung.recording for rung in record.rungs if rung.recording]
     if options.json:
         print(json.dumps(terminal.finite(asdict(record)), indent=2))
     else:
         words = f"{record.test_id}: {record.ending}" + (f": {record.reason}" if record.reason else "")
         _say(screen, words)
         _say(screen, f"record: {folder / 'procedure.yaml'}")
-    if recorded and not options.no_report:
-        with terminal.writing(folder / REPORT, "" if options.json else "report"):
-            of = procedure.of_recording(folder / recorded[-1])
-            run = read_run(folder / recorded[-1])
-            try:
-                report.write(run, folder / REPORT, True, of)
-            except ConfigError as error:  # the specimen has no model: there is no whole structure to compare with
-                words = f"The response does not stand beside that of the structure in one piece: {error}"
-                report.write(replace(run, notes=(*run.notes, words)), folder / REPORT, False, of)
+    if options.no_report or not procedure.exists(folder):
+        return
+    with terminal.writing(folder / REPORT, "" if options.json else "report"):
+        if (path := procedure.last_moving(folder)) is None:
+            report.write_record(record, folder / REPORT)
+            return
+        run, of = read_run(path), procedure.of_recording(path)
+        try:
+            report.write(run, folder / REPORT, True, of)
+        except ConfigError as error:  # the specimen has no model: there is no whole structure to compare with
+            words = f"The response does not stand beside that of the structure in one piece: {error}"
+            report.write(replace(run, notes=(*run.notes, words)), folder / REPORT, False, of)
