@@ -22,7 +22,7 @@ from rths_nodes.analysis.report.procedure import DIRECT
 from rths_nodes.analysis.report.set_up import floors
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
-from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.procedure.records import (
     NOT_VERIFIED,
@@ -44,6 +44,7 @@ from rths_nodes.recording import procedure
 from rths_nodes.recording.run import Run
 
 AXIS = "story_1"
+SIMULATION = "SIMULATED: nothing of steel has moved"
 NOON = "2030-01-02T12:00:00+00:00"
 
 
@@ -77,6 +78,7 @@ def record(**changes: Any) -> ProcedureRecord:
             differences={f"{AXIS}.displacement": 0.0123},
             peaks={AXIS: {"displacement": 0.0321, "force": 4.5e5, "velocity": 0.2}},
             remarks=["three samples were bridged"],
+            limits={AXIS: {"displacement": 0.25, "force": 1.8e6}},
         ),
     ]
     whole = ProcedureRecord(
@@ -123,9 +125,10 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         f"{AXIS}: scale of displacement not verified.",
         f"{AXIS}: scale of force not verified; the operator signed for it (A. Müller, 2030-01-02 12:00:00 UTC).",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
-        f"to b: {AXIS}.displacement 1.2 %",
-        *("three samples were bridged", "Not climbed: a – embedded, c – not sent", "Planned, but not climbed: c."),
-        f"g {AXIS} 32.1 450 200",
+        f"g – full {AXIS}.displacement b 1.23 –",
+        *("g: three samples were bridged", "Not climbed: a – embedded, c – computed, not sent"),
+        "Planned, but not climbed: c.",
+        f"g – full {AXIS} 32.1 250 450 1 800 200 ok",
         *("REFUSED: another scenario hash", "unloaded"),
     ):
         assert what in words, what
@@ -208,6 +211,7 @@ def stopped(outcome: str, reason: str) -> Run:
 def test_the_first_line_says_how_a_test_ended_early(outcome: str, reason: str, words: str) -> None:
     page = render(stopped(outcome, reason))
     body = text(page[page.index("<body>") :]).strip()
+    body = body.removeprefix(f"{SIMULATION} ").removeprefix(outcome.upper() or "NOT FINISHED").strip()
     assert body.startswith(words)
     assert (reason or "no reason was recorded") in body[:150]
 
@@ -217,15 +221,102 @@ def test_the_first_line_says_how_a_test_ended_early(outcome: str, reason: str, w
     [
         (
             {"outcome": "tripped", "reason": "limit of force", "sample": 7},
-            "Test tripped at sample 7: limit of force",
+            "TRIPPED Test tripped at sample 7: limit of force",
         ),
-        ({"outcome": "interrupted", "reason": "ctrl-c"}, "Test interrupted: ctrl-c"),
-        ({"outcome": ""}, "Test not ended: the record of the procedure has no end; the last act was arm at 2030"),
+        ({"outcome": "interrupted", "reason": "ctrl-c"}, "INTERRUPTED Test interrupted: ctrl-c"),
+        ({"outcome": "refused", "reason": "axes.x: no"}, "REFUSED Test refused: axes.x: no"),
+        (
+            {"outcome": ""},
+            "NOT ENDED Test not ended: the record of the procedure has no end; the last act was arm at 2030",
+        ),
     ],
 )
 def test_the_first_line_says_how_a_procedure_ended_early(changes: dict[str, Any], words: str) -> None:
     page = render(bench(), test=OfProcedure(record(**changes), "rung_g"))
-    assert text(page[page.index("<body>") :]).strip().startswith(words)
+    assert text(page[page.index("<body>") :]).strip().removeprefix(f"{SIMULATION} ").startswith(words)
+
+
+def head_of(page: str) -> str:
+    """What is read on the first page alone."""
+    (found,) = re.findall(r'<section class="verdict">.*?</section>', page, re.DOTALL)
+    return text(found)
+
+
+def test_a_test_that_did_not_finish_has_no_green_figures_of_another_rung() -> None:
+    ended = record(outcome="tripped", reason="a limit", operator="A. Müller")
+    page = render(bench(), test=OfProcedure(ended, "rung_b"))
+    assert 'class="badge good"' not in page
+    assert "rung b – nodes: finished" in text(page)
+    assert "it is not how the test ended" in text(page)
+    assert "The test ran to its end" not in text(page)
+    for words in ("TRIPPED", "a limit", "t-42", "damper-7", "Operator A. Müller", "Second person", "Signature"):
+        assert words in head_of(page)
+    assert page.count("Second person") == 1
+
+
+def bridged(share: float) -> Run:
+    flags = bench().flags.copy()
+    flags[1 : 1 + round(share * (len(flags) - 1))] |= FLAG_BRIDGED
+    return dataclasses.replace(bench(), flags=flags)
+
+
+def test_a_test_that_was_mostly_bridged_reads_not_valid_on_its_first_page() -> None:
+    run = bridged(0.55)
+    assert (run.outcome, run.ending) == ("finished", "finished, not valid: 55 % bridged")
+    page = render(run)
+    assert "NOT VALID Test finished, not valid: 55 % bridged: 566 of 1 030 samples" in head_of(page).replace(
+        "\u202f", " "
+    )
+    assert 'class="badge good"' not in page
+    last = record()
+    last.rungs[-1].bridged = 566
+    words = head_of(render(run, test=OfProcedure(last, "rung_g")))
+    assert words.count("not valid: 55 % bridged") == 1
+    assert "NOT VALID" in words
+
+
+def test_a_hundredth_that_was_bridged_is_valid() -> None:
+    run = bridged(0.009)
+    assert run.ending == "finished"
+    assert 'class="badge good">finished' in render(run)
+
+
+def test_a_finished_test_is_signed_by_two_and_says_that_it_was_simulated() -> None:
+    page = render(bench(), test=OfProcedure(record(), "rung_g"))
+    assert "verdict" not in page[page.index("<body>") :]
+    words = text(page)
+    assert SIMULATION in words
+    assert "Operator A. Müller" in words
+    assert page.count("Second person") == 1
+    emulated = files.load("chen_ricles_2010", ["duration=1", "port.emulator=true"], rig="bench_udp")
+    assert "EMULATED: nothing of steel" in text(render(dataclasses.replace(bench(), scenario=emulated)))
+    steel = files.load("chen_ricles_2010", ["duration=1", "port.emulator=false"], rig="bench_udp")
+    assert "nothing of steel" not in text(render(dataclasses.replace(bench(), scenario=steel)))
+
+
+def test_the_axis_of_the_rig_comes_first() -> None:
+    words = page_of(record(axis_names={AXIS: "north (story_1)"}))
+    assert "north (story_1): displacement 0.100" in words
+    assert "north (story_1) verified verified not verified signed for 7.60" in words
+    assert "g – full north (story_1) 32.1 250" in words
+
+
+def test_a_test_of_which_no_rung_moved_has_a_page_of_its_record_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = record(outcome="refused", reason=f"axes.{AXIS}: wrong sign of force", rungs=record().rungs[:1])
+    procedure.write(refused, tmp_path / "t-42")
+    out = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "t-42"), "--out", str(out)]) == 0
+    page = out.read_text()
+    assert "REFUSED" in head_of(page)
+    assert "wrong sign of force" in head_of(page)
+    assert "badge good" not in page
+    assert "ran to its end" not in page
+    assert "Acts of the operator" in page
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "t-42"), "--csv", "--out", str(out)]) == 2
+    assert "there are no histories of it" in capsys.readouterr().err
 
 
 def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_last_moving_rung(

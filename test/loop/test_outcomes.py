@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rths_nodes.loop.outcomes import ExitCode, of_nodes, of_state
+from rths_nodes.loop.outcomes import ExitCode, ending, not_valid, of_nodes, of_state
 from rths_nodes.loop.supervision.states import State
 
 
@@ -21,6 +21,25 @@ def test_the_readme_has_the_table() -> None:
     start = lines.index("| exit code | outcome | when |") + 2
     rows = [f"| {code:d} | `{code.outcome}` | {code.meaning} |" for code in ExitCode]
     assert [*lines[start : start + len(rows)], ""] == [*rows, lines[start + len(rows)]]
+
+
+@pytest.mark.parametrize(
+    ("bridged", "samples", "words"),
+    [
+        (1705, 3080, "not valid: 55 % bridged"),
+        (32, 3080, "not valid: 1.0 % bridged"),
+        (30, 3000, ""),
+        (0, 3080, ""),
+        (0, 0, ""),
+        (4, 3, "not valid: 100 % bridged"),
+    ],
+)
+def test_a_test_of_which_more_than_a_hundredth_was_bridged_is_not_valid(
+    bridged: int, samples: int, words: str
+) -> None:
+    assert not_valid(bridged, samples) == words
+    assert ending("finished", bridged, samples) == (f"finished, {words}" if words else "finished")
+    assert ending("tripped", bridged, samples) == "tripped"
 
 
 def test_a_test_that_came_to_no_end_has_failed() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.records import (
@@ -37,6 +38,9 @@ def record() -> ProcedureRecord:
         differences={"a.displacement": 1e-14},
         peaks={"a": {"displacement": 0.01, "force": 1e5, "velocity": 0.2}},
         remarks=["viscous damping is 10 times smaller"],
+        limits={"a": {"displacement": 0.04, "force": 1.8e6}},
+        bridged=5,
+        counts="A. Müller",
     )
     return ProcedureRecord(
         *("t1", "chen_ricles_2010", "c0ffee", "frame.yaml", 'a frame: "two" axes', "udp", "A. Müller"),
@@ -57,6 +61,8 @@ def record() -> ProcedureRecord:
         rungs=[rung],
         unloading=[UnloadingRecord(NOON, {"a": 9e3}, {"a": 12.0}, {"a": 3e-3}, "no")],
         versions={"rths_nodes": "1.2"},
+        simulated="emulated",
+        axis_names={"a": "north (a)"},
     )
 
 
@@ -68,6 +74,18 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert repr(found) == repr(written)  # repr: a command that could not be read is nan, which equals nothing
     assert [each.name for each in fields(written) if not getattr(found, each.name)] == []
     assert [entry.name for entry in path.parent.iterdir()] == ["procedure.yaml"]
+
+
+def test_a_record_of_before_some_fields_were_there_is_read(tmp_path: Path) -> None:
+    path = procedure.write(record(), tmp_path)
+    new = ("simulated", "axis_names", "limits", "bridged", "counts")
+    data = yaml.safe_load(path.read_text())
+    for part in (data, *data["rungs"]):
+        for key in new:
+            part.pop(key, None)
+    path.write_text(yaml.safe_dump(data) + "...\n")
+    found = procedure.read(tmp_path)
+    assert (found.called("a"), found.rungs[0].bridged, found.ending) == ("a", 0, "tripped")
 
 
 def test_one_that_has_just_begun_is_read_again(tmp_path: Path) -> None:

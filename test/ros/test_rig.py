@@ -112,3 +112,10 @@ def test_the_last_line_tells_how_the_test_ended(code: ExitCode) -> None:
     told = told_result(f"rths: something else\n{line}\n")
     assert told == (code, line.removeprefix("rths: "))
     assert line.endswith("after 812 samples: axes.story_1: too far by 2 mm")
+
+
+def test_the_last_line_tells_that_a_test_is_not_valid() -> None:
+    line = result_line(ExitCode.FINISHED, 3080, "", 1705)
+    assert line == "rths: the test has finished after 3080 samples, not valid: 55 % bridged"
+    assert told_result(f"{line}\n") == (ExitCode.FINISHED, line.removeprefix("rths: "))
+    assert "not valid" not in result_line(ExitCode.TRIPPED, 3080, "", 1705)

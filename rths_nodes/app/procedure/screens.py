@@ -11,7 +11,7 @@ from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.acts import ACTS
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.walk import WORDS
-from rths_nodes.loop.procedure.records import OffsetsRecord, ProcedureRecord
+from rths_nodes.loop.procedure.records import RUNGS, OffsetsRecord, ProcedureRecord
 from rths_nodes.loop.procedure.verdicts import REHEARSAL, verdict
 from rths_nodes.loop.scenario import rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
@@ -55,7 +55,7 @@ def offsets(found: OffsetsRecord, scenario: Scenario) -> Table:
 def checks(record: ProcedureRecord) -> Table:
     """What the small move has found of every axis."""
     heads = ("axis", "displ. sign", "force sign", "displ. scale", "force scale", "stiffness", "expected")
-    grid = Table(*heads, title="signs and scales, by the small move")
+    grid = _narrow(*heads, title="signs and scales, by the small move")
     for name, row in record.checks.items():
         keys = ("displacement_sign", "force_sign", "displacement_scale", "force_scale")
         stiffness = "-" if row.stiffness is None else _with(row.stiffness, KN / MM, "kN/mm")
@@ -78,9 +78,9 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
             f"{_with(peak[noun], factor, unit)}, stops at {_with(stops[name][noun], factor, unit)}"
             for noun, factor, unit in (("displacement", MM, "mm"), ("force", KN, "kN"))
         ]
-        words = f"expected {'; '.join(found)}"
+        words = "expected " + "\n         ".join(found)
         if name in elastic:
-            words += f"; elastic up to {_with(elastic[name], MM, 'mm')}"
+            words += f"\nelastic up to {_with(elastic[name], MM, 'mm')}"
         grid.add_row(names[name], words)
     for words in (*step.remarks(), *ladder.unknown(step.rung.name)):
         grid.add_row("note", _plain(words))
@@ -89,21 +89,15 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
 
 def rungs(record: ProcedureRecord) -> Table:
     """The ladder so far: of each axis how far it went beside where it is stopped, and a verdict."""
-    heads = (
-        "rung",
-        "level",
-        "ratio",
-        "axis",
-        "displ., mm (stop)",
-        "force, kN (stop)",
-        "before",
-        "rehearsal",
-        "verdict",
-    )
-    grid = Table(*heads, title="the ladder; differences to the rung before and to the rehearsal: rms over rms")
+    heads = ("rung", "level", "axis", "mm (stop)", "kN (stop)", "before", "rehearsal", "verdict")
+    title = "the ladder: largest displacement and force; differences to the rung before and to the rehearsal"
+    grid = _narrow(*heads, title=title)
+    for column in grid.columns[1:-1]:
+        column.no_wrap = True
     for row in record.rungs:
         differs = [_worst(row.differences, rehearsal) for rehearsal in (False, True)]
-        first = (row.name, f"{PERCENT * row.level:g} %", str(row.time_ratio))
+        slower = f", ratio {row.time_ratio}" if row.time_ratio > 1 else ""
+        first = (f"{row.name} {RUNGS[row.name].title}{slower}", f"{PERCENT * row.level:g} %")
         for axis, peak in (row.peaks or {"": {}}).items():
             stop = row.limits.get(axis, {})
             far = [
@@ -111,8 +105,13 @@ def rungs(record: ProcedureRecord) -> Table:
                 for noun, factor in (("displacement", MM), ("force", KN))
             ]
             grid.add_row(*first, record.called(axis), *far, *differs, verdict(row))
-            first, differs = ("", "", ""), ["", ""]
+            first, differs = ("", ""), ["", ""]
     return grid
+
+
+def _narrow(*heads: str, title: str) -> Table:
+    """A table of many columns, within 100."""
+    return Table(*heads, title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False)
 
 
 def _worst(found: Mapping[str, float], rehearsal: bool) -> str:

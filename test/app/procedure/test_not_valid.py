@@ -1,0 +1,140 @@
+"""A rung of which too much was bridged: it has run, but the ladder does not go on behind it by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rths_nodes
+from rths_nodes.app.cli import main
+from rths_nodes.app.commands.terminal import progress
+from rths_nodes.app.commands.test import _history
+from rths_nodes.app.procedure import walk
+from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.console import Console
+from rths_nodes.app.procedure.dialogue import Dialogue
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.core.strict import build
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord, SpecimenRecord
+from rths_nodes.loop.procedure.verdicts import verdict
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording import procedure
+
+NAME, RIG = "chen_ricles_2010", "bench_simulated"
+BRIDGED = "finished, not valid: 55 % bridged"
+WHEN = "2030-01-02T12:00:00+00:00"
+
+
+def climbed(rung: str, bridged: int = 1705) -> RungRecord:
+    return RungRecord(rung, WHEN, samples=3080, outcome="finished", bridged=bridged)
+
+
+@pytest.fixture
+def conductor(tmp_path: Path) -> Conductor:
+    """Of a test with two rungs on the rig."""
+    ladder = Ladder(files.load(NAME, ["duration=1"], rig=RIG), ("f", "g"), 0.3, None, realtime=False)
+    record = ProcedureRecord("t", NAME, "", operator="A. Tester", planned=["f", "g"])
+    return Conductor(ladder, record, tmp_path / "t")
+
+
+def ended(conductor: Conductor, stopped: str = "") -> ExitCode:
+    return walk.ended(conductor, "", "", stopped, "")
+
+
+def test_it_is_not_climbed_unless_the_operator_says_that_it_counts(conductor: Conductor) -> None:
+    rung = climbed("f")
+    conductor.record.rungs.append(rung)
+    assert (rung.ending, verdict(rung)) == (BRIDGED, "not valid: 55 % bridged")
+    assert (conductor.climbed, conductor.next_rung) == ([], "f")
+    conductor.record.count(rung)
+    assert (conductor.climbed, conductor.next_rung) == (["f"], "g")
+    assert conductor.record.deviations == [f"rung f: {BRIDGED}: counts by the word of A. Tester"]
+    assert rung.ending == BRIDGED
+
+
+def test_a_test_that_ends_behind_it_is_held_and_says_why(conductor: Conductor) -> None:
+    conductor.record.rungs.append(climbed("f"))
+    assert ended(conductor) is ExitCode.HELD
+    assert (conductor.record.outcome, conductor.record.reason) == ("held", f"rung f: {BRIDGED}")
+
+
+def test_where_it_was_the_last_one_the_test_has_finished_and_fails(conductor: Conductor) -> None:
+    conductor.record.rungs += [climbed("f", 30), climbed("g")]
+    assert ended(conductor, f"rung g: {BRIDGED}") is ExitCode.FAILED
+    read = procedure.read(conductor.folder)
+    assert (read.outcome, read.ending) == ("finished", BRIDGED)
+    assert read.rungs[-1].bridged == 1705
+
+
+def test_one_in_a_hundred_is_valid(conductor: Conductor) -> None:
+    conductor.record.rungs += [climbed("f", 30), climbed("g", 30)]
+    assert ended(conductor) is ExitCode.FINISHED
+    assert conductor.record.ending == "finished"
+
+
+@pytest.mark.parametrize(("simulated", "loads"), [("", 1), ("simulated", 0), ("emulated", 0)])
+def test_what_is_simulated_loads_no_specimen(conductor: Conductor, simulated: str, loads: int) -> None:
+    conductor.record.port, conductor.record.simulated = "udp", simulated
+    conductor._judged(climbed("g"), conductor.ladder.step("g"), None)
+    assert len(conductor.record.specimen.history) == loads
+
+
+def test_the_history_of_a_specimen_leaves_out_what_was_simulated(tmp_path: Path) -> None:
+    for name, port, simulated in (
+        ("steel", "udp", ""),
+        ("emulated", "udp", "emulated"),
+        ("old", "simulator", ""),  # a record of before it was told
+    ):
+        specimen = SpecimenRecord("D-17", [{"test": name, "rung": "g"}])
+        record = ProcedureRecord(name, NAME, "", port=port, simulated=simulated, specimen=specimen)
+        procedure.write(record, tmp_path / name)
+    assert [row["test"] for row in _history(tmp_path, "D-17")] == ["steel"]
+
+
+def test_the_stop_of_a_rung_below_the_elastic_limit_is_that(conductor: Conductor) -> None:
+    ladder = conductor.ladder
+    limits = ladder.scenario.limits["story_1"]
+    elastic = ladder.scenario.axes["story_1"].rig_axis
+    assert elastic is not None
+    assert elastic.elastic_limit is not None
+    assert ladder.stops(ladder.step("g"))["story_1"] == {"displacement": limits.stroke, "force": limits.force}
+    assert ladder.stops(ladder.step("f"))["story_1"]["displacement"] == elastic.elastic_limit
+
+
+def test_a_run_of_which_too_much_was_bridged_says_so_and_ends_with_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Targets that come five samples late, every second one of 200: the same samples on every machine."""
+    words = [
+        "run",
+        NAME,
+        "--set=duration=3",
+        "--fault",
+        "delay@0.3:target,5,200,2",
+        "--record",
+        str(tmp_path / "r"),
+    ]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert f"{NAME}: finished, not valid: 45 % bridged after 3080 samples" in shown
+    run = rths_nodes.read(tmp_path / "r")
+    assert (run.outcome, run.ending, run.not_valid) == (
+        *("finished", "finished, not valid: 45 % bridged"),
+        "not valid: 45 % bridged",
+    )
+
+
+def test_a_console_asks_whether_it_counts_and_a_file_of_answers_ends_there(conductor: Conductor) -> None:
+    """What the console does behind such a rung."""
+    said: list[str] = []
+    for typed, leads, counts in (("y", True, True), ("n", True, False), (None, False, False)):
+        ask = None if typed is None else (lambda question, typed=typed: said.append(question) or typed)
+        console = Console(conductor, Dialogue(build(Answers, {}), ask, said.append), progress, leads)
+        conductor.record.rungs[:] = [climbed("f")]
+        assert console._counts(conductor.record.rungs[0]) is counts
+        assert conductor.climbed == (["f"] if counts else [])
+        assert console._attendance.stopped == ("" if leads else f"rung f: {BRIDGED}")
+    assert said[0].startswith(f"rung f: {BRIDGED}; does it count all the same?")
