@@ -53,7 +53,7 @@ class OverlayReport:
     def render(self) -> str:
         """The page as text."""
         first, *others = self.aligned
-        finished = sum(test.run.outcome == "finished" for test in self.tests)
+        finished = sum(test.run.ending == "finished" for test in self.tests)
         found = {each.name: differences(first, each) for each in others}
         contents: dict[str, Any] = {
             "title": f"{len(self.tests)} tests compared",
@@ -99,7 +99,7 @@ def _head(test: Compared) -> list[str]:
     return [
         f"{record.test_id}, rung {rung.name}" if record and rung else known.get("run_id", DASH),
         moment(known.get("started", DASH)),
-        run.outcome,
+        run.ending,
         run.scenario.name,
         ", ".join(filter(None, (known.get("host"), known.get("pace")))) or DASH,
         f"{PERCENT * rung.level:g} %" if rung else DASH,
