@@ -44,6 +44,7 @@ from rths_nodes.recording import procedure
 from rths_nodes.recording.run import Run
 
 AXIS = "story_1"
+SHOWN = "bench (story_1)"
 SIMULATION = "SIMULATED: nothing of steel has moved"
 NOON = "2030-01-02T12:00:00+00:00"
 
@@ -138,7 +139,7 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
 def test_the_set_up_has_partition_frequencies_and_sensors() -> None:
     words = page_of(record())
     assert "x 503 0 97.4 640 11.8 7.60" in words  # t, kN s/m, kN/mm: numerical and experimental
-    assert "story_1: displacement magnetostrictive mm 275 1 1 0.005 0.002 – –" in words
+    assert f"{SHOWN}: displacement magnetostrictive mm 275 1 1 0.005 0.002 – –" in words
     found = partition(Assembly(bench().scenario), {})
     assert found.source == MODEL
     assert found.frequencies[0] == pytest.approx(math.sqrt((11.76e6 + 7.6e6) / 503.4e3) / (2.0 * math.pi))
@@ -162,7 +163,7 @@ def test_a_structure_that_states_its_experimental_part_is_taken_at_its_word() ->
 
 def test_the_error_stands_beside_the_floor_of_the_sensor() -> None:
     assert floors(bench().scenario)[AXIS] == pytest.approx(math.hypot(2e-6, 5e-6 / math.sqrt(12.0)))
-    row = re.search(rf"rms error over floor {AXIS} ([\d. ]+)", page_of(record()))
+    row = re.search(rf"rms error over floor {re.escape(SHOWN)} ([\d. ]+)", page_of(record()))
     assert row
     largest, _, rms, _, floor, scatter, over = (float(each) for each in row[1].split()[:7])
     assert largest > rms > floor

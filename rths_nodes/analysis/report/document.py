@@ -30,7 +30,7 @@ from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.outcomes import MOST_BRIDGED
 from rths_nodes.loop.procedure.records import ProcedureRecord
-from rths_nodes.loop.scenario.titles import simulation
+from rths_nodes.loop.scenario.titles import axis_names, simulation
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
@@ -322,7 +322,7 @@ def _summary(run: Run, noun: str) -> list[str]:
     who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
     share = number(index.get("max_error_percent"))
     relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
-    at = f", the worst of them {worst}" if several else ""
+    at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
     sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}{_late(index)}.")
     hsem = number(run.metrics.get("hsem_percent"))
     if hsem is not None:

@@ -14,6 +14,7 @@ from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.titles import axis_names
 
 MODES = 8
 """Of the whole structure that are listed."""
@@ -79,7 +80,9 @@ def _modes(found: Partition) -> Part:
 
 
 def _sensors(scenario: Scenario) -> Part:
-    rows = [row for name, axis in scenario.axes.items() if axis.rig_axis for row in _axis(name, axis.rig_axis)]
+    called = axis_names(scenario)
+    on_rig = {called[name]: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
+    rows = [row for name, axis in on_rig.items() for row in _axis(name, axis)]
     auxiliary = scenario.rig_file.auxiliary if scenario.rig_file else {}
     rows += [_channel(name, channel) for name, channel in auxiliary.items()]
     if not rows:
@@ -105,7 +108,7 @@ def _altered(scenario: Scenario) -> Iterator[str]:
     simulated = getattr(scenario.port, "builds_axes", False)
     for name, axis in scenario.axes.items():
         if axis.rig_axis and (told := corrections_in_words(axis.rig_axis, simulated)):
-            yield f"{name}: {'; '.join(told)}."
+            yield f"{axis_names(scenario)[name]}: {'; '.join(told)}."
 
 
 def _axis(name: str, axis: RigAxis) -> Iterator[list[str]]:

@@ -21,6 +21,7 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Array,
 )
+from rths_nodes.loop.scenario.titles import axis_names
 from rths_nodes.loop.supervision.limits import WHOLE_RIG, level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes
 from rths_nodes.recording.run import Run
@@ -158,10 +159,11 @@ def indices(of: Evaluation) -> Table | None:
 def _columns(of: Evaluation) -> dict[str, Mapping[str, Any]]:
     """The indices by head of the column: those of the test, and those of the true displacement if that differs."""
     run, measured = of.run, _measured(of)
+    called = axis_names(of.scenario)
     if not of.true_is_known:
-        return measured
+        return {called[name]: row for name, row in measured.items()}
     both = (("measured", measured), ("true", of.indices(run.true_displacement)))
-    return {f"{name} {kind}": rows[name] for name in run.axes for kind, rows in both}
+    return {f"{called[name]} {kind}": rows[name] for name in run.axes for kind, rows in both}
 
 
 def _measured(of: Evaluation) -> dict[str, Mapping[str, Any]]:
@@ -241,7 +243,7 @@ _SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN
 def limits(of: Evaluation) -> Table:
     """How far each axis went against its limits and levels, in the whole test."""
     run, rows = of.run, []
-    told = run.timing.get("levels", {})
+    told, called = run.timing.get("levels", {}), axis_names(of.scenario)
     steps = np.diff(run.command, axis=0) / of.scenario.dt
     for index, (axis, limit) in enumerate(of.scenario.limits.items()):
         rig = of.scenario.axes[axis].rig_axis
@@ -260,12 +262,12 @@ def limits(of: Evaluation) -> Table:
             known = values[np.isfinite(values)]
             if largest is not None and len(known):
                 ends = (-largest, float(known.min()), float(known.max()), largest)
-                rows.append(_limit(axis, name, ends, unit, DASH, STOP))
+                rows.append(_limit(called[axis], name, ends, unit, DASH, STOP))
         for name, level in (limit.levels.given() if limit.levels else {}).items():
             found = told.get(axis, {}).get(name, {})
             ends = (level.minimum, found.get("lowest"), found.get("highest"), level.maximum)
             samples = rounded(found.get("samples"), digits=9)
-            rows.append(_limit(axis, f"level of {name}", ends, QUANTITIES[name], samples, level.action))
+            rows.append(_limit(called[axis], f"level of {name}", ends, QUANTITIES[name], samples, level.action))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(of, told.get(WHOLE_RIG, {}))
     return Table("Limit", heads, rows)
@@ -297,7 +299,8 @@ def loads(of: Evaluation) -> Table:
         Row(title, [rounded(told[axis].get(key), factor) for axis in told], unit, meaning)
         for title, key, factor, unit, meaning in _LOADS
     ]
-    return Table("Load on", list(told), rows if told else [])
+    called = axis_names(of.scenario)
+    return Table("Load on", [called[axis] for axis in told], rows if told else [])
 
 
 _LOADS = (

@@ -11,6 +11,7 @@ from rths_nodes.analysis.report.procedure import Part, grid
 from rths_nodes.analysis.report.set_up import floors
 from rths_nodes.analysis.units import DASH, MM, PERCENT, rounded
 from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.scenario.titles import axis_names
 
 
 def parts(of: Evaluation, record: ProcedureRecord | None) -> list[Part]:
@@ -30,7 +31,7 @@ def parts(of: Evaluation, record: ProcedureRecord | None) -> list[Part]:
         shares = [rounded(PERCENT * a / b if b else math.nan) for a, b in ((largest, size), (rms, spread))]
         numbers = [rounded(largest, MM), shares[0], rounded(rms, MM), shares[1]]
         numbers += [rounded(floor[axis] or math.nan, MM), rounded(seen, MM), rounded(rms / known)]
-        rows.append([axis, *numbers])
+        rows.append([axis_names(of.scenario)[axis], *numbers])
     heads = ("Axis", "largest error, mm", "of largest target, %", "rms error, mm", "of rms target, %")
     beside = ("floor of the sensor, mm", "scatter at rest, mm", "rms error over floor")
     words = (
