@@ -72,8 +72,11 @@ def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], Pr
     terminal.wait_for(r"confirm these offsets \(\w+\)\?.*: ")
     terminal.type("y")
     shown = terminal.wait_for("type the first 6 characters of the scenario's hash: ")
-    found = re.search(r"scenario\s+│ (\w{16})", shown)
+    found = re.search(r"scenario\s+│ (\w{16}).*offsets\s+│ (\w{16})", shown, re.DOTALL)
     assert found, shown
+    terminal.type(found[2][:6])
+    terminal.wait_for("that is the hash of the offsets")
+    terminal.wait_for("type the first 6 characters of the scenario's hash: ")
     terminal.type(found[1][:6])
     assert terminal.end() == 0, terminal.shown
     assert (record().operator, record().outcome) == ("B. Operator", "finished")
