@@ -186,7 +186,7 @@ def _tell(options: argparse.Namespace, screen: Any, record: ProcedureRecord, fol
         print(json.dumps(terminal.finite(asdict(record)), indent=2))
     else:
         words = f"{record.test_id}: {record.ending}" + (f": {record.reason}" if record.reason else "")
-        _say(screen, words)
+        _say(screen, record.named(words))
         _say(screen, f"record: {folder / 'procedure.yaml'}")
     if options.no_report or not procedure.exists(folder):
         return
