@@ -1,84 +1,189 @@
-"""An operator that is a program: does a whole test by the service of ``rths test --services``, and tells each act.
+"""An operator by a program: leads a person through a whole test of ``rths test --services``.
 
-    python3 whole_test.py [NAMESPACE]
+    python3 whole_test.py [NAMESPACE]               # as the user of the test: by the socket
+    python3 whole_test.py [NAMESPACE] --key FILE    # from anywhere: by the service, signed
 
-It goes from act to act as an operator at the terminal would, names the hashes when it arms a rung, and finishes at
-the first act that is refused. A page or a robot does the same.
+It goes from act to act as the terminal would. What a person answers for is asked: whether the offsets are right
+and the specimen carries nothing, each thing that nothing has verified, and each rung that moves, which is armed by
+the head of its hash. Ctrl-C stops the rig. It finishes at the first act that is refused or not wanted. A page or a
+robot does the same.
 """
 
+import argparse
 import sys
+import time
+from collections.abc import Callable
 
-import rclpy
-from rclpy.node import Node
+from rths_nodes.app.procedure.operator_socket import SocketOperator
+from rths_nodes.core import key_file
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.acts import Answer, Signer, of_message
+from rths_nodes.loop.procedure.records import RUNGS
+from rths_nodes.loop.supervision.states import State
 
-from rths_nodes.msg import TestState
-from rths_nodes.srv import Act
+HEAD = 6
+"""Characters of a hash that a person types to arm."""
+
+LOOK_S = 0.1
+MOVING = (State.CHECKING, State.POSITIONING, State.RUNNING, State.STOPPING, State.RESUMING, State.UNLOADING)
+
+Ask = Callable[..., Answer]
+"""Does an act with its arguments and gives the answer: by the socket or by the service."""
 
 
-class Operator(Node):
-    """Calls the service, one act after another."""
+def by_service(namespace: str, key: bytes) -> Ask:
+    """Acts by the service, each signed with the nonce of an answer that was asked for just before."""
+    import rclpy
+    from rclpy.node import Node
+    from rclpy.signals import SignalHandlerOptions
 
-    def __init__(self, namespace: str) -> None:
-        super().__init__("program", namespace=namespace)
-        self.client = self.create_client(Act, "operator/act")
-        if not self.client.wait_for_service(30.0):
-            sys.exit(f"nobody serves {self.client.srv_name}: is rths test --services running?")
+    from rths_nodes.srv import Act
 
-    def act(self, act: str = "", **arguments: str) -> Act.Response:
-        """Do an act and wait until it is over."""
-        request = Act.Request(act=act, names=list(arguments), values=list(arguments.values()), by="a program")
-        asked = self.client.call_async(request)
-        rclpy.spin_until_future_complete(self, asked)
-        told = asked.result()
+    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)  # after Ctrl-C there is a stop to be sent
+    node, signer = Node("program", namespace=namespace), Signer(key)
+    client = node.create_client(Act, "operator/act")
+    if not client.wait_for_service(30.0):
+        raise ConfigError(f"nobody serves {client.srv_name}: is rths test --services running?")
+
+    def send(act: str = "", by: str = "", **arguments: str) -> Answer:
+        request = signer.request(act, by, **arguments)
+        names, values = list(request.names), list(request.values)
+        message = Act.Request(
+            act=act, names=names, values=values, by=by, nonce=request.nonce, signature=request.signature
+        )
+        asked = client.call_async(message)
+        while not asked.done():
+            rclpy.spin_until_future_complete(node, asked, timeout_sec=LOOK_S)
+        return signer.accept(request, of_message(Answer, asked.result()))
+
+    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
+        if act != "stop":  # which waits for nothing
+            send()
+        return send(act, by, **arguments)
+
+    return ask
+
+
+def by_socket(namespace: str) -> Ask:
+    """Acts by the socket, each by a connection of its own: a stop does not wait for the act that is under way."""
+
+    def ask(act: str = "", by: str = "", **arguments: str) -> Answer:
+        operator = SocketOperator(namespace)
+        try:
+            return operator.ask(act, by, **arguments)
+        finally:
+            operator.close()
+
+    return ask
+
+
+class Refused(Exception):
+    """The test ends here: an act was refused, or the person does not want it."""
+
+
+class Leader:
+    """Leads ``person`` through the test by the acts that ``ask`` does."""
+
+    def __init__(self, ask: Ask, person: str) -> None:
+        self._ask, self._person = ask, person
+        self.told = ask()
+
+    def do(self, act: str, **arguments: str) -> None:
+        """Do an act, and tell what came of it. Raises Refused."""
+        self.told = self._ask(act, by=self._person, **arguments)
         print(
-            f"{act or 'situation'}: {told.result or 'done' if told.done else f'refused: {told.reason}'}",
+            f"{act}: {self.told.result or 'done' if self.told.done else f'refused: {self.told.reason}'}",
             flush=True,
         )
-        return told
+        if not self.told.done:
+            raise Refused(act)
 
-    def done(self, act: str, **arguments: str) -> Act.Response:
-        """As act, but what is refused ends the test."""
-        told = self.act(act, **arguments)
-        if not told.done:
-            if possible(told, "finish"):
-                self.act("finish")
-            sys.exit(1)
-        return told
+    def agree(self, question: str) -> None:
+        """Raises Refused unless the person says yes."""
+        if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+            raise Refused(question)
+
+    def lead(self) -> None:
+        """The whole test, up to the last rung."""
+        while self.told.next_rung and not RUNGS[self.told.next_rung].on_rig:
+            self.do("rehearse", rung=self.told.next_rung)
+        if not self.told.next_rung:
+            return
+        self.do("connect")
+        self.take_offsets()
+        self.do("check")
+        self.sign()
+        while rung := self.told.next_rung:
+            self.do("position")
+            self.arm(rung)
+            self.do("run")
+            if self.told.next_rung == rung or self.told.state == State.TRIPPED:
+                raise Refused(f"rung {rung} has not finished")
+
+    def stop(self) -> None:
+        """Stop whatever moves, and wait until it rests."""
+        self.told = self._ask("stop", by=self._person, reason="the person at the program has interrupted it")
+        while self.told.state in MOVING:
+            time.sleep(LOOK_S)
+            self.told = self._ask()
+
+    def finish(self) -> None:
+        """End the test, where that is possible."""
+        if not self._ask().possible["finish"]:
+            self.do("finish")
+
+    def take_offsets(self) -> None:
+        """What the sensors show at rest; a person says whether it counts."""
+        self.do("take_offsets", seconds="0.5")
+        self.agree(f"confirm these offsets ({self.told.offsets_hash})?")
+        carries_nothing = input("does the specimen carry nothing now, so that its force is tared? [y/N] ").strip()
+        unloaded = "true" if carries_nothing.lower() in ("y", "yes") else "false"
+        self.do("confirm_offsets", hash=self.told.offsets_hash, unloaded=unloaded)
+
+    def sign(self) -> None:
+        """Each thing that nothing has verified, one for one."""
+        for what in self.told.to_sign:
+            self.agree(f"{what}; do you sign for it?")
+            self.do("sign_for", what=what)
+
+    def arm(self, rung: str) -> None:
+        """A rung that moves is armed by the head of its hash, which a person types."""
+        told = self.told
+        if RUNGS[rung].moves:
+            typed = input(f"to arm rung {rung} ({told.scenario_hash}), type the first {HEAD} characters: ").strip()
+            if typed.lower() != told.scenario_hash[:HEAD]:
+                raise Refused(f"rung {rung} is not armed")
+        self.do("arm", rung=rung, scenario_hash=told.scenario_hash, offsets_hash=told.offsets_hash)
 
 
-def possible(told: Act.Response, act: str) -> bool:
-    return not dict(zip(told.acts, told.why_not, strict=True))[act]
+def main() -> int:
+    """The exit code: 0 where the last rung has finished."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("namespace", nargs="?", default="rths")
+    parser.add_argument("--key", metavar="FILE", help="sign with this key, by the service")
+    given = parser.parse_args()
+    try:
+        ask = by_service(given.namespace, key_file.read(given.key)) if given.key else by_socket(given.namespace)
+        leader = Leader(ask, input("your name: ").strip())
+    except (ConfigError, EOFError) as error:
+        print(error or "nobody is there", file=sys.stderr)
+        return 2
+    code = 0
+    try:
+        leader.lead()
+    except KeyboardInterrupt:
+        code = 130
+        leader.stop()
+    except (Refused, EOFError) as ended:
+        print(f"the test ends: {ended or 'nobody is there'}", flush=True)
+        code = 1
+    try:
+        leader.finish()
+    except (Refused, ConfigError) as left:
+        print(left, file=sys.stderr)
+        code = code or 1
+    return code
 
 
-def main() -> None:
-    rclpy.init()
-    operator = Operator(sys.argv[1] if len(sys.argv) > 1 else "rths")
-    told = operator.act()
-    while told.next_rung and possible(told, "rehearse"):
-        told = operator.done("rehearse", rung=told.next_rung)
-    if told.next_rung:
-        operator.done("connect")
-        told = operator.done("take_offsets", seconds="0.5")
-        operator.done("confirm_offsets", hash=told.offsets_hash, unloaded="true")
-        told = operator.done("check")
-        while told.next_rung:
-            while possible(told, "sign_for"):
-                words = dict(zip(told.acts, told.why_not, strict=True))["position"]
-                told = operator.done(
-                    "sign_for", what=words.splitlines()[0].removesuffix(": sign for it, or verify it")
-                )
-            told = operator.done("position")
-            operator.done(
-                "arm", rung=told.next_rung, scenario_hash=told.scenario_hash, offsets_hash=told.offsets_hash
-            )
-            rung = told.next_rung
-            told = operator.done("run")
-            if told.next_rung == rung or told.state == TestState.TRIPPED:
-                print(f"rung {rung} has not finished")
-                break
-        operator.done("finish")
-    operator.destroy_node()
-    rclpy.shutdown()
-
-
-main()
+if __name__ == "__main__":
+    sys.exit(main())

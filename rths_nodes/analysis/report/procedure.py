@@ -304,7 +304,8 @@ def acts(record: ProcedureRecord) -> list[Part]:
     for act in record.acts:
         asked = ", ".join(f"{name} {exact(value)}" for name, value in act.arguments.items()) or DASH
         came = record.named(f"REFUSED: {act.refused}" if act.refused else act.result or "done")
-        rows.append([moment(act.time), act.act, asked, came, act.by or DASH])
+        by = f"{act.by or DASH} ({act.way})" if act.way else act.by or DASH
+        rows.append([moment(act.time), act.act, asked, came, by])
     words = () if rows else ("None were recorded.",)
     parts = [Part("Acts of the operator", words=words, grid=grid(("Time", "Act", "With", "Result", "By"), rows))]
     unloaded = [

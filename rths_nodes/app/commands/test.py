@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pwd
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,9 @@ from typing import Any
 from rths_nodes.app.commands import arguments, completion, report, terminal
 from rths_nodes.app.log import show_log
 from rths_nodes.app.procedure import answers as answering
+from rths_nodes.app.procedure.acts import ANSWERS
 from rths_nodes.app.procedure.answers import Answers
+from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
@@ -51,6 +56,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the acts are asked for by a service (NAMESPACE/operator/act): by a page or a robot, not at "
         f"the terminal; from --answers come the head, the rungs, level and time ratio. Default: {NAMESPACE}",
     )
+    parser.add_argument(
+        "--key",
+        metavar="FILE",
+        help="with --services: the key with which operators sign what they ask the service for; it is made where "
+        "there is none, and must be readable by its owner alone. Default: ~/.config/rths_nodes/operator.key",
+    )
+    parser.add_argument(
+        "--operator",
+        metavar="USER",
+        action="append",
+        default=[],
+        help="with --services: a user of this machine, by name or number, whose programs may do the acts by the "
+        "socket, as yours may; may be repeated",
+    )
     parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_json(parser)
@@ -73,6 +92,8 @@ def run(options: argparse.Namespace) -> int:
             *(f"{where}: {words}" for words in lacking), "there is no terminal to ask the operator at"
         )
     realtime = _realtime(scenario, options.pace)
+    if not options.services:
+        _check_unattended(scenario, answers, options)
     return _test(options, scenario, answers, realtime, attended)
 
 
@@ -89,6 +110,39 @@ def _realtime(scenario: Scenario, pace: str | None) -> bool:
     return True
 
 
+def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Namespace) -> None:
+    """Raises ConfigError for answers that would arm a real rig unseen, and for options of the services."""
+    if options.key or options.operator:
+        raise ConfigError("--key, --operator: belong to --services, which is not given")
+    head = scenario.rig_file
+    if any(each.startswith("rig_file") for each in options.set):
+        raise ConfigError("--set rig_file: the rig file alone says whether its rig is armed unseen")
+    if answers.arm and head is not None and not head.unattended and not Assembly(scenario).port.simulated:
+        raise ConfigError(
+            f"{options.answers}: arm = {', '.join(answers.arm)}: a file arms the rig {head.name} only where the "
+            "rig file says unattended: true; leave arm out, and arm each rung at the terminal"
+        )
+
+
+def _operators(options: argparse.Namespace, say: Callable[[str], None]) -> tuple[bytes, set[int]]:
+    """The key, which is made where there is none, and the users (uid) who are operators. Raises ConfigError."""
+    place = Path(options.key) if options.key else key_file.default_path()
+    try:
+        key_file.create(place)
+        say(f"a new key of the operators stands in {place}")
+    except FileExistsError:
+        say(f"the key of the operators: {place}")
+    return key_file.read(place), {os.getuid(), *map(_user, options.operator)}
+
+
+def _user(given: str) -> int:
+    """The number of a user. Raises ConfigError."""
+    try:
+        return int(given) if given.isdecimal() else pwd.getpwnam(given).pw_uid
+    except KeyError:
+        raise ConfigError(f"--operator {given}: this machine knows no such user") from None
+
+
 def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
@@ -101,6 +155,7 @@ def _test(
     ladder.check()
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
+    operators = _operators(options, lambda words: _say(screen, words)) if options.services else ()
     dialogue = Dialogue(answers, _typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
     folder = Path(options.record) if options.record else Path(RUNS) / record.test_id
@@ -110,11 +165,11 @@ def _test(
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
     conductor = Conductor(ladder, record, folder)
     for words in answers.notes:
-        conductor.do("note", text=words)
+        conductor.do("note", way=ANSWERS, text=words)
     if options.services:
         from rths_nodes.app.procedure.services import Attendant
 
-        code = Attendant(conductor, options.services, dialogue.say).run()
+        code = Attendant(conductor, options.services, dialogue.say, *operators).run()
     else:
         code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
     _tell(options, screen, conductor.record, folder)

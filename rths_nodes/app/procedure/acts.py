@@ -9,13 +9,15 @@ from dataclasses import dataclass
 class Act:
     """What an act does, in words; names of its arguments; ``at_once``: also while another one is under way.
 
-    ``lasting``: it takes its time, and may move the rig: the operator watches meanwhile.
+    ``lasting``: it takes its time, and may move the rig: the operator watches meanwhile. ``anybody`` may ask for
+    it: it only brings the rig to rest.
     """
 
     words: str
     arguments: tuple[str, ...] = ()
     lasting: bool = False
     at_once: bool = False
+    anybody: bool = False
 
 
 ACTS = {
@@ -30,12 +32,16 @@ ACTS = {
         "arm a rung: its scenario and the offsets, by their hashes", ("rung", "scenario_hash", "offsets_hash")
     ),
     "run": Act("run the rung that is armed", lasting=True),
-    "hold": Act("bring the rig to rest; in slow time the test may be resumed", ("reason",), at_once=True),
+    "hold": Act(
+        "bring the rig to rest; in slow time the test may be resumed", ("reason",), at_once=True, anybody=True
+    ),
     "resume": Act("go on with the rung that is held", at_once=True),
-    "stop": Act("stop whatever moves", ("reason",), at_once=True),
+    "stop": Act("stop whatever moves", ("reason",), at_once=True, anybody=True),
     "acknowledge": Act("what has tripped the rig is understood"),
     "unload": Act("unload the specimen to zero force", lasting=True),
     "note": Act("words for the report", ("text",), at_once=True),
     "finish": Act("take the offsets again, close the port, end the test", lasting=True),
 }
 """By name; those of the session have the names of its methods."""
+TERMINAL, ANSWERS = "terminal", "answers"
+"""Ways by which an act is asked for, in the record; those of the services are in ``services.py``."""

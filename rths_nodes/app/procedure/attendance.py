@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from signal import SIGINT
 from typing import Any
 
+from rths_nodes.app.procedure.acts import TERMINAL
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.core.errors import ConfigError
@@ -115,7 +116,7 @@ class Attendance:
 
     def _attempt(self, act: str, **arguments: Any) -> None:
         try:
-            self.conductor.do(act, **arguments)
+            self.conductor.do(act, way=TERMINAL, **arguments)
         except ConfigError as error:
             self._say(str(error))
 

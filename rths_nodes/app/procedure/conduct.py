@@ -68,6 +68,8 @@ class Conductor:
         self.taken: Offsets | None = None
         """Offsets that were taken, and are not confirmed yet."""
         self._one = threading.Lock()
+        self._operator = record.operator
+        """Whose act is under way."""
         self._armed: Step | None = None
         self._under_way: Step | None = None
         self._rehearsing, self._asked_to_stop = False, ""
@@ -116,8 +118,8 @@ class Conductor:
 
     # -- doing it -----------------------------------------------------------------------------------------
 
-    def do(self, act: str, by: str = "", **arguments: Any) -> str:
-        """Do an ``act`` for the operator ``by``; what came of it, in words.
+    def do(self, act: str, by: str = "", way: str = "", **arguments: Any) -> str:
+        """Do an ``act`` for the operator ``by``, asked for by the ``way``; what came of it, in words.
 
         Raises ActRefused (a ConfigError) for what is not possible now, with the reason.
         """
@@ -128,17 +130,18 @@ class Conductor:
                 f"{act}: has no argument {', '.join(unfit)}; it has: {', '.join(ACTS[act].arguments)}"
             )
         if ACTS[act].at_once:
-            return self._done(act, by, arguments)
+            return self._done(act, by, way, arguments)
         if not self._one.acquire(blocking=False):
             raise ActRefused(f"{act}: another act is under way; possible meanwhile: hold, resume, stop, note")
+        self._operator = by or self.record.operator
         try:
-            return self._done(act, by, arguments)
+            return self._done(act, by, way, arguments)
         finally:
             self._one.release()
 
-    def _done(self, act: str, by: str, arguments: dict[str, Any]) -> str:
+    def _done(self, act: str, by: str, way: str, arguments: dict[str, Any]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
-        written = records.Act(now(), act, dict(arguments), by=by or self.record.operator)
+        written = records.Act(now(), act, dict(arguments), by=by or self.record.operator, way=way)
         try:
             if reason := self.possible()[act]:
                 raise ActRefused(f"{act}: {reason}")
@@ -205,7 +208,7 @@ class Conductor:
         return "forces are tared" if unloaded else "forces count as the load cells show them"
 
     def _sign_for(self, what: str) -> str:
-        self.session.sign_for(what, self.record.operator)
+        self.session.sign_for(what, self._operator)
         return ""
 
     def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:

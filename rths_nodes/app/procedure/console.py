@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rths_nodes.app.procedure import screens, walk
-from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.acts import ACTS, ANSWERS, TERMINAL
 from rths_nodes.app.procedure.answers import REDUCED
 from rths_nodes.app.procedure.attendance import INTERRUPTED, Attendance, Progress
 from rths_nodes.app.procedure.conduct import Conductor
@@ -105,6 +105,7 @@ class Console:
 
     def _do(self, act: str, rest: str = "") -> bool:
         """Do an act with what it needs; false where the walk ends with it. Who leads is told refusals."""
+        self._dialogue.typed = False
         try:
             return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
         except ConfigError as error:
@@ -232,9 +233,10 @@ class Console:
 
     def _perform(self, act: str, name: str = "", **arguments: Any) -> str:
         """Do an act; one that lasts in a thread of its own, while the operator is heard here."""
+        way = TERMINAL if self._leads or self._dialogue.typed else ANSWERS
         if not ACTS[act].lasting:
-            return self.conductor.do(act, **arguments)
-        return str(self._meanwhile(name or act, lambda: self.conductor.do(act, **arguments)))
+            return self.conductor.do(act, way=way, **arguments)
+        return str(self._meanwhile(name or act, lambda: self.conductor.do(act, way=way, **arguments)))
 
     def _changed(self, state: State, reason: str) -> None:
         """What ends a motion before its time is told at once."""

@@ -32,6 +32,8 @@ class Dialogue:
         self.answers, self._ask, self.say = answers, ask, say
         self.asking = False
         """True while the operator thinks about an answer."""
+        self.typed = False
+        """True once something was typed for the act that comes next."""
 
     @property
     def attended(self) -> bool:
@@ -42,7 +44,7 @@ class Dialogue:
         """A line of the operator. Raises Interrupted where nobody can be asked."""
         if self._ask is None:
             raise Interrupted(f"nobody can be asked: {question}")
-        self.asking = True
+        self.asking = self.typed = True
         try:
             return self._ask(question).strip()
         except (EOFError, OSError):

@@ -1,23 +1,33 @@
-"""A test by services: whoever calls them is the operator, and the terminal only looks on."""
+"""A test by services: whoever is known as an operator does it by his program, and the terminal only looks on.
+
+Everybody may look, and bring the rig to rest. Every other act needs somebody who is known: a process on this
+machine, whose user the kernel names (``operator_socket.py``), or a request that is signed with the operators' key.
+"""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rths_nodes.analysis.units import KN, MM
 from rths_nodes.app.procedure import walk
-from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.acts import ACTS, TERMINAL
 from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.operator_socket import OperatorSocket
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import Measurement
+from rths_nodes.core.wire.acts import Answer, Nonces, Request, answered, is_signed
 from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.records import AxisOffsets
 from rths_nodes.loop.supervision.states import State
 
 if TYPE_CHECKING:
-    from rths_nodes.ros.nodes.operator import Situation
+    from rths_nodes.ros.transport.hello import Credentials
 
 INTERRUPTED = "the test was interrupted at the terminal"
 LOOK_S = 0.05
@@ -32,14 +42,25 @@ NEEDED = {
     "note": ("text",),
 }
 """Arguments without which an act has no meaning: nobody is asked for them here."""
+KEY, STRANGER = "service, by the key", "service, by anybody"
+"""Ways by which a request comes: with a signature of the operators' key, and without one."""
+ANYBODY = "anybody"
+LONGEST_REASON = 200
+"""Characters that somebody who is not known writes into the record of a test."""
 _TRUE, _FALSE = ("true", "yes"), ("false", "no")
 
 
 class Served:
-    """A ``conductor`` as the operator node has it: arguments are texts."""
+    """A ``conductor`` as services have it: arguments are texts, and whoever asks has to be known by the ``key``.
 
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
+    ``say`` gets what strangers have asked for, in words.
+    """
+
+    def __init__(self, conductor: Conductor, key: bytes, say: Callable[[str], None]) -> None:
+        self._conductor, self._key, self._say = conductor, key, say
+        self._nonces = Nonces()
+        self._hashes: dict[tuple[str, float | None, int | None], str] = {}
+        self._refused, self._counting = 0, threading.Lock()
         scenario, record = conductor.ladder.scenario, conductor.record
         self.constants: Mapping[str, Any] = {
             "scenario": record.scenario,
@@ -67,25 +88,141 @@ class Served:
         """What the rig measures outside of runs; None during one, and without an open port."""
         return None if self.state in SILENT else self._conductor.session.measured
 
-    def situation(self) -> Situation:
-        """What is possible now, and what arming has to name."""
-        from rths_nodes.ros.nodes.operator import Situation
+    def answer(self, request: Request) -> Answer:
+        """Answer a request by the service, which anybody may have sent."""
+        told = self._answer(request, lambda: self._of_service(request))
+        return answered(replace(told, nonce=self._nonces.draw()), request, self._key)
 
+    def answer_process(self, request: Request, peer: Credentials) -> Answer:
+        """Answer a request by the socket, from a process whose user is an operator."""
+        way = f"socket, user {peer.user} ({peer.name})"
+        return self._answer(request, lambda: (request.by or peer.name, way))
+
+    def _answer(self, request: Request, known: Callable[[], tuple[str, str]]) -> Answer:
+        """Whatever goes wrong is answered, for nobody sees it otherwise."""
+        done, result, reason = False, "", ""
+        try:
+            result, done = self._do(request, *known()) if request.act else "", True
+        except ConfigError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"failed: {type(error).__name__}: {error}"
+            self._say(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
+        return replace(self.situation(), done=done, result=result, reason=reason)
+
+    def situation(self) -> Answer:
+        """What is possible now, and what an operator has to name for it."""
         conductor = self._conductor
         rung, taken = conductor.next_rung, conductor.taken or conductor.session.offsets
-        try:
-            scenario_hash = conductor.ladder.step(rung).hash if rung else ""
-        except ConfigError:  # its level is not known yet, or it cannot be had: arming it tells
-            scenario_hash = ""
-        return Situation(conductor.possible(), rung, scenario_hash, taken.hash if taken is not None else "")
+        possible = conductor.possible()
+        return Answer(
+            state=int(conductor.state),
+            acts=tuple(possible),
+            why_not=tuple(possible.values()),
+            next_rung=rung,
+            scenario_hash=self._hash_of(rung),
+            offsets_hash=taken.hash if taken is not None else "",
+            test_id=conductor.record.test_id,
+            to_sign=() if possible["sign_for"] else tuple(conductor.session.clearance.unsigned()),
+        )
 
-    def act(self, name: str, arguments: Mapping[str, str], by: str) -> str:
-        """Do an act; what came of it. Raises ConfigError where it is refused."""
+    def _hash_of(self, rung: str) -> str:
+        """The hash that arming the ``rung`` has to name, computed once; empty where it cannot be told."""
+        ladder = self._conductor.ladder
+        key = rung, ladder.level, ladder.ratio
+        if rung and key not in self._hashes:
+            try:
+                self._hashes[key] = ladder.step(rung).hash
+            except ConfigError:  # arming it tells
+                return ""
+        return self._hashes.get(key, "")
+
+    # -- who asks -----------------------------------------------------------------------------------------
+
+    def _of_service(self, request: Request) -> tuple[str, str]:
+        """Who has sent a request by the service, and how that is known. Raises ConfigError for an act not his."""
+        if request.act not in ACTS:
+            raise unknown("act", "act", request.act[:LONGEST_REASON], ACTS)
+        try:
+            self._check_signature(request)
+        except ConfigError as error:
+            if ACTS[request.act].anybody:
+                return ANYBODY, STRANGER
+            self._count_stranger(request.act)
+            raise error.within(request.act) from None
+        return request.by, KEY
+
+    def _check_signature(self, request: Request) -> None:
+        """Raises ConfigError where a request is not signed for this moment, and uses its nonce where it is."""
+        if not request.signature:
+            raise ConfigError(
+                "is not signed: acts come by the socket of this machine, or signed with the operators' key "
+                "(doc/ros.md); anybody may ask for: "
+                + ", ".join(name for name, act in ACTS.items() if act.anybody)
+            )
+        if not is_signed(request, self._key, self.situation()):
+            raise ConfigError(
+                "the signature does not fit: another key, another request, or an answer that is out of date"
+            )
+        self._nonces.use(request.nonce)
+
+    def _count_stranger(self, act: str) -> None:
+        """Tell the first refusal, the tenth, the hundredth: a stranger fills no terminal."""
+        with self._counting:
+            self._refused += 1
+            count = self._refused
+        if str(count).strip("0") == "1":
+            self._say(f"{act}: refused to somebody who is not known as an operator ({count} such so far)")
+
+    # -- doing it -----------------------------------------------------------------------------------------
+
+    def _do(self, request: Request, by: str, way: str) -> str:
+        name = request.act
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
+        if ACTS[name].anybody:  # never refused for how it is asked for
+            reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
+            return self._conductor.do(name, by, way, reason=_reason(reason, by, way))
+        arguments = _arguments(request)
         if lacking := [each for each in NEEDED.get(name, ()) if each not in arguments]:
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
-        return self._conductor.do(name, by, **{key: _value(name, key, arguments[key]) for key in arguments})
+        given = {key: _value(name, key, each) for key, each in arguments.items()}
+        return "\n".join([self._conductor.do(name, by, way, **given), *self._found(name)]).strip()
+
+    def _found(self, act: str) -> list[str]:
+        """What an operator has to see before he confirms or signs, in words."""
+        conductor = self._conductor
+        if act == "take_offsets" and conductor.taken is not None:
+            rows = conductor.taken.record().axes
+            return [_offsets(name, row) for name, row in rows.items()] + conductor.loads_at_rest()
+        if act == "check":
+            return [words for row in conductor.record.checks.values() for words in (*row.findings, *row.remarks)]
+        return []
+
+
+def _offsets(axis: str, row: AxisOffsets) -> str:
+    return (
+        f"{axis}: displacement {MM * row.displacement:.5g} mm (scatter {MM * row.displacement_scatter:.3g} mm), "
+        f"force {KN * row.force:.5g} kN (scatter {KN * row.force_scatter:.3g} kN)"
+    )
+
+
+def _reason(given: str, by: str, way: str) -> str:
+    """Why the rig is brought to rest, for the record; of somebody who is not known it is short, and says so."""
+    if way != STRANGER:
+        return given
+    words = "".join(each if each.isprintable() else " " for each in given[:LONGEST_REASON])
+    return f"asked for by {by}{f': {words}' if words else ''}"
+
+
+def _arguments(request: Request) -> dict[str, str]:
+    """The arguments by name. Raises ConfigError."""
+    act, names, values = request.act, request.names, request.values
+    if len(names) != len(values):
+        raise ConfigError(f"{act}: {len(names)} names of arguments, but {len(values)} values")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{act}: an argument is named twice: {', '.join(names)}")
+    return dict(zip(names, values, strict=True))
 
 
 def _value(act: str, name: str, given: str) -> Any:
@@ -108,14 +245,19 @@ def _value(act: str, name: str, given: str) -> Any:
 class Attendant:
     """Looks on while operators do a test by the services of ``namespace``; a signal stops the rig and ends it.
 
-    ``say`` gets what happens, in words. Raises ConfigError where there is an operator node already.
+    Operators are the processes of the ``users`` (uid) on this machine, and whoever has the ``key``. ``say`` gets
+    what happens, in words. Raises ConfigError where there is an operator node already.
     """
 
-    def __init__(self, conductor: Conductor, namespace: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, conductor: Conductor, namespace: str, say: Callable[[str], None], key: bytes, users: Collection[int]
+    ) -> None:
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._conductor, self._say = conductor, say
-        self._node = OperatorNode(Served(conductor), namespace)
+        served = Served(conductor, key, say)
+        self._node = OperatorNode(served, namespace)
+        self._socket = OperatorSocket(served.answer_process, self._node.address, users)
         self._stopped = ""
         conductor.watch.changed = self._changed
 
@@ -125,8 +267,10 @@ class Attendant:
         with stop_signals_handled(self._signal):
             try:
                 self._node.start()
+                self._socket.start()
                 self._say(
-                    f"the operator is whoever calls {self._node.service}; Ctrl-C stops the rig, and the test"
+                    f"operators act by the socket, or signed by {self._node.service}, which everybody may ask to "
+                    "stop; Ctrl-C stops the rig, and the test"
                 )
                 while not (self._over or self._stopped):
                     time.sleep(LOOK_S)
@@ -148,16 +292,22 @@ class Attendant:
         tripped = conductor.session.reason if conductor.state is State.TRIPPED else ""
         try:
             if self._stopped:
-                conductor.do("stop", reason=self._stopped) if not conductor.possible()["stop"] else None
-            self._node.close()  # whatever is under way is over then, and answered
+                conductor.do("stop", way=TERMINAL, reason=self._stopped) if not conductor.possible()[
+                    "stop"
+                ] else None
+            self._close()  # whatever is under way is over then, and answered
             if not conductor.possible()["finish"]:
-                conductor.do("finish")
+                conductor.do("finish", way=TERMINAL)
         except ConfigError as error:
             self._say(str(error))
         finally:
-            self._node.close()
+            self._close()
             conductor.session.close()
         return walk.ended(conductor, "", failed, self._stopped, tripped)
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._node.close()
 
     def _changed(self, state: State, reason: str) -> None:
         self._node.tell_state(state, reason)

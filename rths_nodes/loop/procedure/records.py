@@ -103,6 +103,8 @@ class Act:
     result: str = ""
     refused: str = ""
     by: str = ""
+    way: str = ""
+    """By which it was asked for: terminal, answers, socket or service, and how its sender is known."""
 
 
 @dataclass

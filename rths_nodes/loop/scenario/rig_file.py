@@ -12,13 +12,29 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError, Problems, show
 from rths_nodes.core.limits import Limits, WholeLevels
-from rths_nodes.core.parameters import component, declared, integer, number, params, section, sections, text, texts
+from rths_nodes.core.parameters import (
+    component,
+    declared,
+    flag,
+    integer,
+    number,
+    params,
+    section,
+    sections,
+    text,
+    texts,
+)
 from rths_nodes.core.strict import as_data
 from rths_nodes.laboratory.calibration import Channel, OnRig, RigAxis, check_corrections
 from rths_nodes.laboratory.force_control import ForceControl
 from rths_nodes.loop.scenario.force_axes import DISPLACEMENT, OF_FORCE
 from rths_nodes.loop.supervision.bridges import BridgeParams
 from rths_nodes.loop.supervision.monitor import MonitorParams
+
+UNATTENDED = (
+    "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
+    "one; simulators and emulators need it not"
+)
 
 
 @params
@@ -51,6 +67,7 @@ class RigFile:
     version: int = integer("version of this file format", at_least=1, at_most=1)
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    unattended: bool = flag(UNATTENDED, False)
     servo_rate: float | None = number(
         "samples per second of its controller: a scenario with another rate is refused; left out: any",
         "Hz",
@@ -115,6 +132,7 @@ class RigHead:
 
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
+    unattended: bool = flag(UNATTENDED, False)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 
 
@@ -137,6 +155,7 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
         "rig_file": {
             "name": rig.name,
             "description": rig.description,
+            "unattended": rig.unattended,
             "auxiliary": as_data(rig.auxiliary),
         },
         "axes": {

@@ -5,7 +5,8 @@
     topic    rig_state         rths_nodes/msg/Measurement    the rig outside of runs, untared, by its own counter
 
 A page, a robot or a script is an operator by these as well as somebody at a terminal: the acts are the same. The
-node lives outside of every run: runs have their own nodes and topics.
+node lives outside of every run: runs have their own nodes and topics. Anybody on the domain can call it; who may
+do what is decided where the acts are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import rclpy
@@ -25,12 +26,14 @@ from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
+from rths_nodes.core.wire.acts import Answer, Request, of_message
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.msg import Measurement as MeasurementMessage
 from rths_nodes.msg import TestState
 from rths_nodes.ros.names import OPERATOR, OPERATOR_TOPICS
 from rths_nodes.ros.transport import middleware
 from rths_nodes.ros.transport.endpoints import quality
+from rths_nodes.ros.transport.hello import address
 from rths_nodes.srv import Act
 
 RIG_STATE_HZ = 10.0
@@ -39,16 +42,6 @@ DISCOVERY_S, LOOK_S = 1.0, 0.05
 """How long another operator node is looked for before the first act, and between two looks."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
-
-
-@dataclass(frozen=True)
-class Situation:
-    """What an operator may do now, by the names of the acts, and what he needs to name when he arms a rung."""
-
-    possible: Mapping[str, str]
-    next_rung: str = ""
-    scenario_hash: str = ""
-    offsets_hash: str = ""
 
 
 class Conducted(Protocol):
@@ -70,10 +63,8 @@ class Conducted(Protocol):
         """The last Measurement, with a counter of its own; None where no port is open, and during a run."""
         ...
 
-    def situation(self) -> Situation: ...
-
-    def act(self, name: str, arguments: Mapping[str, str], by: str) -> str:
-        """Do an act; what came of it, in words. Raises ConfigError where it is refused: nothing has changed."""
+    def answer(self, request: Request) -> Answer:
+        """Do what is asked for; whatever goes wrong is in the answer."""
         ...
 
 
@@ -104,6 +95,11 @@ class OperatorNode:
     def service(self) -> str:
         """The full name of the service."""
         return f"{self._node.get_fully_qualified_name()}/act"
+
+    @property
+    def address(self) -> bytes:
+        """The name of a socket beside the service, for processes of this machine."""
+        return address(self._node.get_fully_qualified_name(), self._context.get_domain_id())
 
     def start(self) -> None:
         """From now on acts are done. Raises ConfigError where another operator node is in that namespace."""
@@ -161,30 +157,4 @@ class OperatorNode:
     # -- acts ---------------------------------------------------------------------------------------------
 
     def _serve(self, request: Any, _: Any) -> Any:
-        """One request; whatever goes wrong is answered, for nobody sees it otherwise."""
-        response = Act.Response()
-        try:
-            response.result = self._do(request)
-            response.done = True
-        except ConfigError as error:
-            response.reason = str(error)
-        except Exception as error:
-            response.reason = f"failed: {type(error).__name__}: {error}"
-            self._node.get_logger().error(f"act {request.act!r} has failed: {type(error).__name__}: {error}")
-        situation = self._conducted.situation()
-        response.state = int(self._conducted.state)
-        response.acts, response.why_not = list(situation.possible), list(situation.possible.values())
-        response.next_rung = situation.next_rung
-        response.scenario_hash, response.offsets_hash = situation.scenario_hash, situation.offsets_hash
-        return response
-
-    def _do(self, request: Any) -> str:
-        if not request.act:
-            return ""
-        if len(request.names) != len(request.values):
-            raise ConfigError(
-                f"{request.act}: {len(request.names)} names of arguments, but {len(request.values)} values"
-            )
-        if len(set(request.names)) < len(request.names):
-            raise ConfigError(f"{request.act}: an argument is named twice: {', '.join(request.names)}")
-        return self._conducted.act(request.act, dict(zip(request.names, request.values, strict=True)), request.by)
+        return Act.Response(**asdict(self._conducted.answer(of_message(Request, request))))

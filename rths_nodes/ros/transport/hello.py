@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import socket
 import struct
 from dataclasses import asdict, dataclass
@@ -48,6 +49,14 @@ class Credentials:
     def trusted(self) -> bool:
         """True for a process of the same user."""
         return self.user == os.getuid()
+
+    @property
+    def name(self) -> str:
+        """The name of the user; the number where the system knows none."""
+        try:
+            return pwd.getpwuid(self.user).pw_name
+        except KeyError:
+            return str(self.user)
 
     def __str__(self) -> str:
         return f"process {self.process} of user {self.user}"
