@@ -54,13 +54,14 @@ def _check(found: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 def create(path: str | os.PathLike[str]) -> None:
     """Draw a key into a new file. Raises ConfigError where it cannot be written, FileExistsError where one is."""
-    place = Path(path)
+    folder = Path(path).parent
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ALONE)
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True)
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ALONE)
         with open(made, "w") as file:
             file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
-    except FileExistsError:
-        raise
     except OSError as error:
+        if isinstance(error, FileExistsError) and folder.is_dir():
+            raise
         raise ConfigError(f"key {str(path)!r}: cannot be written ({error.strerror})") from None

@@ -153,10 +153,16 @@ class SocketOperator:
         """Do an act, and wait until it is over; the empty one only tells. Raises ConfigError without an answer."""
         try:
             _send(self._socket, Request(act, tuple(arguments), tuple(arguments.values()), by))
-            answer: Answer = unpacked(Answer, self._socket.recv(LONGEST_PACKET + 1))
+            answer: Answer = unpacked(Answer, self._packet())
         except (OSError, ValueError) as error:
             raise ConfigError(f"{act or 'situation'}: was not answered: the test is over ({error})") from None
         return answer
+
+    def _packet(self) -> bytes:
+        try:
+            return self._socket.recv(LONGEST_PACKET + 1)
+        except ConnectionResetError:  # told once; what was said before is still there
+            return self._socket.recv(LONGEST_PACKET + 1)
 
     def close(self) -> None:
         """Leave."""

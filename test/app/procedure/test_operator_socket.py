@@ -1,0 +1,188 @@
+"""The socket of the operators: the kernel says whose process asks, and nobody else is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rths_nodes.app.procedure.operator_socket import LONGEST_PACKET, OperatorSocket, SocketOperator
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.acts import Answer, Request
+from rths_nodes.ros.transport.hello import Credentials, address
+
+NOBODY = 65534
+AS_NOBODY = """
+import json, os, pwd
+from dataclasses import asdict
+from rths_nodes.app.procedure.operator_socket import SocketOperator
+os.setgid({user}); os.setuid({user})
+print(json.dumps(asdict(SocketOperator("{namespace}", user={owner}, domain={domain}).ask("run"))))
+"""
+
+
+class Desk:
+    """Keeps who has asked for what; ``act`` waits for ``gate``."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Request, int]] = []
+        self.gate, self.begun = threading.Event(), threading.Event()
+
+    def answer(self, request: Request, peer: Credentials) -> Answer:
+        self.asked.append((request, peer.user))
+        if request.act == "run":
+            self.begun.set()
+            self.gate.wait(30.0)
+        return Answer(done=True, result=request.act, to_sign=("a", "b"))
+
+
+def domain() -> int:
+    return int(os.environ.get("ROS_DOMAIN_ID") or 0)
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"socket_{os.getpid()}"
+
+
+@pytest.fixture
+def name(namespace: str) -> bytes:
+    return address(f"/{namespace}/operator", domain())
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def served(desk: Desk, name: bytes) -> Iterator[OperatorSocket]:
+    served = OperatorSocket(desk.answer, name, {os.getuid()})
+    served.start()
+    yield served
+    desk.gate.set()
+    served.close()
+
+
+def test_a_process_of_the_same_user_is_answered(served: OperatorSocket, desk: Desk, namespace: str) -> None:
+    operator = SocketOperator(f"/{namespace}/")
+    assert operator.ask("arm", by="Ada", rung="d") == Answer(done=True, result="arm", to_sign=("a", "b"))
+    assert desk.asked == [(Request("arm", ("rung",), ("d",), "Ada"), os.getuid())]
+    operator.close()
+
+
+def test_a_stop_does_not_wait_for_what_is_under_way(served: OperatorSocket, desk: Desk, namespace: str) -> None:
+    running = SocketOperator(namespace)
+    told: list[Answer] = []
+    thread = threading.Thread(target=lambda: told.append(running.ask("run")))
+    thread.start()
+    assert desk.begun.wait(30.0)
+    stopping = SocketOperator(namespace)
+    assert stopping.ask("stop").result == "stop"
+    assert told == []
+    desk.gate.set()
+    thread.join()
+    assert told[0].result == "run"
+    for each in (running, stopping):
+        each.close()
+
+
+def test_what_is_under_way_is_answered_before_the_socket_closes(
+    served: OperatorSocket, desk: Desk, namespace: str
+) -> None:
+    operator = SocketOperator(namespace)
+    told: list[Answer] = []
+    asking = threading.Thread(target=lambda: told.append(operator.ask("run")))
+    asking.start()
+    assert desk.begun.wait(30.0)
+    closing = threading.Thread(target=served.close)
+    closing.start()
+    desk.gate.set()
+    closing.join(30.0)
+    asking.join(30.0)
+    assert told[0].result == "run"
+    with pytest.raises(ConfigError, match="was not answered: the test is over"):
+        operator.ask()
+    with pytest.raises(ConfigError, match="is rths test --services running"):
+        SocketOperator(namespace)
+    operator.close()
+
+
+def as_another(namespace: str, environment: dict[str, str]) -> Answer:
+    """What a process of another user is told."""
+    program = AS_NOBODY.format(user=NOBODY, owner=os.getuid(), namespace=namespace, domain=domain())
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert not done.stderr
+    return Answer(**json.loads(done.stdout))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
+def test_another_user_of_the_machine_is_refused(
+    served: OperatorSocket, desk: Desk, namespace: str, environment: dict[str, str]
+) -> None:
+    assert f"of user {NOBODY} is no operator of this test" in as_another(namespace, environment).reason
+    assert desk.asked == []
+    assert SocketOperator(namespace).ask("arm").done
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
+def test_another_user_who_is_named_is_an_operator(
+    desk: Desk, name: bytes, namespace: str, environment: dict[str, str]
+) -> None:
+    served = OperatorSocket(desk.answer, name, {os.getuid(), NOBODY})
+    served.start()
+    desk.gate.set()
+    assert as_another(namespace, environment).done
+    assert [user for _, user in desk.asked] == [NOBODY]
+    served.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may act as another user")
+def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, namespace: str) -> None:
+    program = (
+        f"import os, socket\nos.setuid({NOBODY})\n"
+        "listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        f"listening.bind(bytes.fromhex('{name.hex()}'))\nlistening.listen()\nprint('here', flush=True)\ninput()"
+    )
+    squatter = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert squatter.stdout is not None
+    assert squatter.stdout.readline() == "here\n"
+    with pytest.raises(ConfigError, match=f"of user {NOBODY} has taken the name"):
+        SocketOperator(namespace)
+    with pytest.raises(ConfigError, match="cannot be had"):
+        OperatorSocket(Desk().answer, name, {0})
+    squatter.communicate("\n", timeout=60)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"{",
+        b"\xff",
+        b"[]",
+        b'{"act": 1}',
+        b'{"names": "rung"}',
+        b'{"names": [1]}',
+        b'{"acts": ""}',
+        b" " * (LONGEST_PACKET + 1),
+    ],
+    ids=["no JSON", "no text", "a list", "a number", "a text", "numbers", "a typo", "too long"],
+)
+def test_what_is_no_request_is_told_so(served: OperatorSocket, desk: Desk, name: bytes, packet: bytes) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as call:
+        call.connect(name)
+        call.send(packet)
+        assert "this is no request" in json.loads(call.recv(65536))["reason"]
+        call.send(b'{"act": "arm"}')
+        assert json.loads(call.recv(65536))["done"]
+    assert [request.act for request, _ in desk.asked] == ["arm"]

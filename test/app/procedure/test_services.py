@@ -1,0 +1,322 @@
+"""Whoever moves the rig is known: by the service only signed requests do anything, and each of them once."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.app.procedure.services import KEY, LONGEST_REASON, STRANGER, Served
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.wire.acts import Answer, Request, Signer, of_message, signed
+from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.scenario import files, rehearsal
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.ros.transport.hello import Credentials
+
+pytestmark = [pytest.mark.nodes]
+pytest.importorskip("rclpy")
+
+SECRET = bytes(range(32))
+OPEN_TO_ALL = {"stop", "hold"}
+MOVES = ("connect", "take_offsets", "confirm_offsets", "check", "position", "arm", "run", "finish")
+"""The acts of a whole test of one rung, in their order."""
+
+Send = Callable[[Request], Answer]
+
+
+@dataclass
+class Session:
+    """A test of the rung g on the simulator, and the service by which it is asked for."""
+
+    conductor: Conductor
+    send: Send
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def done(self) -> list[tuple[str, str]]:
+        """The acts that were done, each with the way it came."""
+        return [(act.act, act.way) for act in self.conductor.record.acts if not act.refused]
+
+    def seen(self) -> Answer:
+        return self.send(Request())
+
+
+class Operator:
+    """A program with the key. ``heard`` is all that it has sent, as everybody on the domain hears it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._signer = session, Signer(SECRET)
+        self.heard: list[Request] = []
+
+    def _send(self, act: str = "", **arguments: str) -> Answer:
+        request = self._signer.request(act, "Ada", **arguments)
+        self.heard.append(request)
+        return self._signer.accept(request, self._session.send(request))
+
+    def act(self, act: str) -> Answer:
+        told = self._send()
+        return self._send(act, **arguments_of(act, told))
+
+
+def arguments_of(act: str, told: Answer) -> dict[str, str]:
+    """What an operator names, of what he was told."""
+    hashes = {"scenario_hash": told.scenario_hash, "offsets_hash": told.offsets_hash}
+    return {
+        "take_offsets": {"seconds": "0.1"},
+        "confirm_offsets": {"hash": told.offsets_hash, "unloaded": "true"},
+        "arm": {"rung": told.next_rung, **hashes},
+    }.get(act, {})
+
+
+def conductor_of(folder: Path, number: int) -> Conductor:
+    scenario = files.load("chen_ricles_2010", ["duration=0.1"], rig="bench_simulated")
+    record = ProcedureRecord(
+        f"test {number}", scenario.name, rehearsal.hash_of(scenario), operator="A. Tester", planned=["g"]
+    )
+    return Conductor(Ladder(scenario, ["g"], 0.2, 2, realtime=False), record, folder / str(number))
+
+
+@contextmanager
+def by_service(folder: Path, number: int = 0) -> Iterator[Session]:
+    """A session whose requests go through the middleware."""
+    import rclpy
+    from rclpy.context import Context
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.node import Node
+
+    from rths_nodes.ros.nodes.operator import OperatorNode
+    from rths_nodes.srv import Act
+
+    conductor = conductor_of(folder, number)
+    said: list[str] = []
+    node = OperatorNode(Served(conductor, SECRET, said.append), f"rths_{number}")
+    node.start()
+    context = Context()
+    rclpy.init(args=[], context=context)
+    asking = Node("asking", namespace=f"rths_{number}", context=context)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(asking)
+    client = asking.create_client(Act, "operator/act")
+    assert client.wait_for_service(30.0)
+
+    def send(request: Request) -> Answer:
+        told = client.call_async(
+            Act.Request(
+                act=request.act,
+                names=list(request.names),
+                values=list(request.values),
+                by=request.by,
+                nonce=request.nonce,
+                signature=request.signature,
+            )
+        )
+        executor.spin_until_future_complete(told, 60.0)
+        return of_message(Answer, told.result())
+
+    try:
+        yield Session(conductor, send, said)
+    finally:
+        node.close()
+        conductor.session.close()
+        asking.destroy_node()
+        rclpy.shutdown(context=context)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """A session without a middleware in between."""
+    conductor, said = conductor_of(tmp_path, 0), []
+    return Session(conductor, Served(conductor, SECRET, said.append).answer, said)
+
+
+def altered(request: Request, told: Answer, chance: random.Random) -> list[Request]:
+    """A request as a stranger alters it: each of its fields, the nonce by the newest one, and what is armed."""
+    other = chance.choice([name for name in ACTS if name not in OPEN_TO_ALL | {request.act}])
+    values = tuple(
+        chance.choice((told.scenario_hash, told.offsets_hash, "g", "true", "0.1")) for _ in request.values
+    )
+    given = arguments_of(request.act, told)
+    return [
+        replace(request, nonce=told.nonce),
+        replace(request, nonce=secrets.token_hex(16)),
+        replace(request, act=other),
+        replace(request, act=other, nonce=told.nonce),
+        replace(request, by="Eve"),
+        replace(request, values=values),
+        replace(request, values=values, nonce=told.nonce),
+        replace(request, names=tuple(given), values=tuple(given.values()), nonce=told.nonce),
+        replace(request, names=request.names[::-1], values=request.values[::-1]),
+        replace(request, signature="", nonce=told.nonce),
+        replace(request, signature=secrets.token_hex(32), nonce=told.nonce),
+        signed(request, secrets.token_bytes(32), told),
+    ]
+
+
+def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
+    """Do so many tests, and before and behind each act send all that was heard, as it was and altered.
+
+    How many requests were refused. The last session's are sent again; those of the others by chance.
+    """
+    chance, heard, tried = random.Random(seed), [], 0
+    for number in range(sessions):
+        with by_service(folder, number) as session:
+            operator = Operator(session)
+
+            def attack(requests: list[Request], session: Session = session) -> int:
+                told, before = session.seen(), list(session.done)
+                asked = [each for each in requests if each.act]
+                asked += [each for request in asked for each in altered(request, told, chance)]
+                answers = [session.send(each) for each in asked]
+                assert [each.result for each in answers if each.done or not each.reason] == []
+                assert session.done == before
+                return len(asked)
+
+            for act in MOVES:
+                own = operator.heard[-2:]
+                tried += attack(own + chance.sample(heard, min(len(heard), 4)))
+                assert operator.act(act).done, act
+                tried += attack(operator.heard[-2:])
+            assert session.done == [(act, KEY) for act in MOVES]
+            assert session.conductor.state is State.FINISHED
+            heard += operator.heard
+    return tried
+
+
+def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
+    assert no_act_of_a_stranger(tmp_path, 3, seed=8) > 900
+
+
+@pytest.mark.soak
+def test_a_stranger_who_hears_a_hundred_whole_tests_gets_no_act(tmp_path: Path) -> None:
+    assert no_act_of_a_stranger(tmp_path, 100, seed=9) > 50_000
+
+
+def test_the_hashes_alone_are_no_authority(session: Session) -> None:
+    """Another user of the machine did a whole test with what the empty act hands out."""
+    for act in MOVES:
+        told = session.seen()
+        given = arguments_of(act, told)
+        refused = session.send(Request(act, tuple(given), tuple(given.values())))
+        assert not refused.done
+        assert refused.reason.startswith(f"{act}: is not signed: acts come by the socket of this machine")
+    assert session.conductor.state is State.IDLE
+    assert session.conductor.record.acts == []
+    assert session.said == ["connect: refused to somebody who is not known as an operator (1 such so far)"]
+
+
+def test_every_act_that_does_more_than_bring_the_rig_to_rest_needs_an_operator(session: Session) -> None:
+    assert {name for name, act in ACTS.items() if act.anybody} == OPEN_TO_ALL
+    for name in ACTS.keys() - OPEN_TO_ALL:
+        assert "is not signed" in session.send(Request(name)).reason
+    assert "unknown act 'fly'" in session.send(Request("fly")).reason
+
+
+def test_everybody_may_read(session: Session) -> None:
+    told = session.seen()
+    assert (told.done, told.next_rung, told.test_id) == (True, "g", "test 0")
+    assert told.scenario_hash == session.conductor.ladder.step("g").hash
+    assert not told.possible["connect"]
+
+
+def climbed(session: Session, last: str) -> Operator:
+    """An operator who has done the acts up to the ``last``."""
+    operator = Operator(session)
+    for act in MOVES[: MOVES.index(last) + 1]:
+        assert operator.act(act).done
+    return operator
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("stop"),
+        Request("stop", signature="wrong", nonce="used"),
+        Request("stop", ("reason",), ()),
+        Request("stop", ("reason", "speed"), ("smoke\n" * 100, "fast"), "A. Tester"),
+    ],
+    ids=["bare", "with a signature that does not fit", "half an argument", "words"],
+)
+def test_anybody_may_stop(session: Session, request_: Request) -> None:
+    """Whatever else is wrong with the request; the record does not say that it was the operator."""
+    climbed(session, "arm")
+    assert session.conductor.state is State.ARMED
+    assert session.send(request_).done
+    assert session.conductor.state is State.HELD
+    act = session.conductor.record.acts[-1]
+    assert (act.by, act.way) == ("anybody", STRANGER)
+    assert len(act.arguments["reason"]) < LONGEST_REASON + 30
+    assert act.arguments["reason"].startswith("asked for by anybody")
+    assert act.arguments["reason"].isprintable()
+
+
+def test_a_stop_that_is_signed_is_the_operators(session: Session) -> None:
+    operator = climbed(session, "arm")
+    assert operator.act("stop").done
+    act = session.conductor.record.acts[-1]
+    assert (act.by, act.way) == ("Ada", KEY)
+
+
+def test_a_request_for_what_has_changed_meanwhile_is_refused(session: Session) -> None:
+    """Offsets were taken anew after the operator had looked."""
+    operator = climbed(session, "take_offsets")
+    told = session.seen()
+    stale = signed(Request("confirm_offsets", ("hash", "unloaded"), (told.offsets_hash, "true")), SECRET, told)
+    assert operator.act("take_offsets").done
+    assert "an answer that is out of date" in session.send(stale).reason
+
+
+def test_strangers_who_ask_all_the_time_do_not_lock_the_operator_out(session: Session) -> None:
+    told = session.seen()
+    mine = signed(Request("connect"), SECRET, told)
+    for _ in range(300):
+        session.send(Request())
+        session.send(Request("connect", nonce=told.nonce, signature=secrets.token_hex(32)))
+    assert session.send(mine).done
+
+
+def test_a_stranger_fills_neither_record_nor_terminal(session: Session) -> None:
+    for _ in range(1000):
+        session.send(Request("arm"))
+    assert session.conductor.record.acts == []
+    assert [words.rpartition("(")[2] for words in session.said] == [
+        f"{count} such so far)" for count in (1, 10, 100, 1000)
+    ]
+
+
+def test_the_key_is_nowhere_but_in_its_file(session: Session) -> None:
+    """Neither in the record, nor in an answer or in what is told."""
+    climbed(session, "finish")
+    texts = [path.read_text(errors="replace") for path in session.conductor.folder.rglob("*") if path.is_file()]
+    texts += [str(session.seen()), *session.said, repr(os.environ)]
+    assert not any(SECRET.hex() in text or repr(SECRET)[2:-1] in text for text in texts)
+
+
+def test_by_the_socket_a_process_is_known_by_its_user(tmp_path: Path) -> None:
+    conductor = conductor_of(tmp_path, 0)
+    served = Served(conductor, SECRET, print)
+    peer = Credentials(1, os.getuid())
+    assert served.answer_process(Request("connect"), peer).done
+    assert served.answer_process(Request("stop", by="Ada"), peer).reason or conductor.record.acts[-1].by == "Ada"
+    act = conductor.record.acts[0]
+    assert (act.by, act.way) == (peer.name, f"socket, user {peer.user} ({peer.name})")
+    conductor.session.close()
+
+
+def test_a_signature_is_by_the_one_who_asks(tmp_path: Path, session: Session) -> None:
+    """Whoever signs for a scale is named in the deviations, not the operator who has started the test."""
+    conductor = session.conductor
+    operator = climbed(session, "check")
+    with pytest.raises(ConfigError):
+        conductor.do("sign_for", "Ada", KEY, what="nothing")
+    assert conductor.record.acts[-1].by == "Ada"
+    assert operator.act("position").done
