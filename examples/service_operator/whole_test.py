@@ -53,6 +53,8 @@ def by_service(namespace: str, key: bytes) -> Ask:
         )
         asked = client.call_async(message)
         while not asked.done():
+            if not client.service_is_ready():
+                raise ConfigError(f"{act or 'situation'}: was not answered: the test is over")
             rclpy.spin_until_future_complete(node, asked, timeout_sec=LOOK_S)
         return signer.accept(request, of_message(Answer, asked.result()))
 
@@ -174,7 +176,7 @@ def main() -> int:
     except KeyboardInterrupt:
         code = 130
         leader.stop()
-    except (Refused, EOFError) as ended:
+    except (Refused, ConfigError, EOFError) as ended:
         print(f"the test ends: {ended or 'nobody is there'}", flush=True)
         code = 1
     try:

@@ -40,6 +40,8 @@ RIG_STATE_HZ = 10.0
 """How often rig_state is published."""
 DISCOVERY_S, LOOK_S = 1.0, 0.05
 """How long another operator node is looked for before the first act, and between two looks."""
+LAST_ANSWER_S = 0.3
+"""The middleware has this time to hand over the last answer, that to finish: it tells nobody when it has."""
 THREADS = 4
 """One for the act that lasts; others are refused or heard meanwhile."""
 
@@ -119,6 +121,7 @@ class OperatorNode:
         self._executor.shutdown()
         if self._spinning.is_alive():
             self._spinning.join()
+            time.sleep(LAST_ANSWER_S)
         self._node.destroy_node()
         rclpy.shutdown(context=self._context)
 
