@@ -1,0 +1,102 @@
+"""Who arms a real rig: a person at the terminal; a file of answers only where the rig file says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rths_nodes.app.cli import main
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording import procedure
+
+NAME = "chen_ricles_2010"
+ANSWERS = {
+    "test_id": "first",
+    "operator": "A. Tester",
+    "specimen": "D-17",
+    "rungs": ["a"],
+    "arm": ["d", "g"],
+    "notes": ["bolts tightened"],
+}
+
+Carry = Callable[..., int]
+
+
+@pytest.fixture
+def carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
+    """``rths test`` by a file of answers, up to rung a, on a bench behind udp with these ``keys`` as well."""
+    monkeypatch.chdir(tmp_path)
+
+    def carry(*words: str, emulator: bool = False, answers: dict[str, object] = ANSWERS, **keys: object) -> int:
+        rig = yaml.safe_load(files.locate("bench_udp", files.RIG).read_text()) | keys
+        rig["port"]["emulator"] = emulator
+        Path("bench.yaml").write_text(yaml.safe_dump(rig))
+        Path("answers.yaml").write_text(yaml.safe_dump(answers))
+        given = ["test", NAME, "--rig", "bench.yaml", "--set=duration=0.1", "--answers", "answers.yaml"]
+        return main([*given, "--no-report", *words])
+
+    return carry
+
+
+def test_a_file_does_not_arm_a_real_rig(carry: Carry, capsys: pytest.CaptureFixture[str]) -> None:
+    assert carry() == 2
+    told = capsys.readouterr().err
+    assert "answers.yaml: arm = d, g: a file arms the rig bench_udp only where the rig file says" in told
+    assert "unattended: true; leave arm out, and arm each rung at the terminal" in told
+    assert not Path("runs").exists()
+
+
+def test_a_file_arms_a_real_rig_whose_file_says_so(carry: Carry) -> None:
+    assert carry(unattended=True) == 0
+
+
+@pytest.mark.parametrize("changed", [{"emulator": True}, {"answers": ANSWERS | {"arm": []}}], ids=str)
+def test_nothing_is_asked_for_where_nothing_real_is_armed_by_the_file(
+    carry: Carry, changed: dict[str, object]
+) -> None:
+    assert carry(**changed) == 0
+
+
+def test_the_command_line_does_not_stand_in_for_the_rig_file(
+    carry: Carry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carry("--set=rig_file.unattended=true") == 2
+    assert "the rig file alone says whether its rig is armed unseen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--key", "key"], ["--operator", "root"]], ids=str)
+def test_options_of_the_services_belong_to_them(
+    carry: Carry, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carry(*words, emulator=True) == 2
+    assert "--key, --operator: belong to --services" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("user", ["nobody_has_this_name", "-1"])
+def test_an_operator_who_is_no_user_is_refused(
+    carry: Carry, user: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert carry("--services", "--key", "key", f"--operator={user}", emulator=True) == 2
+    assert f"--operator {user}: this machine knows no such user" in capsys.readouterr().err
+
+
+def test_a_key_that_others_may_read_is_refused_before_anything_moves(
+    carry: Carry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("key").write_text("00" * 32)
+    Path("key").chmod(0o644)
+    assert carry("--services", "--key", "key", emulator=True) == 2
+    assert "key 'key': has mode 0644, must be 0600" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_an_act_of_the_file_says_that_it_came_from_there(carry: Carry) -> None:
+    assert carry(emulator=True) == 0
+    acts = procedure.read(Path("runs/first")).acts
+    assert [(act.act, act.by, act.way) for act in acts] == [
+        ("note", "A. Tester", "answers"),
+        ("rehearse", "A. Tester", "answers"),
+    ]
