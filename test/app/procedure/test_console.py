@@ -80,6 +80,9 @@ def test_what_the_file_leaves_out_is_asked(start: Start, record: Callable[[], Pr
     terminal.type(found[1][:6])
     assert terminal.end() == 0, terminal.shown
     assert (record().operator, record().outcome) == ("B. Operator", "finished")
+    ways = {act.act: act.way for act in record().acts}
+    assert (ways["confirm_offsets"], ways["arm"]) == ("terminal", "terminal")
+    assert (ways["take_offsets"], ways["run"]) == ("answers", "answers")
 
 
 def test_a_rung_is_not_armed_by_another_hash(start: Start, record: Callable[[], ProcedureRecord]) -> None:

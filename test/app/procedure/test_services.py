@@ -165,7 +165,7 @@ def altered(request: Request, told: Answer, chance: random.Random) -> list[Reque
 def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
     """Do so many tests, and before and behind each act send all that was heard, as it was and altered.
 
-    How many requests were refused. The last session's are sent again; those of the others by chance.
+    How many requests were refused. Of earlier sessions some are drawn each time, and in the last one all are sent.
     """
     chance, heard, tried = random.Random(seed), [], 0
     for number in range(sessions):
@@ -182,8 +182,8 @@ def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
                 return len(asked)
 
             for act in MOVES:
-                own = operator.heard[-2:]
-                tried += attack(own + chance.sample(heard, min(len(heard), 4)))
+                everything = number == sessions - 1 and act == "arm"
+                tried += attack(heard if everything else chance.sample(heard, min(len(heard), 4)))
                 assert operator.act(act).done, act
                 tried += attack(operator.heard[-2:])
             assert session.done == [(act, KEY) for act in MOVES]
@@ -193,13 +193,13 @@ def no_act_of_a_stranger(folder: Path, sessions: int, seed: int) -> int:
 
 
 def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
-    assert no_act_of_a_stranger(tmp_path, 3, seed=8) > 900
+    assert no_act_of_a_stranger(tmp_path, 3, seed=8) > 800
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_a_stranger_who_hears_a_hundred_whole_tests_gets_no_act(tmp_path: Path) -> None:
-    assert no_act_of_a_stranger(tmp_path, 100, seed=9) > 50_000
+    assert no_act_of_a_stranger(tmp_path, 100, seed=9) > 30_000
 
 
 def test_the_hashes_alone_are_no_authority(session: Session) -> None:
