@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import threading
 import time
@@ -27,17 +28,23 @@ RETRY_S = 0.1
 WAITING = 16
 """Callers that the kernel keeps until they are heard."""
 
+LOOK_S = 0.05
+"""Between two looks whether a caller is still there while its act is under way."""
+
 Answering = Callable[[Request, Credentials], Answer]
 
 
 class OperatorSocket:
     """Answers processes of the ``users`` (uid) at the abstract ``name``, each in a thread, from start to close.
 
-    Raises ConfigError where the name is taken.
+    ``left`` is called for a process that ends, or hangs up, while its act is under way. Raises ConfigError
+    where the name is taken.
     """
 
-    def __init__(self, answering: Answering, name: bytes, users: Collection[int]) -> None:
-        self._answering, self._users = answering, frozenset(users)
+    def __init__(
+        self, answering: Answering, left: Callable[[Credentials], None], name: bytes, users: Collection[int]
+    ) -> None:
+        self._answering, self._left, self._users = answering, left, frozenset(users)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._calls: dict[threading.Thread, socket.socket] = {}
         self._changing, self._closed = threading.Lock(), False
@@ -90,13 +97,32 @@ class OperatorSocket:
         """Answer one process until it leaves."""
         with call, suppress(OSError):
             while packet := call.recv(LONGEST_PACKET + 1):
-                try:
-                    answer = self._answering(unpacked(Request, packet), peer)
-                except ValueError as error:
-                    answer = Answer(reason=f"this is no request: {error}")
-                _send(call, answer)
+                _send(call, self._answer(call, packet, peer))
         with self._changing:
             del self._calls[threading.current_thread()]
+
+    def _answer(self, call: socket.socket, packet: bytes, peer: Credentials) -> Answer:
+        try:
+            request = unpacked(Request, packet)
+        except ValueError as error:
+            return Answer(reason=f"this is no request: {error}")
+        over = threading.Event()
+        watching = threading.Thread(target=self._watch, args=(call, peer, over), daemon=True)
+        watching.start()
+        try:
+            return self._answering(request, peer)
+        finally:
+            over.set()
+            watching.join()
+
+    def _watch(self, call: socket.socket, peer: Credentials, over: threading.Event) -> None:
+        """Tell of a caller that leaves before its act is ``over``."""
+        looking = select.poll()
+        looking.register(call, select.POLLHUP)
+        while not over.wait(LOOK_S):
+            if any(event & select.POLLHUP for _, event in looking.poll(0)):
+                self._left(peer)
+                return
 
 
 def _send(call: socket.socket, told: Request | Answer) -> None:

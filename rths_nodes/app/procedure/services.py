@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +96,13 @@ class Served:
 
     def answer_process(self, request: Request, peer: Credentials) -> Answer:
         """Answer a request by the socket, from a process whose user is an operator."""
-        way = f"socket, user {peer.user} ({peer.name})"
-        return self._answer(request, lambda: (request.by or peer.name, way))
+        return self._answer(request, lambda: (request.by or peer.name, _way(peer)))
+
+    def stop_for(self, peer: Credentials) -> None:
+        """Stop what a process has begun that is gone before it is over, as a terminal that is closed does."""
+        with suppress(ConfigError):  # nothing moves
+            reason = "the operator's program has left while its act was under way"
+            self._conductor.do("stop", peer.name, _way(peer), reason=reason)
 
     def _answer(self, request: Request, known: Callable[[], tuple[str, str]]) -> Answer:
         """Whatever goes wrong is answered, for nobody sees it otherwise."""
@@ -207,6 +213,10 @@ def _offsets(axis: str, row: AxisOffsets) -> str:
     )
 
 
+def _way(peer: Credentials) -> str:
+    return f"socket, user {peer.user} ({peer.name})"
+
+
 def _reason(given: str, by: str, way: str) -> str:
     """Why the rig is brought to rest, for the record; of somebody who is not known it is short, and says so."""
     if way != STRANGER:
@@ -257,7 +267,11 @@ class Attendant:
         self._conductor, self._say = conductor, say
         served = Served(conductor, key, say)
         self._node = OperatorNode(served, namespace)
-        self._socket = OperatorSocket(served.answer_process, self._node.address, users)
+        try:
+            self._socket = OperatorSocket(served.answer_process, served.stop_for, self._node.address, users)
+        except ConfigError:
+            self._node.close()
+            raise
         self._stopped = ""
         conductor.watch.changed = self._changed
 
@@ -269,8 +283,8 @@ class Attendant:
                 self._node.start()
                 self._socket.start()
                 self._say(
-                    f"operators act by the socket, or signed by {self._node.service}, which everybody may ask to "
-                    "stop; Ctrl-C stops the rig, and the test"
+                    f"operators act by the socket of this computer, or signed by {self._node.service}; "
+                    "everybody may read and stop; Ctrl-C stops the rig, and the test"
                 )
                 while not (self._over or self._stopped):
                     time.sleep(LOOK_S)

@@ -32,6 +32,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Request, int]] = []
+        self.left: list[int] = []
         self.gate, self.begun = threading.Event(), threading.Event()
 
     def answer(self, request: Request, peer: Credentials) -> Answer:
@@ -40,6 +41,11 @@ class Desk:
             self.begun.set()
             self.gate.wait(30.0)
         return Answer(done=True, result=request.act, to_sign=("a", "b"))
+
+    def leave(self, peer: Credentials) -> None:
+        """What is under way is over, as a stop would do."""
+        self.left.append(peer.process)
+        self.gate.set()
 
 
 def domain() -> int:
@@ -63,7 +69,7 @@ def desk() -> Desk:
 
 @pytest.fixture
 def served(desk: Desk, name: bytes) -> Iterator[OperatorSocket]:
-    served = OperatorSocket(desk.answer, name, {os.getuid()})
+    served = OperatorSocket(desk.answer, desk.leave, name, {os.getuid()})
     served.start()
     yield served
     desk.gate.set()
@@ -114,6 +120,30 @@ def test_what_is_under_way_is_answered_before_the_socket_closes(
     operator.close()
 
 
+def test_a_program_that_ends_while_its_act_is_under_way_is_told_of(
+    served: OperatorSocket, desk: Desk, namespace: str, environment: dict[str, str]
+) -> None:
+    program = "from rths_nodes.app.procedure.operator_socket import SocketOperator\n"
+    program += f"SocketOperator({namespace!r}, domain={domain()}).ask('run')"
+    running = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    assert desk.begun.wait(30.0)
+    running.kill()
+    running.wait(timeout=30.0)
+    assert desk.gate.wait(30.0)
+    assert desk.left == [running.pid]
+
+
+def test_a_program_that_leaves_once_it_is_answered_stops_nothing(
+    served: OperatorSocket, desk: Desk, namespace: str
+) -> None:
+    desk.gate.set()
+    operator = SocketOperator(namespace)
+    operator.ask("run")
+    operator.close()
+    served.close()
+    assert desk.left == []
+
+
 def as_another(namespace: str, environment: dict[str, str]) -> Answer:
     """What a process of another user is told."""
     program = AS_NOBODY.format(user=NOBODY, owner=os.getuid(), namespace=namespace, domain=domain())
@@ -137,7 +167,7 @@ def test_another_user_of_the_machine_is_refused(
 def test_another_user_who_is_named_is_an_operator(
     desk: Desk, name: bytes, namespace: str, environment: dict[str, str]
 ) -> None:
-    served = OperatorSocket(desk.answer, name, {os.getuid(), NOBODY})
+    served = OperatorSocket(desk.answer, desk.leave, name, {os.getuid(), NOBODY})
     served.start()
     desk.gate.set()
     assert as_another(namespace, environment).done
@@ -160,7 +190,7 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
     with pytest.raises(ConfigError, match=f"of user {NOBODY} has taken the name"):
         SocketOperator(namespace)
     with pytest.raises(ConfigError, match="cannot be had"):
-        OperatorSocket(Desk().answer, name, {0})
+        OperatorSocket(Desk().answer, Desk().leave, name, {0})
     squatter.communicate("\n", timeout=60)
 
 

@@ -313,6 +313,13 @@ def test_by_the_socket_a_process_is_known_by_its_user(tmp_path: Path) -> None:
     conductor.session.close()
 
 
+def test_a_program_that_is_gone_leaves_nothing_armed(session: Session, tmp_path: Path) -> None:
+    climbed(session, "arm")
+    Served(session.conductor, SECRET, print).stop_for(Credentials(1, os.getuid()))
+    assert session.conductor.state is State.HELD
+    assert "has left while its act was under way" in session.conductor.session.reason
+
+
 def test_a_signature_is_by_the_one_who_asks(tmp_path: Path, session: Session) -> None:
     """Whoever signs for a scale is named in the deviations, not the operator who has started the test."""
     conductor = session.conductor
