@@ -34,6 +34,8 @@ from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
+NAMED = ("sign_for", "note")
+"""Acts whose words stand in the record with the name of who has said them."""
 
 
 @dataclass
@@ -68,8 +70,6 @@ class Conductor:
         self.taken: Offsets | None = None
         """Offsets that were taken, and are not confirmed yet."""
         self._one = threading.Lock()
-        self._operator = record.operator
-        """Whose act is under way."""
         self._armed: Step | None = None
         self._under_way: Step | None = None
         self._rehearsing, self._asked_to_stop = False, ""
@@ -133,7 +133,6 @@ class Conductor:
             return self._done(act, by, way, arguments)
         if not self._one.acquire(blocking=False):
             raise ActRefused(f"{act}: another act is under way; possible meanwhile: hold, resume, stop, note")
-        self._operator = by or self.record.operator
         try:
             return self._done(act, by, way, arguments)
         finally:
@@ -141,11 +140,12 @@ class Conductor:
 
     def _done(self, act: str, by: str, way: str, arguments: dict[str, Any]) -> str:
         work = getattr(self, f"_{act}", None) or getattr(self.session, act)
-        written = records.Act(now(), act, dict(arguments), by=by or self.record.operator, way=way)
+        by = by or self.record.operator
+        written = records.Act(now(), act, dict(arguments), by=by, way=way)
         try:
             if reason := self.possible()[act]:
                 raise ActRefused(f"{act}: {reason}")
-            result = work(**arguments)
+            result = work(**arguments, **({"by": by} if act in NAMED else {}))
             written.result = result if isinstance(result, str) else ""
             return written.result
         except ConfigError as error:
@@ -207,8 +207,8 @@ class Conductor:
         self.taken = None
         return "forces are tared" if unloaded else "forces count as the load cells show them"
 
-    def _sign_for(self, what: str) -> str:
-        self.session.sign_for(what, self._operator)
+    def _sign_for(self, what: str, by: str) -> str:
+        self.session.sign_for(what, by)
         return ""
 
     def _arm(self, rung: str = "", scenario_hash: str = "", offsets_hash: str = "") -> str:

@@ -320,11 +320,13 @@ def test_a_program_that_is_gone_leaves_nothing_armed(session: Session, tmp_path:
     assert "has left while its act was under way" in session.conductor.session.reason
 
 
-def test_a_signature_is_by_the_one_who_asks(tmp_path: Path, session: Session) -> None:
-    """Whoever signs for a scale is named in the deviations, not the operator who has started the test."""
+def test_what_is_said_stands_with_the_name_of_who_has_said_it(session: Session) -> None:
+    """Signatures and notes are those of who asks for them, not of the operator who has started the test."""
     conductor = session.conductor
     operator = climbed(session, "check")
     with pytest.raises(ConfigError):
         conductor.do("sign_for", "Ada", KEY, what="nothing")
     assert conductor.record.acts[-1].by == "Ada"
+    conductor.do("note", "Eve", KEY, text="a crack")
+    assert [(note.text, note.by) for note in conductor.record.notes][-1] == ("a crack", "Eve")
     assert operator.act("position").done
