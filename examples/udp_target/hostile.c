@@ -1,13 +1,20 @@
 /* The receiver under bytes that nobody meant for it: built with sanitizers by `make check`.
- * Most datagrams are right but for a few bytes, with a right checksum: so they get past the door.
+ * Most datagrams are right but for a few bytes, with a right checksum: so they get past the door. Commands run at full
+ * velocity to the strokes, jump, stay away, or are nothing at all; a stranger sends, too.
  * SPDX-License-Identifier: Apache-2.0 */
 #include "rths_target.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define ROUNDS 500L /* of 200 ticks, about 212 datagrams each */
+#define TICKS 200L
+#define OURS 99u
+
 static uint32_t seed = 1u;
+static long datagrams = 0;
 
 static uint32_t draw(void) { /* xorshift */
   seed ^= seed << 13;
@@ -16,68 +23,153 @@ static uint32_t draw(void) { /* xorshift */
   return seed;
 }
 
+static double uniform(double low, double high) { return low + (high - low) * (double)draw() / 4294967295.0; }
+
 static void put32(uint8_t *at, uint32_t value) {
   int i;
   for (i = 0; i < 4; i++) at[i] = (uint8_t)((value >> (8 * i)) & 0xffu);
 }
 
-static size_t datagram(const rths_target *t, uint8_t *data, int kind) {
+static void put_real(uint8_t *at, double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  put32(at, (uint32_t)(bits & 0xffffffffu));
+  put32(at + 4, (uint32_t)(bits >> 32));
+}
+
+/* Rows of a command: bytes of any kind, or the next point at a velocity that an axis keeps for a while. */
+static void rows(const rths_target *t, const double *speed, uint8_t *row) {
+  const uint32_t kind = draw() % 16u;
+  int i;
+  for (i = 0; i < t->config.axes; i++, row += RTHS_COMMAND_ROW) {
+    const rths_limits *limit = &t->config.limits[i];
+    int byte;
+    for (byte = 0; byte < 16; byte++) row[byte] = (uint8_t)draw();
+    if (kind == 0) continue;
+    put_real(row, kind == 1 ? uniform(-2.0, 2.0) * limit->stroke : t->command[i] + speed[i] * t->dt);
+    put_real(row + 8, kind == 2 ? uniform(-9.0, 9.0) * limit->velocity : speed[i]);
+  }
+}
+
+static size_t datagram(const rths_target *t, const double *speed, uint8_t *data, int kind) {
   const size_t size = RTHS_HEAD + (kind == RTHS_COMMAND ? t->config.axes * (size_t)RTHS_COMMAND_ROW : 0u);
-  size_t i, wrong;
+  size_t wrong;
   memset(data, 0, RTHS_MAX_BYTES);
   put32(data, RTHS_MAGIC);
   data[RTHS_AT_VERSION] = RTHS_VERSION;
   data[RTHS_AT_KIND] = (uint8_t)kind;
   data[RTHS_AT_AXES] = t->config.axes;
   put32(data + RTHS_AT_SESSION, 7u);
-  put32(data + RTHS_AT_COUNTER, t->counter - draw() % 5u);
+  put32(data + RTHS_AT_COUNTER, t->counter - (draw() % 8u ? 0u : draw() % 70u));
   put32(data + RTHS_AT_PERIOD, t->config.period_ns);
   data[RTHS_AT_FLAGS] = RTHS_EMULATOR;
   data[RTHS_AT_TRANSPORT] = 1;
-  for (i = RTHS_HEAD; i < size; i++) data[i] = (uint8_t)draw();
-  for (wrong = draw() % 4u; wrong; wrong--) data[draw() % size] = (uint8_t)draw();
+  if (kind == RTHS_COMMAND) rows(t, speed, data + RTHS_HEAD);
+  for (wrong = draw() % 8u ? 0u : draw() % 4u; wrong; wrong--) data[draw() % size] = (uint8_t)draw();
   put32(data + size, rths_checksum(data, size));
-  return draw() % 16u ? size + RTHS_CHECKSUM : draw() % (RTHS_MAX_BYTES + 1u);
+  return draw() % 32u ? size + RTHS_CHECKSUM : draw() % (RTHS_MAX_BYTES + 1u);
 }
 
-int main(void) {
+/* Any rig: of each axis limits, group and place; followed commands are limited in acceleration, or not. */
+static int set_up(rths_target *target) {
   rths_config config;
+  double position[RTHS_MAX_AXES];
+  const int bent = draw() % 2u == 0u;
+  int i;
+  memset(&config, 0, sizeof config);
+  config.axes = (uint8_t)(1u + draw() % RTHS_MAX_AXES);
+  config.period_ns = draw() % 2u ? 976562u : 250000u;
+  config.bridged = 10u;
+  config.watchdog = 50u;
+  config.persistence = 1u + draw() % 3u;
+  config.flags = RTHS_EMULATOR | RTHS_TRIGGER;
+  for (i = 0; i < config.axes; i++) {
+    rths_limits *limit = &config.limits[i];
+    limit->stroke = uniform(0.01, 0.12);
+    limit->velocity = uniform(0.1, 0.8);
+    limit->acceleration = uniform(1.0, 20.0);
+    limit->following = bent ? limit->acceleration : (double)INFINITY;
+    limit->force = limit->error = draw() % 2u ? 1.0 : (double)INFINITY;
+    config.group[i] = (uint8_t)(draw() % 3u);
+    config.unit[i] = 1.0;
+    position[i] = uniform(-0.9, 0.9) * limit->stroke;
+  }
+  if (draw() % 64u == 0u) config.limits[0].acceleration = 1e-9; /* would not come to rest: refused */
+  return rths_init(target, &config, position);
+}
+
+/* 0 where the sample from before, with velocity, to what is commanded now is within what is stated. */
+static int beyond(const rths_target *t, const double *before, const double *velocity) {
+  const int own = t->moved_flags != 0 || t->state != RTHS_RUNNING;
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const rths_limits *limit = &t->config.limits[i];
+    const double v = (t->command[i] - before[i]) / t->dt, noise = 1e-12 * limit->stroke / t->dt;
+    const double most = own ? limit->acceleration : limit->following;
+    if (!(fabs(t->command[i]) <= limit->stroke)) return 1;
+    if (!(fabs(v) <= limit->velocity * (1.0 + 1e-6) + noise)) return 2;
+    if (!(fabs(v - velocity[i]) <= most * t->dt * (1.0 + 1e-6) + noise)) return 3;
+  }
+  return 0;
+}
+
+/* 0 where all axes of a group are slower by the same share. */
+static int askew(const rths_target *t, const double *before, const double *velocity) {
+  int i, j;
+  for (i = 0; i < t->config.axes; i++)
+    for (j = 0; j < i; j++) {
+      const double a = (t->command[i] - before[i]) / t->dt * velocity[j];
+      const double b = (t->command[j] - before[j]) / t->dt * velocity[i];
+      if (t->config.group[i] == t->config.group[j] && fabs(a - b) > 1e-9) return 4;
+    }
+  return 0;
+}
+
+int main(int count, char **words) {
+  static const char *const what[] = {"", "stroke", "velocity", "acceleration", "off the common line"};
+  const long rounds = count > 1 ? atol(words[1]) : ROUNDS;
   rths_sensors measured;
   rths_target target;
   uint8_t data[RTHS_MAX_BYTES], out[RTHS_MAX_BYTES];
-  double position[RTHS_MAX_AXES] = {0.0}, before[RTHS_MAX_AXES];
-  long round, i, axis;
-  memset(&config, 0, sizeof config);
-  memset(&measured, 0, sizeof measured);
-  config.period_ns = 976562u;
-  config.bridged = 10u;
-  config.watchdog = 50u;
-  config.flags = RTHS_EMULATOR | RTHS_TRIGGER;
-  for (round = 0; round < 200; round++) {
-    config.axes = (uint8_t)(1u + draw() % RTHS_MAX_AXES);
-    for (i = 0; i < config.axes; i++) config.limits[i] = (rths_limits){0.1, 0.5, 10.0};
-    if (rths_init(&target, &config, position)) return 1;
-    for (i = 0; i < 200; i++) {
-      int more;
-      for (more = (int)(draw() % 4u); more; more--) {
-        static const int kinds[8] = {RTHS_OPEN, RTHS_BEGIN, RTHS_COMMAND, RTHS_COMMAND,
-                                     RTHS_COMMAND, RTHS_COMMAND, RTHS_CLOSE, RTHS_STATE};
-        const size_t size = datagram(&target, data, kinds[draw() % (i < 100 ? 6u : 8u)]);
-        rths_receive(&target, data, size);
+  double before[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES] = {0.0}, speed[RTHS_MAX_AXES] = {0.0};
+  long round, i, stops = 0;
+  int axis;
+  for (round = 0; round < rounds; round++) {
+    if (set_up(&target)) continue;
+    memset(&measured, 0, sizeof measured);
+    for (axis = 0; axis < target.config.axes; axis++) velocity[axis] = 0.0;
+    for (i = 0; i < TICKS; i++) {
+      const uint8_t was = target.state;
+      int more, wrong;
+      for (axis = 0; axis < target.config.axes; axis++) {
+        const rths_limits *limit = &target.config.limits[axis];
+        if (draw() % 40u == 0u) speed[axis] = uniform(-1.0, 1.0) * limit->velocity;
+        if (draw() % 80u == 0u) speed[axis] = (draw() % 2u ? 0.98 : -0.98) * limit->velocity;
+        measured.displacement[axis] = target.command[axis];
+      }
+      measured.force[0] = draw() % 512u ? 0.0 : draw() % 2u ? 2.0 : (double)NAN;
+      for (more = i < 2 ? 8 : (int)(draw() % 3u); more; more--) {
+        static const int kinds[64] = {RTHS_OPEN, RTHS_BEGIN, RTHS_CLOSE, RTHS_STATE};
+        const uint32_t drawn = i < 2 ? draw() % 2u : draw() % (i < 100 ? 16u : 64u);
+        const int kind = i >= 100 || drawn < 2u ? kinds[drawn] : 0;
+        const size_t size = datagram(&target, speed, data, kind ? kind : RTHS_COMMAND);
+        rths_receive(&target, data, size, draw() % 16u ? OURS : draw());
         rths_reply(&target, out, sizeof out);
+        datagrams++;
       }
       memcpy(before, target.command, sizeof before);
       rths_state(&target, &measured, out, sizeof out);
       rths_drive(&target);
-      for (axis = 0; axis < config.axes; axis++) {
-        const double step = fabs(target.command[axis] - before[axis]);
-        if (!(step <= 0.5 * target.dt * (1.0 + 1e-6)) || !(fabs(target.command[axis]) <= 0.1)) {
-          printf("round %ld, tick %ld, axis %ld: %g after %g\n", round, i, axis, target.command[axis], before[axis]);
-          return 1;
-        }
+      wrong = beyond(&target, before, velocity);
+      if (!wrong && target.state >= RTHS_BRAKING) wrong = askew(&target, before, velocity);
+      if (wrong) {
+        printf("round %ld, tick %ld: %s\n", round, i, what[wrong]);
+        return 1;
       }
+      for (axis = 0; axis < target.config.axes; axis++) velocity[axis] = (target.command[axis] - before[axis]) / target.dt;
+      stops += was == RTHS_RUNNING && target.state >= RTHS_BRAKING;
     }
   }
-  puts("hostile: nothing undefined, no step beyond a limit");
+  printf("hostile: %ld datagrams, %ld stops: nothing undefined, nothing beyond a limit\n", datagrams, stops);
   return 0;
 }

@@ -29,11 +29,15 @@ static void put32(uint8_t *at, uint32_t value) {
   put16(at + 2, value >> 16);
 }
 
+static void put64(uint8_t *at, uint64_t value) {
+  put32(at, (uint32_t)(value & 0xffffffffu));
+  put32(at + 4, (uint32_t)(value >> 32));
+}
+
 static void put_real(uint8_t *at, double value) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  put32(at, (uint32_t)(bits & 0xffffffffu));
-  put32(at + 4, (uint32_t)(bits >> 32));
+  put64(at, bits);
 }
 
 uint32_t rths_checksum(const uint8_t *data, size_t size) {
@@ -60,63 +64,129 @@ static double within(double value, double limit) {
   return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-/* The velocity from which an axis stops within distance (>= 0), braking by step (m/s) each sample of dt. */
+/* The braking way: the largest velocity of the coming sample from which an axis stops within distance (m), braking by
+ * step (m/s) in each sample behind it. Whatever moves an axis asks this function. */
 static double brakes_within(double distance, double step, double dt) {
-  return sqrt(0.25 * step * step + 2.0 * step / dt * distance) - 0.5 * step;
+  double way, whole;
+  if (!(distance > 0.0)) return 0.0;
+  way = distance / dt;
+  whole = floor(0.5 * (sqrt(1.0 + 8.0 * way / step) - 1.0));
+  if (!(whole < 1e15)) whole = 1e15;
+  return (way + 0.5 * step * whole * (whole + 1.0)) / (whole + 1.0);
 }
 
-/* Move one axis, from velocity to wanted velocity within its limits; never beyond the stroke. */
-static void move(rths_target *t, int axis, double wanted) {
-  const rths_limits *limit = &t->config.limits[axis];
-  const double step = limit->acceleration * t->dt, before = t->command[axis];
-  double v = t->velocity[axis], room, to;
-  wanted = within(wanted, limit->velocity);
-  room = wanted > 0.0 ? limit->stroke - before : limit->stroke + before;
-  wanted = within(wanted, brakes_within(room > 0.0 ? room : 0.0, step, t->dt));
-  v = wanted > v + step ? v + step : wanted < v - step ? v - step : wanted;
-  to = within(before + v * t->dt, limit->stroke);
-  t->velocity[axis] = (to - before) / t->dt;
-  t->command[axis] = to;
-}
-
-/* Towards a point that moves with slope and is to be reached at this sample; 1 where it is. */
-static int chase(rths_target *t, int axis, double point, double slope) {
-  const rths_limits *limit = &t->config.limits[axis];
-  const double step = limit->acceleration * t->dt, most = limit->velocity * ROUNDING;
-  const double before = t->command[axis], close = step * ROUNDING;
-  double needed, gap, relative;
-  point = within(point, limit->stroke);
-  slope = within(slope, limit->velocity);
-  needed = (point - before) / t->dt;
-  if (fabs(needed) <= most && fabs(needed - t->velocity[axis]) <= close && fabs(needed - slope) <= close) {
-    t->velocity[axis] = within(needed, limit->velocity);
-    t->command[axis] = point;
-    return 1;
+/* Samples in which the axes of a group stop together from velocity[axes]: those of the axis that needs the most. */
+static double samples_to_rest(const rths_target *t, uint8_t group, const double *velocity) {
+  double most = 0.0;
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const double samples = fabs(velocity[i]) / (t->config.limits[i].acceleration * t->dt);
+    if (t->config.group[i] == group && samples > most) most = samples;
   }
-  gap = point - slope * t->dt - before;
-  relative = brakes_within(fabs(gap), step, t->dt);
-  move(t, axis, slope + (gap < 0.0 ? -relative : relative));
-  return 0;
+  return most;
 }
 
-/* Exactly to the commands; 0, and nothing is changed, where one is beyond a limit. */
+/* 1 where a group that moves with velocity[axes] in the coming sample can then stop in a common time within its strokes. */
+static int can_stop(const rths_target *t, uint8_t group, const double *velocity) {
+  const double samples = samples_to_rest(t, group, velocity);
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const double v = fabs(velocity[i]), stroke = t->config.limits[i].stroke;
+    const double room = velocity[i] > 0.0 ? stroke - t->command[i] : stroke + t->command[i];
+    if (t->config.group[i] == group && v > 0.0 && v > brakes_within(room, v / samples, t->dt)) return 0;
+  }
+  return 1;
+}
+
+static int leads(const rths_target *t, int axis) { /* 1 for the first axis of its group */
+  int i;
+  for (i = 0; i < axis; i++)
+    if (t->config.group[i] == t->config.group[axis]) return 0;
+  return 1;
+}
+
+/* The velocities of a group in the first sample of its stop: all are smaller by the same share. */
+static void slower(const rths_target *t, uint8_t group, double *velocity) {
+  const double samples = samples_to_rest(t, group, t->velocity);
+  int i;
+  for (i = 0; i < t->config.axes; i++)
+    if (t->config.group[i] == group) velocity[i] = samples > 1.0 ? t->velocity[i] * (1.0 - 1.0 / samples) : 0.0;
+}
+
+/* Take velocity[axes] of a group as near to its wanted one as leaves it room to stop; from where it stops, it can. */
+static void leave_room(const rths_target *t, uint8_t group, double *velocity) {
+  double stopped[RTHS_MAX_AXES], tried[RTHS_MAX_AXES], low = 0.0, high = 1.0;
+  int i, halved;
+  if (can_stop(t, group, velocity)) return;
+  slower(t, group, stopped);
+  for (halved = 0; halved < 24; halved++) {
+    const double share = 0.5 * (low + high);
+    for (i = 0; i < t->config.axes; i++)
+      if (t->config.group[i] == group) tried[i] = stopped[i] + share * (velocity[i] - stopped[i]);
+    if (can_stop(t, group, tried)) low = share;
+    else high = share;
+  }
+  for (i = 0; i < t->config.axes; i++)
+    if (t->config.group[i] == group) velocity[i] = stopped[i] + low * (velocity[i] - stopped[i]);
+}
+
+/* One sample with velocity[axes]. */
+static void go(rths_target *t, const double *velocity) {
+  int i;
+  for (i = 0; i < t->config.axes; i++) {
+    const double before = t->command[i], to = before + velocity[i] * t->dt;
+    t->command[i] = within(to, t->config.limits[i].stroke);
+    t->velocity[i] = t->command[i] == to ? velocity[i] : (t->command[i] - before) / t->dt;
+  }
+}
+
+/* Towards points that move with slope and are to be reached at this sample, within all limits; 1 where all are. */
+static int chase(rths_target *t, const double *point, const double *slope) {
+  double wanted[RTHS_MAX_AXES], velocity[RTHS_MAX_AXES] = {0.0};
+  int i, reached = 1;
+  for (i = 0; i < t->config.axes; i++) {
+    const rths_limits *limit = &t->config.limits[i];
+    const double step = limit->acceleration * t->dt, v = t->velocity[i], to = within(point[i], limit->stroke);
+    const double along = to == point[i] ? within(slope[i], limit->velocity) : 0.0;
+    const double gap = to - along * t->dt - t->command[i];
+    const double relative = copysign(brakes_within(fabs(gap), step, t->dt), gap);
+    wanted[i] = along + relative;
+    velocity[i] = within(wanted[i], limit->velocity * ROUNDING);
+    velocity[i] = velocity[i] > v + step ? v + step : velocity[i] < v - step ? v - step : velocity[i];
+    reached &= fabs(relative) <= step;
+  }
+  for (i = 0; i < t->config.axes; i++)
+    if (leads(t, i)) leave_room(t, t->config.group[i], velocity);
+  go(t, velocity);
+  for (i = 0; i < t->config.axes; i++) reached &= t->velocity[i] == wanted[i];
+  return reached;
+}
+
+/* Exactly to the commands; 0, and nothing is changed, where one is beyond a limit, or leaves no room to stop. */
 static int follow(rths_target *t, const rths_command *c) {
+  double velocity[RTHS_MAX_AXES] = {0.0};
   int i;
   for (i = 0; i < t->config.axes; i++) {
     const rths_limits *limit = &t->config.limits[i];
-    if (fabs(c->command[i]) > limit->stroke) return 0;
-    if (fabs(c->command[i] - t->command[i]) > limit->velocity * t->dt * ROUNDING) return 0;
+    velocity[i] = (c->command[i] - t->command[i]) / t->dt;
+    if (fabs(c->command[i]) > limit->stroke || fabs(velocity[i]) > limit->velocity * ROUNDING) return 0;
+    if (fabs(velocity[i] - t->velocity[i]) > limit->following * t->dt * ROUNDING) return 0;
   }
+  for (i = 0; i < t->config.axes; i++)
+    if (leads(t, i) && !can_stop(t, t->config.group[i], velocity)) return 0;
   for (i = 0; i < t->config.axes; i++) {
-    t->velocity[i] = within((c->command[i] - t->command[i]) / t->dt, t->config.limits[i].velocity);
+    t->velocity[i] = velocity[i];
     t->command[i] = c->command[i];
   }
   return 1;
 }
 
 static void brake(rths_target *t) {
+  double velocity[RTHS_MAX_AXES] = {0.0};
   int i;
-  for (i = 0; i < t->config.axes; i++) move(t, i, 0.0);
+  for (i = 0; i < t->config.axes; i++)
+    if (leads(t, i)) slower(t, t->config.group[i], velocity);
+  go(t, velocity);
 }
 
 static int still(const rths_target *t) {
@@ -130,14 +200,32 @@ static void stop(rths_target *t, uint8_t reason) {
   if (t->state == RTHS_BRAKING || t->state == RTHS_STOPPED) return;
   t->reason = reason;
   t->trigger = 0;
+  memset(t->queue, 0, sizeof t->queue);
   t->state = t->state == RTHS_RUNNING ? RTHS_BRAKING : RTHS_STOPPED;
+}
+
+static int beyond(double value, double limit) { return limit < HUGE_VAL && !(fabs(value) <= limit); }
+
+/* Stop where the rig has been beyond its force, or away from its command, for too many samples in a row. */
+static void judge(rths_target *t, const rths_sensors *measured) {
+  int i, force = 0, error = 0;
+  for (i = 0; i < t->config.axes; i++) {
+    const rths_limits *limit = &t->config.limits[i];
+    force |= beyond(measured->force[i], limit->force);
+    error |= beyond(t->command[i] - t->config.unit[i] * measured->displacement[i], limit->error);
+  }
+  t->over_force = force ? t->over_force + 1u : 0u;
+  t->over_error = error ? t->over_error + 1u : 0u;
+  if (t->over_force >= t->config.persistence) stop(t, RTHS_OVER_FORCE);
+  if (t->over_error >= t->config.persistence) stop(t, RTHS_OVER_ERROR);
 }
 
 /* The command of the coming sample, which ends at the next state. */
 static void advance(rths_target *t) {
   const uint32_t next = t->counter;
+  double point[RTHS_MAX_AXES];
   uint32_t due;
-  int i, on_time, reached = 1;
+  int i, on_time, reached;
   if (next <= t->transport) return; /* nothing is due yet: hold */
   due = next - t->transport;
   for (i = 0; i < RTHS_QUEUE; i++) { /* a late one is not sent, but the bridge goes on from it */
@@ -166,11 +254,9 @@ static void advance(rths_target *t) {
       return;
     }
   }
-  for (i = 0; i < t->config.axes; i++) {
-    const double ahead = (double)(due - t->base.counter) * t->dt;
-    const double slope = within(t->base.slope[i], t->config.limits[i].velocity);
-    reached &= chase(t, i, t->base.command[i] + slope * ahead, slope);
-  }
+  for (i = 0; i < t->config.axes; i++)
+    point[i] = t->base.command[i] + t->base.slope[i] * (double)(due - t->base.counter) * t->dt;
+  reached = chase(t, point, t->base.slope);
   if (on_time && reached) t->rejoining = 0;
 }
 
@@ -178,21 +264,30 @@ static void advance(rths_target *t) {
 
 static int positive(double value) { return value > 0.0 && value < 1e9; }
 
+/* Samples of a stop from the largest velocity. */
+static double samples_of(const rths_limits *limit, double dt) {
+  return ceil(limit->velocity * ROUNDING / (limit->acceleration * dt));
+}
+
 int rths_init(rths_target *target, const rths_config *config, const double *position) {
   int i;
   memset(target, 0, sizeof *target);
   if (config->axes < 1 || config->axes > RTHS_MAX_AXES) return -1;
   if (config->inputs > RTHS_MAX_AUXILIARY || config->channels > RTHS_MAX_AUXILIARY) return -1;
   if (config->period_ns == 0 || config->watchdog <= config->bridged || config->watchdog > 1000000u) return -1;
+  if (config->persistence == 0) return -1;
+  target->dt = 1e-9 * (double)config->period_ns;
   if ((config->flags & RTHS_LOCKSTEP) && !(config->flags & RTHS_EMULATOR)) return -1;
   for (i = 0; i < config->axes; i++) {
     const rths_limits *limit = &config->limits[i];
     if (!positive(limit->stroke) || !positive(limit->velocity) || !positive(limit->acceleration)) return -1;
+    if (!(limit->following > 0.0) || !(limit->force > 0.0) || !(limit->error > 0.0)) return -1;
+    if (!isfinite(config->unit[i]) || config->unit[i] == 0.0) return -1;
+    if (!(samples_of(limit, target->dt) < (double)RTHS_MOST_SAMPLES)) return -1;
     if (!(fabs(position[i]) <= limit->stroke)) return -1;
     target->command[i] = target->base.command[i] = position[i];
   }
   target->config = *config;
-  target->dt = 1e-9 * (double)config->period_ns;
   return 0;
 }
 
@@ -216,23 +311,28 @@ static uint8_t objection(const rths_target *t, const uint8_t *data) {
   return RTHS_NONE;
 }
 
-static int opened(rths_target *t, const uint8_t *data, uint32_t session) {
-  t->asked_session = session;
+/* An answer is due: why the session is refused, or RTHS_NONE. */
+static int answered(rths_target *t, const uint8_t *data, uint8_t reason) {
+  t->asked_version = get16(data + RTHS_AT_VERSION);
+  t->asked_session = get32(data + RTHS_AT_SESSION);
   t->asked_counter = get32(data + RTHS_AT_COUNTER);
+  t->asked_reason = reason;
   t->reply_due = 1;
-  if (t->state == RTHS_WAITING && session == t->session) {
-    t->asked_reason = RTHS_NONE;
-    return counted(t, RTHS_TAKEN);
-  }
-  t->asked_reason = t->state == RTHS_IDLE ? objection(t, data) : RTHS_BUSY;
-  if (t->reason == RTHS_INTERLOCKED) t->asked_reason = RTHS_INTERLOCKED;
-  if (session == 0) t->asked_reason = RTHS_BUSY;
-  if (t->asked_reason != RTHS_NONE) return counted(t, RTHS_REFUSED);
+  return counted(t, reason == RTHS_NONE ? RTHS_TAKEN : RTHS_REFUSED);
+}
+
+static int opened(rths_target *t, const uint8_t *data, uint32_t session, uint64_t sender) {
+  uint8_t reason = RTHS_BUSY;
+  if (t->state == RTHS_WAITING && session == t->session && sender == t->sender) return answered(t, data, RTHS_NONE);
+  if (t->reason == RTHS_INTERLOCKED) reason = RTHS_INTERLOCKED;
+  else if (t->state == RTHS_IDLE && session != 0) reason = objection(t, data);
+  if (reason != RTHS_NONE) return answered(t, data, reason);
   t->session = session;
+  t->sender = sender;
   t->transport = data[RTHS_AT_TRANSPORT];
   t->lockstep = (get16(data + RTHS_AT_FLAGS) & RTHS_LOCKSTEP) != 0;
   t->state = RTHS_WAITING;
-  return counted(t, RTHS_TAKEN);
+  return answered(t, data, RTHS_NONE);
 }
 
 static int commanded(rths_target *t, const uint8_t *data, size_t size) {
@@ -251,6 +351,7 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
     c.command[i] = get_real(row);
     c.slope[i] = get_real(row + 8);
     if (!isfinite(c.command[i]) || !isfinite(c.slope[i])) return counted(t, RTHS_GARBAGE);
+    if (row[16] > 1 || memcmp(row + 17, "\0\0\0\0\0\0\0", 7) != 0) return counted(t, RTHS_GARBAGE); /* no force */
   }
   for (i = 0; i < t->config.inputs; i++, row += 8) {
     c.input[i] = get_real(row);
@@ -259,13 +360,14 @@ static int commanded(rths_target *t, const uint8_t *data, size_t size) {
   if (counter == 0 || counter > t->counter) return counted(t, RTHS_EARLY);
   if (counter <= t->base.counter) return counted(t, counter == t->base.counter ? RTHS_REPEATED : RTHS_LATE);
   if (t->queue[counter % RTHS_QUEUE].counter == counter) return counted(t, RTHS_REPEATED);
+  if (t->queue[counter % RTHS_QUEUE].counter > counter) return counted(t, RTHS_LATE); /* a newer one waits there */
   late = counter + t->transport <= t->driven;
   t->queue[counter % RTHS_QUEUE] = c;
   if (counter > t->newest) t->newest = counter;
   return counted(t, late ? RTHS_LATE : RTHS_TAKEN);
 }
 
-int rths_receive(rths_target *t, const uint8_t *data, size_t size) {
+int rths_receive(rths_target *t, const uint8_t *data, size_t size, uint64_t sender) {
   uint32_t session;
   int kind;
   if (size < RTHS_HEAD + RTHS_CHECKSUM || size > RTHS_MAX_BYTES) return counted(t, RTHS_GARBAGE);
@@ -273,16 +375,11 @@ int rths_receive(rths_target *t, const uint8_t *data, size_t size) {
   if (get32(data + size - RTHS_CHECKSUM) != rths_checksum(data, size - RTHS_CHECKSUM)) return counted(t, RTHS_GARBAGE);
   session = get32(data + RTHS_AT_SESSION);
   kind = data[RTHS_AT_KIND];
-  if (get16(data + RTHS_AT_VERSION) != RTHS_VERSION) {
-    if (kind != RTHS_OPEN) return counted(t, RTHS_GARBAGE);
-    t->asked_session = session;
-    t->asked_counter = get32(data + RTHS_AT_COUNTER);
-    t->asked_reason = RTHS_WRONG_VERSION;
-    t->reply_due = 1;
-    return counted(t, RTHS_REFUSED);
-  }
-  if (kind == RTHS_OPEN) return opened(t, data, session);
-  if (session != t->session || t->state == RTHS_IDLE) return counted(t, RTHS_FOREIGN);
+  if (kind != RTHS_COMMAND && size != RTHS_HEAD + RTHS_CHECKSUM) return counted(t, RTHS_GARBAGE);
+  if (get16(data + RTHS_AT_VERSION) != RTHS_VERSION)
+    return kind == RTHS_OPEN ? answered(t, data, RTHS_WRONG_VERSION) : counted(t, RTHS_GARBAGE);
+  if (kind == RTHS_OPEN) return opened(t, data, session, sender);
+  if (session != t->session || sender != t->sender || t->state == RTHS_IDLE) return counted(t, RTHS_FOREIGN);
   if (kind == RTHS_COMMAND) return commanded(t, data, size);
   if (kind == RTHS_CLOSE) {
     stop(t, RTHS_CLOSED);
@@ -318,12 +415,24 @@ size_t rths_reply(rths_target *t, uint8_t *out, size_t capacity) {
   t->reply_due = 0;
   row = out + RTHS_HEAD;
   head(t, out, RTHS_ANSWER, t->asked_session, t->ticks);
+  put16(out + RTHS_AT_VERSION, t->asked_version); /* the head is that of every version: whoever asked can read it */
   out[RTHS_AT_REASON] = t->asked_reason;
-  for (i = 0; i < t->config.axes; i++, row += RTHS_COMMAND_ROW) {
+  if (t->asked_reason == RTHS_WRONG_VERSION) return seal(out, RTHS_HEAD);
+  for (i = 0; i < t->config.axes; i++, row += RTHS_ANSWER_ROW) {
+    const rths_limits *limit = &t->config.limits[i];
     put_real(row, t->command[i]);
     put_real(row + 8, t->velocity[i]);
+    put_real(row + 16, limit->stroke);
+    put_real(row + 24, limit->velocity);
+    put_real(row + 32, limit->acceleration);
+    put_real(row + 40, limit->force);
+    put_real(row + 48, limit->error);
   }
-  return seal(out, (size_t)(row - out));
+  put32(row, t->config.bridged);
+  put32(row + 4, t->config.watchdog);
+  put32(row + 8, t->config.persistence);
+  put64(row + 12, RTHS_BUILD);
+  return seal(out, (size_t)(row - out) + RTHS_ANSWER_END);
 }
 
 size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, size_t capacity) {
@@ -331,9 +440,12 @@ size_t rths_state(rths_target *t, const rths_sensors *measured, uint8_t *out, si
   int i;
   t->ticks++;
   if (measured->interlock == 2) stop(t, RTHS_INTERLOCKED);
+  if (t->state == RTHS_RUNNING) judge(t, measured);
+  if (t->counter >= RTHS_LAST_COUNTER) stop(t, RTHS_COUNTED_OUT);
   if (t->state == RTHS_IDLE || t->state == RTHS_WAITING || capacity < RTHS_MAX_BYTES) return 0;
   row = out + RTHS_HEAD;
-  head(t, out, RTHS_STATE, t->session, t->counter++);
+  head(t, out, RTHS_STATE, t->session, t->counter);
+  if (t->counter != UINT32_MAX) t->counter++; /* months after the session was over */
   put16(out + RTHS_AT_FLAGS, (t->config.flags & ~RTHS_TRIGGER) | t->moved_flags | (t->trigger ? RTHS_TRIGGER : 0u) |
                                  (measured->saturated ? RTHS_SATURATED : 0u));
   out[RTHS_AT_HYDRAULICS] = measured->hydraulics;
@@ -365,11 +477,10 @@ uint32_t rths_rest_samples(const rths_target *t) {
   double most = 0.0;
   int i;
   for (i = 0; i < t->config.axes; i++) {
-    const rths_limits *limit = &t->config.limits[i];
-    const double samples = ceil(limit->velocity / (limit->acceleration * t->dt));
+    const double samples = samples_of(&t->config.limits[i], t->dt);
     if (samples > most) most = samples;
   }
-  return t->transport + t->config.bridged + (most < 1e6 ? (uint32_t)most : 1000000u) + 1u;
+  return t->transport + t->config.bridged + (uint32_t)most + 1u;
 }
 
 int rths_at_rest(const rths_target *t) { return t->state == RTHS_STOPPED; }

@@ -16,10 +16,15 @@
 #define RTHS_MAX_AUXILIARY 8
 #define RTHS_QUEUE 64  /* commands that may be under way; transport_samples is smaller */
 #define RTHS_MAX_BYTES 512
+#define RTHS_MOST_SAMPLES 0x10000000u  /* of a stop */
+#define RTHS_LAST_COUNTER 0xf0000000u /* a session ends here, in order, and has come to rest before the counter ends */
+#ifndef RTHS_BUILD
+#define RTHS_BUILD 0x5254485300000002u /* tells the test computer which code runs here: your own number for yours */
+#endif
 
 /* The layout: offsets of the head, bytes. Little-endian; reals are IEEE 754 binary64. */
 #define RTHS_MAGIC 0x53485452u /* "RTHS" */
-#define RTHS_VERSION 1u
+#define RTHS_VERSION 2u
 #define RTHS_AT_MAGIC 0
 #define RTHS_AT_VERSION 4
 #define RTHS_AT_KIND 6
@@ -36,8 +41,10 @@
 #define RTHS_AT_HYDRAULICS 30
 #define RTHS_AT_INTERLOCK 31
 #define RTHS_HEAD 32
-#define RTHS_COMMAND_ROW 16 /* of an axis: command, slope */
+#define RTHS_COMMAND_ROW 24 /* of an axis: command, slope, mode */
 #define RTHS_STATE_ROW 32   /* of an axis: displacement, force, command, mode */
+#define RTHS_ANSWER_ROW 56  /* of an axis: command, velocity; limits: stroke, velocity, acceleration, force, error */
+#define RTHS_ANSWER_END 20  /* behind the axes: bridged, watchdog, persistence, build */
 #define RTHS_CHECKSUM 4
 
 enum { RTHS_OPEN = 1, RTHS_BEGIN = 2, RTHS_COMMAND = 3, RTHS_CLOSE = 4, RTHS_ANSWER = 17, RTHS_STATE = 18 };
@@ -69,14 +76,17 @@ enum {
   RTHS_WRONG_HOLD = 10,
   RTHS_NO_LOCKSTEP = 11,  /* the tick is the rig's own: it does not wait for commands */
   RTHS_WRONG_EMULATOR = 12, /* the test computer takes a rig for an emulator, or an emulator for a rig */
-  RTHS_NO_TRIGGER = 13      /* there is no digital output for other data acquisition */
+  RTHS_NO_TRIGGER = 13,     /* there is no digital output for other data acquisition */
+  RTHS_OVER_FORCE = 14,     /* a measured force is beyond its limit */
+  RTHS_OVER_ERROR = 15,     /* command less measured displacement is beyond its limit */
+  RTHS_COUNTED_OUT = 16     /* the session has lasted as long as its counter goes */
 };
 
 /* What became of a datagram; also the places of rths_target.counts. */
 enum {
   RTHS_TAKEN = 0,
   RTHS_GARBAGE = 1,   /* not of this layout, or its checksum is wrong, or a number is not finite */
-  RTHS_FOREIGN = 2,   /* of another session */
+  RTHS_FOREIGN = 2,   /* of another session, or from somebody else than who has opened this one */
   RTHS_REPEATED = 3,  /* came before */
   RTHS_LATE = 4,      /* its tick is over; the bridge goes on from it */
   RTHS_EARLY = 5,     /* too far ahead to be of this test */
@@ -84,21 +94,28 @@ enum {
   RTHS_RESULTS = 7
 };
 
+/* All in the units of the datagrams. INFINITY, written out, switches one of the last three off; 0 is refused. */
 typedef struct {
   double stroke;       /* m: largest magnitude of a command */
   double velocity;     /* m/s: largest step of the command, per sample */
-  double acceleration; /* m/s^2: of braking and of rejoining */
+  double acceleration; /* m/s^2: of all that the receiver does by itself: braking, bridging, rejoining */
+  double following;    /* m/s^2: of commands that come in time; one beyond is approached with acceleration */
+  double force;        /* N: largest magnitude of the measured force */
+  double error;        /* m: largest magnitude of command less measured displacement */
 } rths_limits;
 
 typedef struct {
   uint8_t axes;
-  uint8_t inputs;     /* auxiliary channels of a command */
-  uint8_t channels;   /* auxiliary channels of a state */
-  uint32_t period_ns; /* of the tick */
-  uint32_t bridged;   /* samples for which the slope is continued */
-  uint32_t watchdog;  /* samples without a command after which the session is over; more than bridged */
-  uint32_t flags;     /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
+  uint8_t inputs;       /* auxiliary channels of a command */
+  uint8_t channels;     /* auxiliary channels of a state */
+  uint32_t period_ns;   /* of the tick */
+  uint32_t bridged;     /* samples for which the slope is continued */
+  uint32_t watchdog;    /* samples without a command after which the session is over; more than bridged */
+  uint32_t persistence; /* samples in a row beyond force or error after which the session is over; at least 1 */
+  uint32_t flags;       /* RTHS_EMULATOR, RTHS_LOCKSTEP, RTHS_RAMP, RTHS_TRIGGER */
   rths_limits limits[RTHS_MAX_AXES];
+  uint8_t group[RTHS_MAX_AXES]; /* axes with the same number move one specimen: they stop in a common time */
+  double unit[RTHS_MAX_AXES];   /* of measured displacement, in that of commands: 1 where both are m; not 0 */
 } rths_config;
 
 typedef struct {
@@ -119,12 +136,14 @@ typedef struct {
   rths_config config;
   double dt;
   uint8_t state, reason, transport, lockstep, asked_reason, reply_due, rejoining;
-  uint32_t session, asked_session, asked_counter;
+  uint64_t sender; /* whose session it is: states go there */
+  uint32_t session, asked_session, asked_counter, asked_version;
   uint32_t ticks;    /* since rths_init */
   uint32_t counter;  /* of the next state */
   uint32_t driven;   /* state at whose sample the last drive ends */
   uint32_t newest;   /* command that was heard */
   uint32_t missing;  /* samples in a row without their command */
+  uint32_t over_force, over_error; /* samples in a row beyond the limit */
   uint32_t moved_flags;
   uint32_t trigger;  /* digital output for other data acquisition: 1 while a test is running */
   rths_command queue[RTHS_QUEUE];
@@ -137,13 +156,14 @@ typedef struct {
 /* Ready for a session, holding position[axes] (m). 0, or -1 for a config that must not be used. */
 int rths_init(rths_target *target, const rths_config *config, const double *position);
 
-/* Take one datagram as it came from the socket; what became of it (RTHS_TAKEN...). */
-int rths_receive(rths_target *target, const uint8_t *data, size_t size);
+/* Take one datagram as it came from the socket; what became of it (RTHS_TAKEN...). sender is a number of yours for the
+ * address and port it came from. Who has opened the session is its only sender: target->sender. */
+int rths_receive(rths_target *target, const uint8_t *data, size_t size, uint64_t sender);
 
 /* The answer to the datagram that was taken last, to where that one came from; its bytes, 0 where none is due. */
 size_t rths_reply(rths_target *target, uint8_t *out, size_t capacity);
 
-/* A tick is these two, one after the other. First the state for the test computer, into out; its bytes, 0 before the
+/* A tick is these two, one after the other. First the state for target->sender, into out; its bytes, 0 before the
  * test. (An emulator in lockstep sends it, and waits for its command, before it goes on.) */
 size_t rths_state(rths_target *target, const rths_sensors *measured, uint8_t *out, size_t capacity);
 

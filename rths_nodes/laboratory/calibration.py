@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -193,6 +193,21 @@ def check_corrections(axis: OnRig, auxiliary: Mapping[str, Channel], rate: float
         axis.feedback_filter.check_rate(rate, f"{path}.feedback_filter")
 
 
+class Gains(NamedTuple):
+    """What a number of the port is for one axis, with its sign: displacement and command m, force N."""
+
+    displacement: float
+    force: float
+    command: float
+
+
+def gains_of(axis: OnRig | None) -> Gains:
+    """Those of one axis; without an ``axis`` of a rig file the numbers are SI already."""
+    if axis is None:
+        return Gains(1.0, 1.0, 1.0)
+    return Gains(axis.displacement.gain, axis.force.gain, axis.command.gain)
+
+
 _ROUNDING = 1.0 + 1e-9
 
 
@@ -220,12 +235,13 @@ class Calibration:
         rows = [axis.rig_axis for axis in axes.values()]
         home = sorted(range(len(rows)), key=lambda index: rows[index].number)
         place = [home.index(index) for index in range(len(rows))]
+        displacement, force, command = np.array([gains_of(row) for row in rows]).T
         return cls(
             place,
             home,
-            np.array([row.displacement.gain for row in rows]),
-            np.array([row.force.gain for row in rows]),
-            np.array([row.command.gain for row in rows]),
+            displacement,
+            force,
+            command,
             (
                 np.array([row.displacement.range_si for row in rows]),
                 np.array([row.force.range_si for row in rows]),

@@ -7,6 +7,8 @@ does with a datagram, a target does.
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import math
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import resource
@@ -29,15 +31,34 @@ COMPILER_OPTIONS = ("-O2", "-std=c99", "-shared", "-fPIC", "-ffp-contract=off")
 _Axes, _Channels = ctypes.c_double * LARGEST_AXES, ctypes.c_double * LARGEST_AUXILIARY
 
 
+class ReceiverLimits(NamedTuple):
+    """Of one axis, in the units of the datagrams; ``inf`` switches one of the last three off."""
+
+    stroke: float
+    """m: largest magnitude of a command."""
+    velocity: float
+    """m/s: largest step of the command, per sample."""
+    acceleration: float
+    """m/s^2: of all that the receiver does by itself."""
+    following: float = math.inf
+    """m/s^2: of commands that come in time."""
+    force: float = math.inf
+    """N: largest magnitude of the measured force."""
+    error: float = math.inf
+    """m: largest magnitude of command less measured displacement."""
+
+
 class _Limits(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_double) for name in ("stroke", "velocity", "acceleration"))
+    _fields_ = tuple((name, ctypes.c_double) for name in ReceiverLimits._fields)
 
 
 class _Config(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint8) for name in ("axes", "inputs", "channels")),
-        *((name, ctypes.c_uint32) for name in ("period_ns", "bridged", "watchdog", "flags")),
+        *((name, ctypes.c_uint32) for name in ("period_ns", "bridged", "watchdog", "persistence", "flags")),
         ("limits", _Limits * LARGEST_AXES),
+        ("group", ctypes.c_uint8 * LARGEST_AXES),
+        ("unit", _Axes),
     )
 
 
@@ -64,7 +85,10 @@ class Sensors(ctypes.Structure):
 
 
 _STATES = ("state", "reason", "transport", "lockstep", "asked_reason", "reply_due", "rejoining")
-_NUMBERS = ("session", "asked_session", "asked_counter", "ticks", "counter", "driven", "newest", "missing")
+_NUMBERS = (
+    *("session", "asked_session", "asked_counter", "asked_version", "ticks", "counter", "driven", "newest"),
+    *("missing", "over_force", "over_error", "moved_flags", "trigger"),
+)
 
 
 class _Target(ctypes.Structure):
@@ -72,7 +96,8 @@ class _Target(ctypes.Structure):
         ("config", _Config),
         ("dt", ctypes.c_double),
         *((name, ctypes.c_uint8) for name in _STATES),
-        *((name, ctypes.c_uint32) for name in (*_NUMBERS, "moved_flags", "trigger")),
+        ("sender", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in _NUMBERS),
         ("queue", _Command * QUEUE),
         ("base", _Command),
         ("command", _Axes),
@@ -84,10 +109,21 @@ class _Target(ctypes.Structure):
     )
 
 
+def sources() -> tuple[Path, Path]:
+    """The two files of the receiver."""
+    folder = ("examples", "udp_target")
+    return resource(*folder, "rths_target.h"), resource(*folder, "rths_target.c")
+
+
+def build_number() -> int:
+    """The build that the receiver reports here: the first 64 bits of the SHA-256 of its two files."""
+    return int.from_bytes(hashlib.sha256(b"".join(each.read_bytes() for each in sources())).digest()[:8], "big")
+
+
 @cache
 def library() -> Any:
     """The compiled receiver. Raises ConfigError where there is no C compiler, or it fails."""
-    source = resource("examples", "udp_target", "rths_target.c")
+    _, source = sources()
     named = os.environ.get("CC", "").split()
     found = next((path for name in (named[:1] or ["cc", "gcc", "clang"]) if (path := shutil.which(name))), None)
     if found is None:
@@ -98,7 +134,8 @@ def library() -> Any:
         )
     with tempfile.TemporaryDirectory(prefix="rths_") as folder:
         built = Path(folder) / "receiver.so"
-        command = [found, *named[1:], *COMPILER_OPTIONS, str(source), "-lm", "-o", str(built)]
+        build = f"-DRTHS_BUILD={build_number()}u"
+        command = [found, *named[1:], *COMPILER_OPTIONS, build, str(source), "-lm", "-o", str(built)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines()
@@ -107,7 +144,7 @@ def library() -> Any:
     target, buffer, size = ctypes.POINTER(_Target), ctypes.c_char_p, ctypes.c_size_t
     for name, result, arguments in (
         ("init", ctypes.c_int, (target, ctypes.POINTER(_Config), ctypes.POINTER(ctypes.c_double))),
-        ("receive", ctypes.c_int, (target, buffer, size)),
+        ("receive", ctypes.c_int, (target, buffer, size, ctypes.c_uint64)),
         ("reply", size, (target, buffer, size)),
         ("state", size, (target, ctypes.POINTER(Sensors), buffer, size)),
         ("drive", None, (target,)),
@@ -121,23 +158,28 @@ def library() -> Any:
 
 
 class Receiver:
-    """One receiver for one session, of axes with ``limits`` (stroke m, velocity m/s, acceleration m/s^2 each).
+    """One receiver for one session, of axes with ``limits``.
 
-    ``dt`` s; ``bridged`` samples are bridged along the slope, after ``watchdog`` samples without a command the
-    session is over; ``flags`` as in ``datagrams``; ``inputs`` and ``channels`` are numbers of auxiliary ones;
-    ``position`` is where the axes stand, m. Raises ConfigError for what the receiver refuses.
+    ``dt`` s; ``bridged`` samples are bridged along the slope, after ``watchdog`` samples without a command, or
+    ``persistence`` samples in a row beyond force or error, the session is over; ``flags`` as in ``datagrams``;
+    ``inputs`` and ``channels`` are numbers of auxiliary ones; ``position`` is where the axes stand, m. Axes with
+    the same number in ``groups`` stop in a common time, without it each by itself. ``units`` are those of
+    measured displacements, in those of commands. Raises ConfigError for what the receiver refuses.
     """
 
     def __init__(
         self,
-        limits: Sequence[tuple[float, float, float]],
+        limits: Sequence[ReceiverLimits],
         dt: float,
         bridged: int,
         watchdog: int,
         flags: int = 0,
         inputs: int = 0,
         channels: int = 0,
-        position: Sequence[float] | None = None,
+        persistence: int = 1,
+        groups: Sequence[int] | None = None,
+        units: Sequence[float] | None = None,
+        position: Sequence[float] = (),
     ) -> None:
         self._library = library()
         self._target, self.sensors = _Target(), Sensors()
@@ -145,18 +187,20 @@ class Receiver:
         self._out = ctypes.create_string_buffer(LARGEST)
         if len(limits) > LARGEST_AXES:
             raise ConfigError(f"axes: {len(limits)}: must be <= {LARGEST_AXES}")
-        config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, flags)
-        for row, values in zip(config.limits, limits, strict=False):
-            row.stroke, row.velocity, row.acceleration = values
-        if self._library.rths_init(self._target, config, _Axes(*(position or ()))):
+        config = _Config(len(limits), inputs, channels, round(dt * 1e9), bridged, watchdog, persistence, flags)
+        config.limits[: self._axes] = [_Limits(*each) for each in limits]
+        config.group[: self._axes] = range(self._axes) if groups is None else groups
+        config.unit[: self._axes] = [1.0] * self._axes if units is None else units
+        if self._library.rths_init(self._target, config, _Axes(*position)):
             raise ConfigError(
-                "the receiver refuses its limits: stroke, velocity and acceleration must be > 0, the position "
-                f"within the stroke, and its watchdog ({watchdog} samples) longer than its bridge ({bridged})"
+                "the receiver refuses its limits: all must be > 0, the position within the stroke, its "
+                f"watchdog ({watchdog} samples) longer than its bridge ({bridged}), its persistence "
+                f"({persistence} samples) >= 1, and a stop from the largest velocity shorter than 2^28 samples"
             )
 
-    def receive(self, data: bytes) -> str:
-        """Take a datagram as it came; what became of it, one of RESULTS."""
-        return RESULTS[self._library.rths_receive(self._target, data, len(data))]
+    def receive(self, data: bytes, sender: int = 0) -> str:
+        """Take a datagram as it came from ``sender``, a number; what became of it, one of RESULTS."""
+        return RESULTS[self._library.rths_receive(self._target, data, len(data), sender)]
 
     def reply(self) -> bytes:
         """The answer to the datagram that was taken last; empty where none is due."""
@@ -199,7 +243,7 @@ class Receiver:
         return int(self._library.rths_rest_samples(self._target))
 
     def __getattr__(self, name: str) -> int:
-        """state_number, reason, counter, newest, bridged, limited, transport, trigger as the receiver has them."""
+        """state_number, reason, counter, newest, bridged, limited, transport, trigger, sender, as it has them."""
         if name.startswith("_"):
             raise AttributeError(name)
         return int(getattr(self._target, "state" if name == "state_number" else name))

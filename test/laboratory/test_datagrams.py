@@ -33,7 +33,9 @@ def test_the_header_in_c_has_the_same_layout() -> None:
     defined = constants()
     assert {f"AT_{name.upper()}": place for name, place in offsets().items()}.items() <= defined.items()
     assert defined["HEAD"] == datagrams.HEAD.size
-    assert defined["COMMAND_ROW"] == datagrams.COMMAND_ROW.size == datagrams.ANSWERED_ROW.size
+    assert defined["COMMAND_ROW"] == datagrams.COMMAND_ROW.size
+    assert defined["ANSWER_ROW"] == datagrams.ANSWER_ROW.size
+    assert defined["ANSWER_END"] == datagrams.ANSWER_END.size
     assert defined["STATE_ROW"] == datagrams.STATE_ROW.size
     assert defined["CHECKSUM"] == datagrams.CHECKSUM.size
     for name in ("MAGIC", "VERSION", "OPEN", "BEGIN", "CLOSE", "ANSWER", "EMULATOR", "LOCKSTEP", "RAMP"):
@@ -46,7 +48,7 @@ def test_the_header_in_c_has_the_same_layout() -> None:
         datagrams.LARGEST,
     )
     assert defined["QUEUE"] // 2 - 1 == datagrams.LARGEST_QUEUE
-    assert defined["NO_TRIGGER"] == max(datagrams.REASONS)
+    assert defined["COUNTED_OUT"] == max(datagrams.REASONS)
 
 
 def test_the_page_has_the_same_layout() -> None:
@@ -93,4 +95,4 @@ def test_rows_that_do_not_fit_the_head_are_refused() -> None:
     with pytest.raises(Unreadable, match="3 axes"):
         datagrams.state_of(data, datagrams.head_of(data))
     with pytest.raises(Unreadable, match="3 axes"):
-        datagrams.active_of(data, datagrams.head_of(data))
+        datagrams.answer_of(data, datagrams.head_of(data))

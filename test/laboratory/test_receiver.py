@@ -19,7 +19,7 @@ from rths_nodes.core.samples import EMPTY
 from rths_nodes.laboratory import receiver as module
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head
-from rths_nodes.laboratory.receiver import Receiver
+from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits
 
 if not any(map(shutil.which, ("cc", "gcc", "clang"))):
     pytest.skip("no C compiler here", allow_module_level=True)
@@ -28,6 +28,7 @@ TARGET = Path(__file__).resolve().parents[2] / "examples" / "udp_target"
 RATE = 1000.0
 DT = 1.0 / RATE
 STROKE, VELOCITY, ACCELERATION = 0.1, 0.5, 20.0
+LIMITS = ReceiverLimits(STROKE, VELOCITY, ACCELERATION)
 BRIDGED, WATCHDOG = 10, 60
 SESSION = 77
 CLOSE = 1e-9
@@ -39,7 +40,7 @@ class Bench:
     def __init__(
         self, transport: int = 1, flags: int = 0, axes: int = 1, begin: bool = True, **given: Any
     ) -> None:
-        limits = [(STROKE, VELOCITY, ACCELERATION)] * axes
+        limits = [LIMITS] * axes
         self.receiver = Receiver(limits, DT, BRIDGED, WATCHDOG, flags, **given)
         self.axes, self.transport = axes, transport
         self.flags = flags
@@ -146,7 +147,7 @@ def test_a_dead_test_computer_brings_it_to_rest_within_its_stated_time_and_ends_
     last = 120
     bench.run(range(1, last + 1), wave)
     rest = bench.receiver.rest_samples
-    assert rest == 3 + BRIDGED + math.ceil(VELOCITY / (ACCELERATION * DT)) + 1
+    assert rest == 3 + BRIDGED + math.ceil(VELOCITY * (1.0 + 1e-6) / (ACCELERATION * DT)) + 1
     heads = bench.run(range(last + 1, last + 200), wave, range(last + 1, last + 200))
     history = bench.history()
     within_limits(history)
@@ -260,14 +261,24 @@ def test_a_second_session_needs_an_operator() -> None:
     assert bench.receiver.at_rest
 
 
-def test_limits_that_are_none_are_refused() -> None:
-    for limits in [(0.0, 1.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, math.nan), (math.inf, 1.0, 1.0)]:
-        with pytest.raises(ConfigError, match="the receiver refuses its limits"):
-            Receiver([limits], DT, BRIDGED, WATCHDOG)
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("field", ReceiverLimits._fields)
+def test_a_limit_that_is_none_is_refused(field: str, value: float) -> None:
+    with pytest.raises(ConfigError, match="the receiver refuses its limits"):
+        Receiver([LIMITS._replace(**{field: value})], DT, BRIDGED, WATCHDOG)
+
+
+def test_a_config_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the receiver refuses its limits"):
+        Receiver([LIMITS._replace(stroke=math.inf)], DT, BRIDGED, WATCHDOG)
     with pytest.raises(ConfigError, match="longer than its bridge"):
-        Receiver([(1.0, 1.0, 1.0)], DT, 10, 10)
+        Receiver([LIMITS], DT, 10, 10)
+    with pytest.raises(ConfigError, match=r"its persistence \(0 samples\) >= 1"):
+        Receiver([LIMITS], DT, BRIDGED, WATCHDOG, persistence=0)
     with pytest.raises(ConfigError, match="within the stroke"):
-        Receiver([(1.0, 1.0, 1.0)], DT, BRIDGED, WATCHDOG, position=[1.1])
+        Receiver([LIMITS], DT, BRIDGED, WATCHDOG, position=[0.11])
+    with pytest.raises(ConfigError, match="the receiver refuses"):
+        Receiver([LIMITS], DT, BRIDGED, WATCHDOG, units=[0.0])
 
 
 EVENTS = st.lists(

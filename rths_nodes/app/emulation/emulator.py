@@ -8,6 +8,7 @@ is that of the simulator.
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import time
@@ -18,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.app.emulation.misbehaviour import Misbehaviour, Saboteur
+from rths_nodes.app.emulation.misbehaviour import Came, Misbehaviour, Saboteur
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
-from rths_nodes.laboratory.calibration import Calibration, channels_of
+from rths_nodes.laboratory.calibration import Calibration, Gains, channels_of, gains_of, in_order_of_rig
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp import UdpPort
-from rths_nodes.laboratory.receiver import Receiver
+from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits
 from rths_nodes.loop.pacing import Pacer
 from rths_nodes.loop.realtime import real_time
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -35,6 +37,13 @@ LOOK_S = 0.05
 """Between two looks whether the operator wants to end, s."""
 QUIET_S = 0.5
 """After so long without a word of the test computer a session that has stopped is over."""
+LAG_S = 0.1
+"""s that an actuator may be behind its command. The receiver stops a rig that is further off than it goes in that
+time, with transport and bridge, at its velocity limit, or than its stroke: 0.1 s is three times the lag of the
+slowest actuator here."""
+PERSISTENCE_S = 0.005
+"""s in a row beyond force or that distance after which it stops: the test computer, which has the same limit of
+force, stops first."""
 IN_ORDER = 2
 """The reason of a session that the test computer has closed."""
 
@@ -82,13 +91,16 @@ class Emulator:
         assembly = Assembly(override(scenario, ["port={type: simulator}"]))
         self._rig: Any = assembly.port
         self._edge: Calibration | None = None
-        limits = [(each.stroke, each.velocity, each.deceleration) for each in scenario.limits.values()]
         if scenario.rig_file is not None:  # its datagrams have the numbers of the real one
             channels = channels_of(self._rig.auxiliary_names, scenario.rig_file.auxiliary)
-            edge = self._edge = Calibration.of(scenario.axes, channels)
-            units = np.abs(edge.command)[:, None]
-            limits = [(row[0], row[1], row[2]) for row in (np.array(limits) / units)[edge.home].tolist()]
-        self._limits = limits
+            self._edge = Calibration.of(scenario.axes, channels)
+        axes = in_order_of_rig(scenario.axes)
+        gains = [gains_of(axis.rig_axis) for axis in axes.values()]
+        away = LAG_S + (params.transport_samples + self._bridged) * scenario.dt
+        self._limits = [_limits(axis.limits, away, each) for axis, each in zip(axes.values(), gains, strict=True)]
+        self._groups = [list(scenario.axes).index(name) for name in axes]
+        self._units = [each.displacement / each.command for each in gains]
+        self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             self._socket.bind((params.address, params.port if port is None else port))
@@ -121,10 +133,12 @@ class Emulator:
             self._flags,
             len(rig.auxiliary_inputs),
             len(rig.auxiliary_names),
+            self._persistence,
+            self._groups,
+            self._units,
             (active if self._edge is None else self._edge.to_port(active)).tolist(),
         )
         self._saboteur = Saboteur(self._plans)
-        self._peer: Any = None
         self._last = b""
         self._tell(rig.read())
 
@@ -242,40 +256,61 @@ class Emulator:
         if select.select([self._socket], [], [], seconds)[0]:
             self._take(self._received())
 
-    def _received(self) -> list[tuple[bytes, Any]]:
-        found = []
+    def _received(self) -> list[Came]:
+        found: list[Came] = []
         while True:
             try:
-                found.append(self._socket.recvfrom(2 * datagrams.LARGEST))
+                data, sender = self._socket.recvfrom(2 * datagrams.LARGEST)
             except BlockingIOError:
                 return found
             except OSError:
                 continue  # what the network tells of a datagram of ours
+            found.append(Came(data, _number_of(sender)))
 
-    def _take(self, came: list[tuple[bytes, Any]]) -> None:
+    def _take(self, came: list[Came]) -> None:
         receiver = self._receiver
         if receiver.state_number > datagrams.WAITING:
-            senders = [sender for _, sender in came]
-            datas = self._saboteur.incoming(receiver.counter, [data for data, _ in came])
-            came = [(data, senders[-1] if senders else self._peer) for data in datas]
+            came = self._saboteur.incoming(receiver.counter, came)
         for data, sender in came:
-            result = receiver.receive(data)
-            if result not in ("garbage", "foreign"):
+            result = receiver.receive(data, sender)
+            if sender == receiver.sender and result not in ("garbage", "foreign"):
                 self._heard_at = time.monotonic()
             if answer := receiver.reply():
-                if result == "taken":
-                    self._peer = sender
                 self._to(sender, answer)
             elif result == "repeated" and receiver.in_lockstep and self._last:
-                self._to(self._peer, self._last)
+                self._to(sender, self._last)
 
     def _send(self, sample: int, state: bytes) -> None:
         self._last = state
         for data in self._saboteur.outgoing(sample, state):
-            self._to(self._peer, data)
+            self._to(self._receiver.sender, data)
 
-    def _to(self, whom: Any, data: bytes) -> None:
+    def _to(self, sender: int, data: bytes) -> None:
         try:
-            self._socket.sendto(data, whom)
+            self._socket.sendto(data, _address_of(sender))
         except OSError:
             return  # as if it were lost on the way
+
+
+def _limits(limits: Limits, away: float, gains: Gains) -> ReceiverLimits:
+    """Those of an axis in the numbers of the port, which a good test stays within: see LAG_S."""
+    command, force = abs(gains.command), abs(gains.force)
+    error = min(limits.velocity * away, limits.stroke)
+    return ReceiverLimits(
+        limits.stroke / command,
+        limits.velocity / command,
+        limits.deceleration / command,
+        math.inf,
+        limits.force / force,
+        error / command,
+    )
+
+
+def _number_of(sender: tuple[str, int]) -> int:
+    """The number that the receiver gets for an address and port."""
+    return int.from_bytes(socket.inet_aton(sender[0]), "big") << 16 | sender[1]
+
+
+def _address_of(number: int) -> tuple[str, int]:
+    """The inverse of :func:`_number_of`."""
+    return socket.inet_ntoa((number >> 16).to_bytes(4, "big")), number & 0xFFFF

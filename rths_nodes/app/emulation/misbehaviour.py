@@ -9,6 +9,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rths_nodes.core.errors import ConfigError, show, unknown
 from rths_nodes.laboratory.ports import datagrams
@@ -61,13 +62,20 @@ def parse(words: str) -> Misbehaviour:
     return Misbehaviour(kind, int(sample), number)
 
 
+class Came(NamedTuple):
+    """A datagram, and the number of who sent it."""
+
+    data: bytes
+    sender: int
+
+
 class Saboteur:
     """Does all of ``plans`` to datagrams and ticks."""
 
     def __init__(self, plans: Sequence[Misbehaviour]) -> None:
         self._plans = plans
-        self._late: deque[tuple[int, bytes]] = deque()
-        self._kept: dict[str, bytes] = {}
+        self._late: deque[tuple[int, Came]] = deque()
+        self._kept: dict[str, Came] = {}
         self._done: Counter[tuple[str, Misbehaviour]] = Counter()
         self._random = random.Random(1)
 
@@ -79,15 +87,15 @@ class Saboteur:
                 return True
         return False
 
-    def incoming(self, sample: int, received: Iterable[bytes]) -> list[bytes]:
+    def incoming(self, sample: int, received: Iterable[Came]) -> list[Came]:
         """What the receiver gets before tick ``sample`` of what was ``received``."""
-        found = [each for data in received for each in self._way("in", sample, data, LOSE)]
+        found = [each for came in received for each in self._way("in", sample, came, LOSE)]
         delays = [plan.count for plan in self._plans if plan.kind == DELAY and sample >= plan.sample]
         if not delays and not self._late:
             return found
-        self._late.extend((sample + max(delays, default=0), data) for data in found)
-        due = [data for at, data in self._late if at <= sample]
-        self._late = deque((at, data) for at, data in self._late if at > sample)
+        self._late.extend((sample + max(delays, default=0), came) for came in found)
+        due = [came for at, came in self._late if at <= sample]
+        self._late = deque((at, came) for at, came in self._late if at > sample)
         return due
 
     def outgoing(self, sample: int, data: bytes) -> list[bytes]:
@@ -96,21 +104,21 @@ class Saboteur:
             head = datagrams.head_of(data)
             head.session ^= 1
             data = datagrams.packed(head, data[datagrams.HEAD.size : -datagrams.CHECKSUM.size])
-        return self._way("out", sample, data, MUTE)
+        return [each.data for each in self._way("out", sample, Came(data, 0), MUTE)]
 
-    def _way(self, way: str, sample: int, data: bytes, loss: str) -> list[bytes]:
+    def _way(self, way: str, sample: int, came: Came, loss: str) -> list[Came]:
         if self._happens(loss, sample, way):
             return []
         kept = self._kept.pop(way, None)
         if kept is not None:
-            return [data, kept]
+            return [came, kept]
         if self._happens(REORDER, sample, way):
-            self._kept[way] = data
+            self._kept[way] = came
             return []
-        more = [data] if self._happens(DUPLICATE, sample, way) else []
+        more = [came] if self._happens(DUPLICATE, sample, way) else []
         if self._happens(GARBAGE, sample, way):
-            more.append(self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)))
-        return [data, *more]
+            more.append(Came(self._random.randbytes(self._random.randrange(2 * datagrams.LARGEST)), came.sender))
+        return [came, *more]
 
     def frozen(self, sample: int) -> float:
         """For how many ticks nothing happens at tick ``sample``; ends the process where it is to die."""

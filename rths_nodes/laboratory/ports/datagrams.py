@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.samples import EMPTY, Array
+from rths_nodes.core.samples import EMPTY, MODE_DISPLACEMENT, Array
 
-MAGIC, VERSION = 0x53485452, 1
+MAGIC, VERSION = 0x53485452, 2
 """Of the layout: the letters RTHS, and a number that changes with it."""
 
 OPEN, BEGIN, COMMAND, CLOSE, ANSWER, STATE = 1, 2, 3, 4, 17, 18
@@ -42,12 +43,17 @@ REASONS = {
     11: "its tick does not wait for commands",
     12: "one end is an emulator, where the other expects a rig",
     13: "it has no digital output for other data acquisition (trigger)",
+    14: "a measured force is beyond the limit of the receiver",
+    15: "command less measured displacement is beyond the limit of the receiver",
+    16: "the session has lasted as long as its counter goes",
 }
 """Why a receiver has stopped, or refuses a session."""
 
-ANSWERED_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<dd"), struct.Struct("<dd"), struct.Struct("<dddBxxxxxxx")
-"""Of each axis. Command: command (m), slope (m/s). State: displacement (m), force (N), active command (m), mode.
-Answer: active command (m), its velocity (m/s)."""
+ANSWER_ROW, COMMAND_ROW, STATE_ROW = struct.Struct("<7d"), struct.Struct("<ddB7x"), struct.Struct("<dddB7x")
+"""Of each axis. Command: command (m), slope (m/s), mode. State: displacement (m), force (N), active command (m),
+mode. Answer: active command (m), its velocity (m/s), and the fields of :class:`FarLimits`."""
+ANSWER_END = struct.Struct("<IIIQ")
+"""Of an answer, behind its axes: bridged, watchdog and persistence (samples), build."""
 CHECKSUM = struct.Struct("<I")
 LARGEST_QUEUE = 31
 """Samples of transport that a receiver has room for."""
@@ -58,7 +64,7 @@ LARGEST = 512
 
 LAYOUT = {
     "magic": ("I", "0x53485452, the letters RTHS"),
-    "version": ("H", "of this layout: 1"),
+    "version": ("H", "of this layout: 2"),
     "kind": ("B", "1 open, 2 begin, 3 command, 4 close; from the rig 17 answer, 18 state"),
     "axes": ("B", "number of axes, 1 to 8"),
     "session": ("I", "number of the session, not 0; drawn anew for each test"),
@@ -106,6 +112,14 @@ class Unreadable(ValueError):
     """Bytes that are no datagram of this layout; the message says why."""
 
 
+class OtherVersion(Unreadable):
+    """A whole datagram of another version, which has the same ``head``."""
+
+    def __init__(self, version: int, head: Head) -> None:
+        super().__init__(f"version {version}; known: {VERSION}")
+        self.version, self.head = version, head
+
+
 def packed(head: Head, rows: bytes = b"") -> bytes:
     """A whole datagram."""
     body = (
@@ -132,7 +146,7 @@ def packed(head: Head, rows: bytes = b"") -> bytes:
 
 
 def head_of(data: bytes) -> Head:
-    """The head of a datagram that is whole. Raises Unreadable."""
+    """The head of a datagram that is whole. Raises Unreadable, and OtherVersion, which is one."""
     if not HEAD.size + CHECKSUM.size <= len(data) <= LARGEST:
         raise Unreadable(f"{len(data)} bytes")
     magic, version, *values = HEAD.unpack_from(data)
@@ -141,7 +155,7 @@ def head_of(data: bytes) -> Head:
     if CHECKSUM.unpack_from(data, len(data) - CHECKSUM.size)[0] != zlib.crc32(data[: -CHECKSUM.size]):
         raise Unreadable("wrong checksum")
     if version != VERSION:
-        raise Unreadable(f"version {version}; known: {VERSION}")
+        raise OtherVersion(version, Head(*values))
     return Head(*values)
 
 
@@ -168,17 +182,49 @@ def state_of(data: bytes, head: Head) -> RigState:
     return RigState(head, np.array(displacement), np.array(force), np.array(command), bytes(modes), channels)
 
 
-def active_of(data: bytes, head: Head) -> list[float]:
-    """The active commands (m) in an answer. Raises Unreadable."""
-    if len(data) != HEAD.size + head.axes * ANSWERED_ROW.size + CHECKSUM.size:
+class FarLimits(NamedTuple):
+    """Limits of a receiver for one axis, in the units of its datagrams; ``inf`` where it has none."""
+
+    stroke: float
+    velocity: float
+    acceleration: float
+    """Of its braking."""
+    force: float
+    error: float
+    """Largest magnitude of command less measured displacement."""
+
+    def times(self, command: float, force: float) -> FarLimits:
+        """The same in SI units, where a command of 1 is ``command`` m, and a force of 1 ``force`` N."""
+        units = (command, command, command, force, command)
+        return FarLimits(*(limit * unit for limit, unit in zip(self, units, strict=True)))
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a receiver tells of itself: of each axis active command (m) and limits; samples; its build."""
+
+    active: list[float]
+    limits: list[FarLimits]
+    bridged: int
+    watchdog: int
+    persistence: int
+    build: int
+
+
+def answer_of(data: bytes, head: Head) -> Answer:
+    """The answer to an open. Raises Unreadable."""
+    end = HEAD.size + head.axes * ANSWER_ROW.size
+    if len(data) != end + ANSWER_END.size + CHECKSUM.size:
         raise Unreadable(f"{len(data)} bytes for an answer of {head.axes} axes")
-    return [ANSWERED_ROW.unpack_from(data, HEAD.size + i * ANSWERED_ROW.size)[0] for i in range(head.axes)]
+    rows = [ANSWER_ROW.unpack_from(data, HEAD.size + i * ANSWER_ROW.size) for i in range(head.axes)]
+    limits = [FarLimits(*row[2:]) for row in rows]
+    return Answer([row[0] for row in rows], limits, *ANSWER_END.unpack_from(data, end))
 
 
 def command_rows(command: list[float], slope: list[float], auxiliary: Array) -> bytes:
-    """Commands (m) and their slopes (m/s) of all axes, then the auxiliary inputs."""
-    pairs = [value for row in zip(command, slope, strict=True) for value in row]
-    return struct.pack(f"<{len(pairs) + len(auxiliary)}d", *pairs, *auxiliary)
+    """Commands of displacement (m) and their slopes (m/s) of all axes, then the auxiliary inputs."""
+    rows = [COMMAND_ROW.pack(*pair, MODE_DISPLACEMENT) for pair in zip(command, slope, strict=True)]
+    return b"".join(rows) + struct.pack(f"<{len(auxiliary)}d", *auxiliary)
 
 
 def between(before: RigState, behind: RigState, counter: int) -> RigState:

@@ -20,6 +20,7 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import (
@@ -32,8 +33,9 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
+from rths_nodes.laboratory.calibration import gains_of
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
@@ -123,6 +125,8 @@ class UdpPort:
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         self._params, self._axes, self._dt = params, tuple(axes), dt
+        self._limits = tuple(_declared(axis.limits) for axis in axes.values())
+        self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
         self.simulated = params.emulator
         self.label = "port.type = 'udp', port.emulator = false"
         self.transport_samples = params.transport_samples
@@ -181,6 +185,8 @@ class UdpPort:
         terms = Terms(
             self._head,
             self._axes,
+            self._limits,
+            self._gains,
             self.auxiliary_names[: self._n_channels],
             self._params.emulator,
             self._params.hold == "ramp",
@@ -194,7 +200,8 @@ class UdpPort:
         except BaseException:
             self._link.close()
             raise
-        self.in_lockstep, self._active = opening.in_lockstep, opening.active
+        self.in_lockstep, self._active = opening.in_lockstep, opening.answer.active
+        self.build = f"{opening.answer.build:016x}"
         self._closed = False
 
     def _of_kind(self, kind: int, counter: int = 0) -> Head:
@@ -389,3 +396,8 @@ class UdpPort:
     def close(self) -> None:
         self.safe()
         self._link.close()
+
+
+def _declared(limits: Limits) -> FarLimits:
+    """What a receiver must not exceed, SI; how far the rig may be off its command is the receiver's own."""
+    return FarLimits(limits.stroke, limits.velocity, limits.deceleration, limits.force, math.inf)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
 LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "foreign", "garbage"
 """What a datagram from the rig, or the lack of one, is counted as."""
@@ -28,6 +28,8 @@ class UdpLink:
     def __init__(self, address: str, port: int, local_port: int) -> None:
         self.place = f"{address}:{port}"
         self.session = 0
+        self.other_version = 0
+        """Of the datagrams that the rig speaks, where that is another one than ours; 0: not known."""
         self.counts: Counter[str] = Counter(dict.fromkeys((LOST, REPEATED, REORDERED, FOREIGN, GARBAGE), 0))
         self._address, self._port, self._local = address, port, local_port
         self._socket: socket.socket | None = None
@@ -37,7 +39,7 @@ class UdpLink:
     def open(self, session: int) -> None:
         """Begin ``session``. Raises ConfigError for an address that is none, and a local port that is taken."""
         self.close()
-        self.session = session
+        self.session, self.other_version = session, 0
         try:
             found = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_DGRAM)
             family, kind, _, _, self._far = found[0]
@@ -85,8 +87,10 @@ class UdpLink:
                     self.counts[FOREIGN] += 1
                     continue
                 head = datagrams.head_of(data)
-            except Unreadable:
+            except Unreadable as error:
                 self.counts[GARBAGE] += 1
+                if isinstance(error, OtherVersion) and error.head.session == self.session:
+                    self.other_version = error.version
                 continue
             if head.session == self.session:
                 yield head, data

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 import time
 from dataclasses import dataclass, replace
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.laboratory.calibration import Gains
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import Head, Unreadable
+from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, Unreadable
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,9 @@ PROBES, PROBING_S = 64, 1.0
 """Exchanges, and s, after which the way there and back is known."""
 NO_LOCKSTEP, WRONG_AXES, WRONG_PERIOD, WRONG_EMULATOR = 11, 6, 7, 12
 """Reasons of a rig to refuse."""
+_ROUNDING = 1.0 + 1e-6
+_SAME = 0.01
+"""Share by which the braking of a receiver may differ from the declared deceleration."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class Terms:
 
     head: Head
     axes: tuple[str, ...]
+    limits: tuple[FarLimits, ...]
+    """Declared ones, SI; no ``error`` is declared."""
+    gains: tuple[Gains, ...]
+    """What the numbers in the datagrams are."""
     channels: tuple[str, ...]
     emulator: bool
     ramp: bool
@@ -40,7 +49,7 @@ class Terms:
 class Opening:
     """Opens the session of ``link`` on ``terms``, in lockstep where that is ``wanted`` and the rig can do it.
 
-    ``active`` are the controller's active commands, m. Raises ConfigError where the two ends do not agree.
+    ``answer`` is what the receiver tells of itself. Raises ConfigError where the two ends do not agree.
     """
 
     def __init__(self, link: UdpLink, terms: Terms, lockstep: bool) -> None:
@@ -54,18 +63,39 @@ class Opening:
         if reason := self._objection(head):
             raise ConfigError(f"port 'udp' at {link.place}: refused: {reason}")
         try:
-            self.active = datagrams.active_of(data, head)
+            self.answer = datagrams.answer_of(data, head)
         except Unreadable as error:
             raise ConfigError(f"port 'udp' at {link.place}: its answer makes no sense: {error}") from error
-        allowed = terms.start_tolerance
-        for name, command in zip(terms.axes, self.active, strict=True):
+        self._check_start()
+        self._check_limits()
+        if not self.in_lockstep:
+            self._check_transport(head.counter, transport)
+
+    def _check_start(self) -> None:
+        """Raises ConfigError where the first command would be a jump."""
+        allowed = self._terms.start_tolerance
+        for name, active, gains in zip(self._terms.axes, self.answer.active, self._terms.gains, strict=True):
+            command = active * gains.command
             if not abs(command) <= allowed:
                 raise ConfigError(
                     f"axes.{name}: the active command of the controller = {command:.6g} m: must be within "
                     f"+- {allowed:g} m (port.start_tolerance): the first command would be a jump from there"
                 )
-        if not self.in_lockstep:
-            self._check_transport(head.counter, transport)
+
+    def _check_limits(self) -> None:
+        """Raises ConfigError where a limit of the receiver is wider than the declared one."""
+        terms, wider = self._terms, list[str]()
+        for name, declared, told, gains in zip(
+            terms.axes, terms.limits, self.answer.limits, terms.gains, strict=True
+        ):
+            found = told.times(abs(gains.command), abs(gains.force))
+            wider += [f"axes.{name}.limits.{words}" for words in _wider(declared, found)]
+            if not terms.emulator and math.isinf(found.error):
+                log.warning(
+                    "axes.%s: the receiver at %s does not watch how far the rig is off", name, self._link.place
+                )
+        if wider:
+            raise ConfigError(*(f"{each} at {self._link.place}" for each in wider))
 
     def _ask(self) -> tuple[Head, bytes]:
         """The answer to an OPEN, which is sent until one comes. Raises ConfigError where none does."""
@@ -85,6 +115,12 @@ class Opening:
                 for head, data in link.received():
                     if head.kind == datagrams.ANSWER and head.heard == self._number:
                         return head, data
+                if link.other_version:
+                    raise ConfigError(
+                        f"port 'udp' at {link.place}: refused: its receiver speaks version "
+                        f"{link.other_version} of the datagrams, here is version {datagrams.VERSION}: put "
+                        "examples/udp_target of this package onto the target"
+                    )
         other = link.counts[GARBAGE]
         spoken = f"; {other} datagrams came that are none of this version" if other else ""
         raise ConfigError(
@@ -137,3 +173,19 @@ class Opening:
                 "commands are bridged there",
                 *(declared, longer, len(found), worst),
             )
+
+
+def _wider(declared: FarLimits, told: FarLimits) -> list[str]:
+    """Which limits of a receiver are wider than ``declared``, in words that end with what it has."""
+    found = []
+    for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
+        ours, there = getattr(declared, key), getattr(told, key)
+        if not there <= ours * _ROUNDING:
+            found.append(f"{key} = {ours:.6g} {unit}: wider is that of the receiver, {there:.6g} {unit},")
+    ours, there = declared.acceleration, told.acceleration
+    if not abs(there - ours) <= _SAME * ours:
+        worse = (
+            "harder than any stop that is stated" if there > ours else "so that stops take longer than is stated"
+        )
+        found.append(f"deceleration = {ours:.6g} m/s^2: the receiver brakes at {there:.6g} m/s^2, {worse},")
+    return found
