@@ -10,8 +10,9 @@ import socket
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from rths_nodes.core.samples import (
     MODE_DISPLACEMENT,
     Measurement,
 )
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.receiver import build_number
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -332,6 +335,116 @@ def test_more_channels_than_a_datagram_has_are_refused() -> None:
     nine = ", ".join(f"c{i}" for i in range(9))
     with pytest.raises(ConfigError, match=r"port\.auxiliary_names: 9: must be <= 8"):
         rths_nodes.run(NAME, [udp(25010, auxiliary_names=f"[{nine}]"), BRIEF])
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        ("stroke=0.24", r"limits.stroke = 0.24 m: wider is that of the receiver, 0.25 m"),
+        ("velocity=0.7", r"limits.velocity = 0.7 m/s: wider is that of the receiver, 0.76 m/s"),
+        ("force=1.6e6", r"limits.force = 1.6e\+06 N: wider is that of the receiver, 1.7e\+06 N"),
+        ("deceleration=9", r"limits.deceleration = 9 m/s\^2: the receiver brakes at 10 m/s\^2, harder than"),
+        (
+            "deceleration=12",
+            r"limits.deceleration = 12 m/s\^2: the receiver brakes at 10 m/s\^2, so that stops take",
+        ),
+    ],
+)
+def test_a_receiver_with_wider_limits_is_refused(rig: Any, here: str, words: str) -> None:
+    far, changed = rig()
+    with pytest.raises(ConfigError, match=rf"axes\.story_1\.{words}.* at 127\.0\.0\.1:\d+"):
+        rths_nodes.run(NAME, [*changed, f"axes.story_1.limits.{here}"])
+    assert far._emulator._receiver.counter == 0
+
+
+def test_limits_in_volts_are_compared_in_metres_and_newtons() -> None:
+    port = free_port()
+    sets = ["duration=0.4", f"port.port={port}"]
+    far = Far(NAME, [*sets, "axes.story_1.limits.velocity=1.1"], False, (), "bench_udp")
+    try:
+        with pytest.raises(
+            ConfigError, match=r"limits\.velocity = 1 m/s: wider is that of the receiver, 1\.1 m/s"
+        ):
+            hosts.run(NAME, [*sets, "axes.story_1.limits.velocity=1.0"], rig="bench_udp")
+        assert far._emulator._receiver.in_lockstep
+    finally:
+        far.close()
+
+
+def test_a_receiver_of_version_1_is_refused_by_name() -> None:
+    """It answers with reason 5, in its own version: before, nothing but 'no answer' was told."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+        port = int(there.getsockname()[1])
+
+        def answer() -> None:
+            data, sender = there.recvfrom(2000)
+            head = datagrams.head_of(data)
+            head.kind, head.heard, head.reason = datagrams.ANSWER, head.counter, 5
+            body = datagrams.packed(head, bytes(16 * head.axes))[: -datagrams.CHECKSUM.size]
+            body = body[:4] + b"\x01\x00" + body[6:]
+            there.sendto(body + datagrams.CHECKSUM.pack(zlib.crc32(body)), sender)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with pytest.raises(
+            ConfigError, match=r"its receiver speaks version 1 of the datagrams, here is version 2"
+        ):
+            rths_nodes.run(NAME, [udp(port), BRIEF])
+        thread.join(5.0)
+
+
+def test_the_port_tells_the_build_of_the_receiver(rig: Any) -> None:
+    _, changed = rig()
+    port = Assembly(files.load(NAME, changed)).port
+    assert port.build == ""
+    port.open()
+    assert port.build == f"{build_number():016x}"
+    port.close()
+
+
+def test_a_stranger_gets_no_state_and_moves_nothing(rig: Any, different: Any) -> None:
+    """With opens, begins, closes and commands of both sessions all the while, the bits are those without it."""
+    far, changed = rig(sets=(*HARD, "port.session=4711"), transport=1)
+    address, ended, came = far._emulator.address, threading.Event(), []
+
+    def attack(stranger: socket.socket) -> None:
+        stranger.settimeout(0.0)
+        head = datagrams.Head(datagrams.OPEN, 1, 0, period=976562, transport=1)
+        row = datagrams.command_rows([0.01], [0.4], np.zeros(0))
+        while not ended.is_set():
+            for head.session in (4711, 5):
+                for head.kind in (datagrams.OPEN, datagrams.BEGIN, datagrams.CLOSE):
+                    stranger.sendto(datagrams.packed(head), address)
+                head.kind = datagrams.COMMAND
+                for head.counter in range(max(far._emulator._receiver.counter - 2, 0), 3):
+                    stranger.sendto(datagrams.packed(head, row), address)
+            with suppress(OSError):
+                while True:
+                    came.append(datagrams.head_of(stranger.recv(2000)).kind)
+
+    loop = Loop(Assembly(files.load(NAME, changed)))
+    heard = Collector(loop.assembly.scenario, loop.assembly.names)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        thread = threading.Thread(target=attack, args=(stranger,), daemon=True)
+        port, opened = loop.rig.port, loop.rig.port.open
+
+        def then_attack(pacer: Any = None) -> None:
+            opened(pacer)
+            thread.start()
+
+        port.open = then_attack  # the stranger comes when the session is ours
+        try:
+            outcome = loop.run([heard])
+        finally:
+            ended.set()
+            thread.join(10.0)
+    assert outcome.reason == ""
+    expected = rths_nodes.run(NAME, ["port={type: simulator, transport_samples: 1}", *HARD])
+    unlike = [each for each in different(heard.run(), expected) if not each.startswith("true_")]
+    assert unlike == []
+    assert set(came) <= {datagrams.ANSWER}
+    assert far.session().counts["foreign"] > 0
 
 
 # By the clock of the rig

@@ -58,6 +58,27 @@ def test_the_page_has_the_same_layout() -> None:
         assert f"| {offsets()[name]} | {name} | {sizes[kind]} | {meaning} |" in page
 
 
+def test_the_page_has_the_same_rows_and_reasons() -> None:
+    page = (ROOT / "doc" / "udp.md").read_text()
+    for number, words in datagrams.REASONS.items():
+        assert f"| {number} | {words} |" in page
+    told = {line.split("|")[1].strip(): line for line in page.splitlines() if line.startswith("| ")}
+    for name, row in (("command", datagrams.COMMAND_ROW), ("state", datagrams.STATE_ROW)):
+        zeros = {"seven": 7}[re.findall(r"(\w+) zeros", told[name])[0]]
+        places = [int(place) for place in re.findall(r"(?:\| |; )(\d+) ", told[name])]
+        assert places[-1] + zeros == row.size
+    first, behind = told["answer"].split("in their place")
+    limits = re.findall(r"(\d+) [^;:|]*real, ", first)
+    assert [int(place) for place in limits] == list(range(0, datagrams.ANSWER_ROW.size, 8))
+    assert [int(place) for place in re.findall(r"(\d+) \w+, uint", behind)] == [0, 4, 8, 12]
+    assert f"Version {datagrams.VERSION}. Little-endian" in page
+
+
+def test_every_answer_fits_into_a_datagram() -> None:
+    largest = datagrams.HEAD.size + 8 * datagrams.ANSWER_ROW.size + datagrams.ANSWER_END.size
+    assert largest + datagrams.CHECKSUM.size <= datagrams.LARGEST
+
+
 def test_a_head_comes_back_whole() -> None:
     assert datagrams.head_of(datagrams.packed(FULL, b"12345678")) == FULL
 

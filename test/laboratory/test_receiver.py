@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -38,10 +41,16 @@ class Bench:
     """A receiver, and what a test computer sends to it by hand."""
 
     def __init__(
-        self, transport: int = 1, flags: int = 0, axes: int = 1, begin: bool = True, **given: Any
+        self,
+        transport: int = 1,
+        flags: int = 0,
+        axes: int = 1,
+        begin: bool = True,
+        limits: ReceiverLimits = LIMITS,
+        watchdog: int = WATCHDOG,
+        **given: Any,
     ) -> None:
-        limits = [LIMITS] * axes
-        self.receiver = Receiver(limits, DT, BRIDGED, WATCHDOG, flags, **given)
+        self.receiver = Receiver([limits] * axes, DT, BRIDGED, watchdog, flags, **given)
         self.axes, self.transport = axes, transport
         self.flags = flags
         self.commands = [self.receiver.command]
@@ -55,8 +64,13 @@ class Bench:
         period = round(DT * 1e9)
         return Head(kind, self.axes, session, counter, period=period, flags=self.flags, transport=self.transport)
 
-    def send(self, head: Head, rows: bytes = b"") -> str:
-        return self.receiver.receive(datagrams.packed(head, rows))
+    def send(self, head: Head, rows: bytes = b"", sender: int = 0) -> str:
+        return self.receiver.receive(datagrams.packed(head, rows), sender)
+
+    def points(self, counter: int, points: list[float], slopes: list[float], sender: int = 0) -> str:
+        """A Command of these points, m, and slopes, m/s."""
+        rows = datagrams.command_rows(points, slopes, EMPTY)
+        return self.send(self.head(datagrams.COMMAND, counter), rows, sender)
 
     def command(self, counter: int, path: Callable[[int], float], session: int = SESSION) -> str:
         now, before = path(counter), path(counter - 1)
@@ -395,3 +409,376 @@ def test_a_receiver_without_an_output_refuses_a_session_with_a_trigger() -> None
     assert datagrams.REASONS[datagrams.head_of(bench.receiver.reply()).reason].startswith(
         "it has no digital output"
     )
+
+
+# -- the braking way, and axes of one specimen
+
+
+def accelerations(history: np.ndarray) -> np.ndarray:
+    """Of all samples, m/s^2."""
+    return np.abs(np.diff(np.asarray(history), 2, axis=0)) / DT**2
+
+
+@pytest.mark.parametrize("following", [math.inf, 5.0])
+def test_commands_that_end_just_before_the_stroke_leave_room_to_stop(following: float) -> None:
+    """0.49 m/s, lost 1 mm before the stroke of 0.12 m: 295 m/s^2 and more where it stopped dead there."""
+    bench = Bench(limits=ReceiverLimits(0.12, 0.5, 5.0, following))
+    x, k = 0.0, 0
+    while x < 0.119:
+        k += 1
+        before, x = x, x + 0.49 * DT * min(k / 150.0, 1.0)
+        bench.points(k, [x], [(x - before) * RATE])
+        bench.tick()
+    for _ in range(300):
+        bench.tick()
+    history = bench.history()
+    assert accelerations(history).max() <= 5.0 * (1.0 + 1e-6)
+    assert 0.11 < history.max() <= 0.12
+    assert history[-1] == history[-50]
+
+
+def test_a_command_to_the_stroke_itself_is_followed_where_it_leaves_room() -> None:
+    bench = Bench()
+    bench.run(range(1, 1001), lambda k: 0.5 * STROKE * (1.0 - math.cos(math.pi * min(k / 1000.0, 1.0))))
+    assert bench.history().max() == STROKE
+    assert bench.receiver.counts()["limited"] == 0
+
+
+def test_commands_beyond_the_acceleration_of_following_are_approached() -> None:
+    bench = Bench(limits=LIMITS._replace(following=ACCELERATION))
+    rng = np.random.default_rng(3)
+    for k in range(1, 2000):
+        bench.points(k, [bench.receiver.command[0] + rng.uniform(-1.0, 1.0) * VELOCITY * DT], [0.0])
+        bench.tick()
+    assert accelerations(bench.history()).max() <= ACCELERATION * (1.0 + 1e-6)
+    assert bench.receiver.counts()["limited"] > 1000
+
+
+@pytest.mark.parametrize(("groups", "off"), [([0, 0], 1e-12), ([0, 1], 1e-3)])
+def test_axes_of_one_specimen_stop_on_their_common_line(groups: list[int], off: float) -> None:
+    """0.30 and 0.10 m/s at 10 m/s^2: by itself each, they leave the line by 1.0 mm."""
+    bench = Bench(axes=2, limits=ReceiverLimits(0.25, 0.5, 10.0), groups=groups)
+    place = np.zeros(2)
+    for k in range(1, 200):
+        place = place + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
+        bench.points(k, place.tolist(), [0.3, 0.1])
+        bench.tick()
+    for _ in range(100):
+        bench.tick()
+    history = np.array(bench.commands)
+    assert np.abs(history[:, 1] - history[:, 0] / 3.0).max() == pytest.approx(off, rel=0.02, abs=1e-12)
+    assert not np.ptp(history[-40:], axis=0).any()
+    assert accelerations(history[200:]).max() <= 10.0 * (1.0 + 1e-6)
+
+
+def test_the_longer_way_of_a_common_stop_counts_as_room() -> None:
+    """The slow axis is led to its stroke: alone it would stop in 0.5 mm, with the fast one it takes 1.5 mm."""
+    bench = Bench(axes=2, limits=ReceiverLimits(0.25, 0.5, 10.0), groups=[4, 4], position=[0.0, 0.2])
+    place, k = np.array([0.0, 0.2]), 0
+    while place[1] < 0.2495:
+        k += 1
+        place = place + np.array([0.3, 0.1]) * DT * min(k / 100.0, 1.0)
+        place[0] = min(place[0], 0.2)
+        bench.points(k, place.tolist(), [0.3, 0.1])
+        bench.tick()
+    for _ in range(100):
+        bench.tick()
+    history = np.array(bench.commands)
+    assert (np.abs(history) <= 0.25).all()
+    assert accelerations(history).max() <= 10.0 * (1.0 + 1e-6)
+
+
+@given(
+    st.lists(st.tuples(*[st.floats(-1.0, 1.0)] * 3), min_size=1, max_size=8),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60)
+def test_a_stop_from_any_state_is_on_a_line_and_within_its_deceleration(
+    rows: list[tuple[float, float, float]], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    limits = [ReceiverLimits(*rng.uniform([0.01, 0.1, 1.0], [0.1, 1.0, 20.0])) for _ in rows]
+    groups = rng.integers(0, 3, len(rows)).tolist()
+    start = [0.9 * row[0] * limit.stroke for row, limit in zip(rows, limits, strict=True)]
+    receiver = Receiver(limits, DT, 1, 2, groups=groups, position=start)
+    head = Head(datagrams.OPEN, len(rows), SESSION, period=round(DT * 1e9), transport=1)
+    for head.kind in (datagrams.OPEN, datagrams.BEGIN):
+        receiver.receive(datagrams.packed(head))
+    head.kind, place, history = datagrams.COMMAND, np.array(start), [receiver.command]
+    for k in range(150):
+        receiver.state()
+        receiver.drive()
+        history.append(receiver.command)
+        speeds = [row[1] * limit.velocity * min(k / 100.0, 1.0) for row, limit in zip(rows, limits, strict=True)]
+        head.counter, place = k + 1, place + np.array(speeds) * DT
+        receiver.receive(datagrams.packed(head, datagrams.command_rows(place.tolist(), speeds, EMPTY)))
+    while not receiver.at_rest:
+        receiver.state()
+        receiver.drive()
+        history.append(receiver.command)
+        assert len(history) < 151 + receiver.rest_samples
+    found = np.array(history)
+    assert (np.abs(found) <= [limit.stroke for limit in limits]).all()
+    most = np.array([limit.acceleration for limit in limits])
+    slack = 1e-12 / DT**2
+    assert (accelerations(found[151:]) <= most * (1.0 + 1e-6) + slack).all()
+
+
+def test_the_stated_time_of_a_stop_is_right_for_large_numbers() -> None:
+    receiver = Receiver([ReceiverLimits(10.0, 500.0, 1e-2)], DT, BRIDGED, WATCHDOG)
+    assert 5e7 <= receiver.rest_samples <= 5.01e7
+    with pytest.raises(ConfigError, match=r"shorter than 2\^28 samples"):
+        Receiver([ReceiverLimits(10.0, 500.0, 1e-4)], DT, BRIDGED, WATCHDOG)
+
+
+# -- what it watches by itself
+
+
+@pytest.mark.parametrize(
+    ("limits", "field", "value", "reason"),
+    [
+        (LIMITS._replace(force=1e3), "force", 1001.0, 14),
+        (LIMITS._replace(force=1e3), "force", math.nan, 14),
+        (LIMITS._replace(error=0.01), "displacement", 0.08, 15),
+        (LIMITS._replace(error=0.01), "displacement", math.nan, 15),
+        (LIMITS, "force", 1e9, 0),
+        (LIMITS, "displacement", math.nan, 0),
+    ],
+)
+def test_it_stops_where_force_or_error_persist_beyond_their_limit(
+    limits: ReceiverLimits, field: str, value: float, reason: int
+) -> None:
+    bench = Bench(limits=limits, persistence=3)
+    measured = getattr(bench.receiver.sensors, field)
+
+    def run(samples: Iterable[int], shown: float) -> Head:
+        for k in samples:
+            bench.receiver.sensors.displacement[0] = bench.receiver.command[0]
+            measured[0] = shown if math.isnan(shown) or shown else measured[0]
+            bench.command(k, wave)
+            head = bench.tick()
+        assert head is not None
+        measured[0] = 0.0
+        return head
+
+    run(range(1, 100), 0.0)
+    assert run(range(100, 102), value).state == datagrams.RUNNING  # two in a row, then none
+    run(range(102, 103), 0.0)
+    head = run(range(103, 106), value)
+    assert (head.state, head.reason) == (datagrams.BRAKING if reason else datagrams.RUNNING, reason)
+    assert accelerations(bench.history()).max() <= ACCELERATION * (1.0 + 1e-6)
+
+
+def test_volts_of_two_scales_are_compared_as_one_unit() -> None:
+    """A command of 26 mm/V and a sensor of -27.5 mm/V: no error where the rig is where it is led."""
+    bench = Bench(limits=LIMITS._replace(error=1e-6), units=[-27.5 / 26.0])
+    for k in range(1, 300):
+        bench.receiver.sensors.displacement[0] = bench.receiver.command[0] * -26.0 / 27.5
+        bench.command(k, wave)
+        bench.tick()
+    assert bench.receiver.reason == 0
+
+
+def test_it_tells_its_limits_and_its_build() -> None:
+    limits = ReceiverLimits(0.1, 0.5, 20.0, 7.0, math.inf, 0.02)
+    bench = Bench(axes=8, begin=False, limits=limits, persistence=4)
+    bench.send(bench.head(datagrams.OPEN))
+    data = bench.receiver.reply()
+    assert len(data) <= datagrams.LARGEST
+    answer = datagrams.answer_of(data, datagrams.head_of(data))
+    assert answer.limits == [datagrams.FarLimits(0.1, 0.5, 20.0, math.inf, 0.02)] * 8
+    assert (answer.bridged, answer.watchdog, answer.persistence) == (BRIDGED, WATCHDOG, 4)
+    assert answer.build == module.build_number() != 0
+
+
+# -- who sends
+
+
+def of_version(data: bytes, version: int) -> bytes:
+    """The same datagram with another version in its head."""
+    body = data[:4] + version.to_bytes(2, "little") + data[6 : -datagrams.CHECKSUM.size]
+    return body + datagrams.CHECKSUM.pack(zlib.crc32(body))
+
+
+def test_an_open_of_version_1_is_refused_in_a_head_of_version_1() -> None:
+    bench = Bench(begin=False)
+    asked = of_version(datagrams.packed(bench.head(datagrams.OPEN)), 1)
+    assert bench.receiver.receive(asked) == "refused"
+    with pytest.raises(datagrams.OtherVersion, match="version 1; known: 2") as told:
+        datagrams.head_of(bench.receiver.reply())
+    assert (told.value.version, told.value.head.reason, told.value.head.session) == (1, 5, SESSION)
+    assert bench.receiver.receive(of_version(datagrams.packed(bench.head(datagrams.BEGIN)), 1)) == "garbage"
+
+
+@pytest.mark.parametrize("kind", [datagrams.OPEN, datagrams.BEGIN, datagrams.CLOSE])
+@pytest.mark.parametrize("more", [1, 8, 64, 476])
+def test_an_act_of_another_length_than_its_own_is_garbage(kind: int, more: int) -> None:
+    bench = Bench(begin=kind == datagrams.CLOSE)
+    if kind == datagrams.BEGIN:
+        bench.send(bench.head(datagrams.OPEN))
+    before = bench.receiver.state_number
+    assert bench.send(bench.head(kind), bytes(more)) == "garbage"
+    assert bench.receiver.state_number == before
+
+
+def test_nobody_else_takes_part_in_a_session() -> None:
+    bench, alone = Bench(), Bench()
+    stranger = 2
+    for k in range(1, 200):
+        for session, result in ((SESSION, "foreign"), (SESSION + 1, "foreign")):
+            for kind in (datagrams.BEGIN, datagrams.CLOSE):
+                assert bench.send(bench.head(kind, session=session), sender=stranger) == result
+        assert bench.points(k, [0.09], [0.4], stranger) == "foreign"
+        assert bench.send(bench.head(datagrams.OPEN), sender=stranger) == "refused"
+        assert datagrams.head_of(bench.receiver.reply()).reason == 4
+        assert bench.command(k, wave) == alone.command(k, wave) == "taken"
+        bench.tick()
+        alone.tick()
+    assert bench.commands == alone.commands
+    assert bench.receiver.sender == 0
+
+
+def test_nobody_else_begins_a_session_that_waits() -> None:
+    bench = Bench(begin=False)
+    assert bench.send(bench.head(datagrams.OPEN), sender=7) == "taken"
+    assert bench.send(bench.head(datagrams.OPEN), sender=8) == "refused"
+    assert bench.send(bench.head(datagrams.BEGIN), sender=8) == "foreign"
+    assert bench.send(bench.head(datagrams.BEGIN), sender=7) == "taken"
+    assert bench.receiver.sender == 7
+
+
+@pytest.mark.parametrize("mode", [2, 255])
+def test_a_command_of_force_is_garbage(mode: int) -> None:
+    bench = Bench()
+    row = datagrams.COMMAND_ROW.pack(0.0, 0.0, mode)
+    assert bench.send(bench.head(datagrams.COMMAND, 1), row) == "garbage"
+    assert bench.send(bench.head(datagrams.COMMAND, 1), datagrams.COMMAND_ROW.pack(0.0, 0.0, 0)[:-1] + b"1") == (
+        "garbage"
+    )
+    assert bench.send(bench.head(datagrams.COMMAND, 1), datagrams.COMMAND_ROW.pack(0.0, 0.0, 0)) == "taken"
+
+
+def test_a_command_that_is_64_samples_old_does_not_replace_the_newer_one() -> None:
+    bench = Bench(transport=5, watchdog=1000)
+    for _ in range(80):
+        bench.tick()
+    assert bench.points(80, [1e-5], [0.0]) == "taken"
+    assert bench.points(16, [2e-5], [0.0]) == "late"
+    for _ in range(6):
+        bench.tick()
+    assert bench.commands[-1] == pytest.approx([1e-5])
+
+
+def test_a_stop_forgets_what_waits() -> None:
+    bench = Bench(transport=20)
+    for k in range(1, 30):
+        bench.command(k, wave)
+        bench.tick()
+    bench.send(bench.head(datagrams.CLOSE))
+    assert not any(each.counter for each in bench.receiver._target.queue)
+
+
+def test_a_session_ends_in_order_before_its_counter_does() -> None:
+    """At 2^32 it would hold for q samples, and refuse what comes: it stops 2^28 samples before, and says why."""
+    bench = Bench(transport=5)
+    target = bench.receiver._target
+    last = 0xF0000000
+    target.counter, target.driven, target.newest, target.base.counter = last - 50, last - 51, last - 51, last - 51
+    for k in range(last - 50, last + 60):
+        x = min(k - last + 50, 50) ** 2 * 1e-7
+        bench.points(k, [x], [2e-3 * (k - last + 50)])
+        head = bench.tick()
+        assert head is not None
+        assert (head.reason == 16) == (k >= last)
+    assert bench.receiver.at_rest
+    assert accelerations(bench.history()).max() <= ACCELERATION * (1.0 + 1e-6)
+    target.counter = 2**32 - 2
+    assert [head.counter for _ in range(3) if (head := bench.tick())] == [2**32 - 2, 2**32 - 1, 2**32 - 1]
+
+
+# -- the loop on the page
+
+
+PRELUDE = """
+#include <string.h>
+#include "rths_target.h"
+static struct { uint64_t sender; size_t size; uint8_t data[512]; } box[64];
+static size_t waiting, taken;
+uint64_t sent_to[64]; size_t sent;
+DECLARED
+void arrive(uint64_t sender, const uint8_t *data, size_t size) {
+  box[waiting].sender = sender; box[waiting].size = size; memcpy(box[waiting++].data, data, size);
+}
+static size_t your_socket_read(uint8_t *into, size_t capacity, uint64_t *sender) {
+  if (taken == waiting || capacity < box[taken].size) { waiting = taken = 0; return 0; }
+  *sender = box[taken].sender; memcpy(into, box[taken].data, box[taken].size);
+  return box[taken++].size;
+}
+static void your_socket_send(const uint8_t *data, size_t size, uint64_t whom) {
+  if (size && data[RTHS_AT_KIND] == RTHS_STATE) sent_to[sent++ % 64] = whom;
+}
+static void your_sensors(rths_sensors *measured) { memset(measured, 0, sizeof *measured); }
+double reached;
+static void your_controller(const double *command, const double *velocity) {
+  (void)velocity; reached = command[0];
+}
+static void your_digital_output(uint32_t high) { (void)high; }
+int begin(void) {
+  static const double position[1] = {0.0};
+  static rths_config config;
+  config.axes = 1; config.period_ns = 1000000u; config.bridged = 10u; config.watchdog = 60u;
+  config.persistence = 1u;
+  config.limits[0] = (rths_limits){0.12, 0.5, 5.0, HUGE_VAL, HUGE_VAL, HUGE_VAL}; config.unit[0] = 1.0;
+  return rths_init(&target, &config, position);
+}
+void tick(void) { uint8_t in[512], out[512]; size_t size; uint64_t sender; rths_sensors measured; LOOP }
+"""
+
+
+def test_the_loop_on_the_page_gives_a_stranger_nothing(tmp_path: Path) -> None:
+    """As it stood there, one open made the stranger the peer: 1399 states, and the command at 0.1 m."""
+    page = (TARGET.parents[1] / "doc" / "udp.md").read_text()
+    (snippet,) = re.findall(r"```c\n(static rths_target target;.*?)```", page, re.DOTALL)
+    declared, _, loop = snippet.partition("\n")
+    source, built = tmp_path / "loop.c", tmp_path / "loop.so"
+    source.write_text("#include <math.h>\n" + PRELUDE.replace("DECLARED", declared).replace("LOOP", loop))
+    strict = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", f"-I{TARGET}"]
+    done = subprocess.run(
+        ["cc", *strict, str(source), str(TARGET / "rths_target.c"), "-lm", "-o", str(built)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    there = ctypes.CDLL(str(built))
+    assert there.begin() == 0
+
+    def arrive(sender: int, kind: int, counter: int = 0, session: int = SESSION, rows: bytes = b"") -> None:
+        data = datagrams.packed(Head(kind, 1, session, counter, period=1_000_000, transport=1), rows)
+        there.arrive(ctypes.c_uint64(sender), data, ctypes.c_size_t(len(data)))
+
+    us, stranger = 0xC0A80701_0000 + 25011, 0xC0A80799_0000 + 25011
+    for kind in (datagrams.OPEN, datagrams.BEGIN):
+        arrive(us, kind)
+    there.tick()
+    for k in range(1, 60):
+        arrive(us, datagrams.COMMAND, k, rows=datagrams.command_rows([1e-6 * k], [1e-3], EMPTY))
+        for session in (SESSION, SESSION + 1, 0):
+            for kind in (datagrams.OPEN, datagrams.BEGIN, datagrams.CLOSE):
+                arrive(stranger, kind, session=session)
+            row = datagrams.command_rows([1e-6 * k + 4e-4], [0.4], EMPTY)
+            arrive(stranger, datagrams.COMMAND, k, session, row)
+        there.tick()
+    assert ctypes.c_size_t.in_dll(there, "sent").value == 60
+    assert set((ctypes.c_uint64 * 64).in_dll(there, "sent_to")[:60]) == {us}
+    assert ctypes.c_double.in_dll(there, "reached").value == 1e-6 * 59
+
+
+@pytest.mark.soak
+def test_ten_million_hostile_datagrams_are_within_what_is_stated(tmp_path: Path) -> None:
+    folder = tmp_path / "target"
+    shutil.copytree(TARGET, folder)
+    words = ["make", "check", "ROUNDS=50000", "CFLAGS=-O2"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.findall(r"(\d+) datagrams", done.stdout)[0]) >= 10**7

@@ -98,7 +98,8 @@ class Emulator:
         gains = [gains_of(axis.rig_axis) for axis in axes.values()]
         away = LAG_S + (params.transport_samples + self._bridged) * scenario.dt
         self._limits = [_limits(axis.limits, away, each) for axis, each in zip(axes.values(), gains, strict=True)]
-        self._groups = [list(scenario.axes).index(name) for name in axes]
+        groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
+        self._groups = [groups[name] for name in axes]
         self._units = [each.displacement / each.command for each in gains]
         self._persistence = max(2, round(PERSISTENCE_S / scenario.dt))
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
