@@ -25,6 +25,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.app.emulation.emulator import Emulator, Session
 from rths_nodes.app.emulation.misbehaviour import parse
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import resource
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
     FLAG_TRIPPED,
@@ -153,6 +154,21 @@ def test_in_lockstep_the_bits_are_those_of_the_simulator(
     session = far.session()
     assert session.in_order
     assert session.counts["bridged"] == session.counts["limited"] == 0
+
+
+SHIPPED = sorted(path.stem for path in resource("config", "scenarios").glob("*.yaml"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_shipped_scenario_is_limited_or_stopped_by_its_receiver(rig: Any, name: str) -> None:
+    sets = () if name == "tall_frame" else ("duration=10",)
+    far, changed = rig(name, sets, longest_wait=60)
+    done = hosts.run(name, changed)
+    assert done.outcome == "finished", done.reason
+    session = far.session()
+    assert session.in_order
+    assert session.counts["limited"] == session.counts["bridged"] == 0
 
 
 @pytest.mark.parametrize("port", ["udp", "simulator"])

@@ -775,10 +775,11 @@ def test_the_loop_on_the_page_gives_a_stranger_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(900)
 def test_ten_million_hostile_datagrams_are_within_what_is_stated(tmp_path: Path) -> None:
     folder = tmp_path / "target"
     shutil.copytree(TARGET, folder)
-    words = ["make", "check", "ROUNDS=50000", "CFLAGS=-O2"]
+    words = ["make", "check", "ROUNDS=50000"]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.findall(r"(\d+) datagrams", done.stdout)[0]) >= 10**7
