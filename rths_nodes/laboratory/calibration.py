@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError, join, show, unknown
+from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import EMPTY, FLAG_SATURATED, Array, Command, Measurement
 from rths_nodes.core.units import FORCES, LENGTHS, SI
@@ -161,6 +162,9 @@ class RigAxis(OnRig):
 
     name: str = text("its name in the rig file")
     number: int = integer("its place among the axes of the port", at_least=0)
+    limits: Limits | None = section(
+        Limits, "its limits in the rig file, which those of a receiver at the rig must not exceed", None
+    )
 
     def check_limits(self, limits: Any, path: str, place: str = "") -> None:
         """Raises ConfigError for limits (of displacement and force) that a channel cannot show, or reach.
@@ -206,6 +210,12 @@ def gains_of(axis: OnRig | None) -> Gains:
     if axis is None:
         return Gains(1.0, 1.0, 1.0)
     return Gains(axis.displacement.gain, axis.force.gain, axis.command.gain)
+
+
+def limits_of_rig(axis: Any) -> Limits:
+    """Those that a receiver has for an ``axis`` of a test: of its rig file, or else of the axis itself."""
+    found: Limits = axis.limits
+    return (axis.rig_axis.limits if axis.rig_axis is not None else None) or found
 
 
 _ROUNDING = 1.0 + 1e-9

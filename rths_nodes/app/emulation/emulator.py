@@ -23,7 +23,14 @@ from rths_nodes.app.emulation.misbehaviour import Came, Misbehaviour, Saboteur
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
-from rths_nodes.laboratory.calibration import Calibration, Gains, channels_of, gains_of, in_order_of_rig
+from rths_nodes.laboratory.calibration import (
+    Calibration,
+    Gains,
+    channels_of,
+    gains_of,
+    in_order_of_rig,
+    limits_of_rig,
+)
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.udp import UdpPort
 from rths_nodes.laboratory.receiver import Receiver, ReceiverLimits
@@ -97,7 +104,9 @@ class Emulator:
         axes = in_order_of_rig(scenario.axes)
         gains = [gains_of(axis.rig_axis) for axis in axes.values()]
         away = LAG_S + (params.transport_samples + self._bridged) * scenario.dt
-        self._limits = [_limits(axis.limits, away, each) for axis, each in zip(axes.values(), gains, strict=True)]
+        self._limits = [
+            _limits(limits_of_rig(axis), away, each) for axis, each in zip(axes.values(), gains, strict=True)
+        ]
         groups = dict(zip(scenario.axes, scenario.stop_groups, strict=True))
         self._groups = [groups[name] for name in axes]
         self._units = [each.displacement / each.command for each in gains]

@@ -33,7 +33,7 @@ from rths_nodes.core.samples import (
     Command,
     Measurement,
 )
-from rths_nodes.laboratory.calibration import gains_of
+from rths_nodes.laboratory.calibration import gains_of, limits_of_rig
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
@@ -125,7 +125,7 @@ class UdpPort:
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         self._params, self._axes, self._dt = params, tuple(axes), dt
-        self._limits = tuple(_declared(axis.limits) for axis in axes.values())
+        self._limits = tuple(_declared(limits_of_rig(axis)) for axis in axes.values())
         self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
         self.simulated = params.emulator
         self.label = "port.type = 'udp', port.emulator = false"

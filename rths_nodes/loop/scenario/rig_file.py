@@ -53,7 +53,7 @@ class RigFileAxis(OnRig):
     def axis(self, name: str, place: int) -> RigAxis:
         """What of it stands in a scenario."""
         shared = {key: getattr(self, key) for key in declared(OnRig)}
-        return RigAxis(name=name, number=place, **shared)
+        return RigAxis(name=name, number=place, limits=self.limits, **shared)
 
     def validate(self, path: str) -> None:
         """Refuses limits that a channel cannot show."""
