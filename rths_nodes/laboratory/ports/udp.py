@@ -20,7 +20,6 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.limits import Limits
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.samples import (
@@ -35,7 +34,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.calibration import gains_of, limits_of_rig
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
@@ -125,7 +124,7 @@ class UdpPort:
         self, params: Params, axes: Mapping[str, Any], dt: float, seed: int, rig: Rig | None = None
     ) -> None:
         self._params, self._axes, self._dt = params, tuple(axes), dt
-        self._limits = tuple(_declared(limits_of_rig(axis)) for axis in axes.values())
+        self._limits = tuple(limits_of_rig(axis) for axis in axes.values())
         self._gains = tuple(gains_of(axis.rig_axis) for axis in axes.values())
         self.simulated = params.emulator
         self.label = "port.type = 'udp', port.emulator = false"
@@ -396,8 +395,3 @@ class UdpPort:
     def close(self) -> None:
         self.safe()
         self._link.close()
-
-
-def _declared(limits: Limits) -> FarLimits:
-    """What a receiver must not exceed, SI; how far the rig may be off its command is the receiver's own."""
-    return FarLimits(limits.stroke, limits.velocity, limits.deceleration, limits.force, math.inf)

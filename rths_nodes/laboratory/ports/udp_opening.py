@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.limits import Limits
 from rths_nodes.laboratory.calibration import Gains
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, Unreadable
@@ -33,8 +34,7 @@ class Terms:
 
     head: Head
     axes: tuple[str, ...]
-    limits: tuple[FarLimits, ...]
-    """Declared ones, SI; no ``error`` is declared."""
+    limits: tuple[Limits, ...]
     gains: tuple[Gains, ...]
     """What the numbers in the datagrams are."""
     channels: tuple[str, ...]
@@ -175,14 +175,14 @@ class Opening:
             )
 
 
-def _wider(declared: FarLimits, told: FarLimits) -> list[str]:
+def _wider(declared: Limits, told: FarLimits) -> list[str]:
     """Which limits of a receiver are wider than ``declared``, in words that end with what it has."""
     found = []
     for key, unit in (("stroke", "m"), ("velocity", "m/s"), ("force", "N")):
         ours, there = getattr(declared, key), getattr(told, key)
         if not there <= ours * _ROUNDING:
             found.append(f"{key} = {ours:.6g} {unit}: wider is that of the receiver, {there:.6g} {unit},")
-    ours, there = declared.acceleration, told.acceleration
+    ours, there = declared.deceleration, told.acceleration
     if not abs(there - ours) <= _SAME * ours:
         worse = (
             "harder than any stop that is stated" if there > ours else "so that stops take longer than is stated"
