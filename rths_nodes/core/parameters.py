@@ -46,6 +46,8 @@ class Spec:
     """True for a matrix that may stay in its file."""
     default_data: Mapping[str, Any] | None = None
     after: str = ""
+    opens: str = ""
+    """Of a Python program: the field beside it that lists the files which the program opens."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Where an option of a run is offered, and what it is called there; empty for other parameters."""
 
@@ -87,9 +89,13 @@ def text(doc: str, default: Any = attrs.NOTHING, choices: Iterable[str] = (), **
     return _field(Spec("text", doc, choices=tuple(choices), optional=default is None, **further), default)
 
 
-def path(doc: str, default: Any = attrs.NOTHING) -> Any:
-    """A file. In a scenario file it is relative to that file, elsewhere to the working directory."""
-    return _field(Spec("path", doc, optional=default is None), default)
+def path(doc: str, default: Any = attrs.NOTHING, opens: str = "") -> Any:
+    """A file. In a scenario file it is relative to that file, elsewhere to the working directory.
+
+    ``opens`` is for a Python program: modules that it imports from below its folder belong to it, and the files,
+    relative to it, that the field ``opens`` lists.
+    """
+    return _field(Spec("path", doc, optional=default is None, opens=opens), default)
 
 
 def texts(doc: str, choices: Iterable[str] = (), **further: Any) -> Any:

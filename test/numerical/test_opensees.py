@@ -336,6 +336,7 @@ def split_steel(folder: Path, step: float, overrides: Sequence[str] = ()) -> tup
         f"substeps={round(rate * step)}",
         f"duration={SECONDS}",
         f"integrator.model={path}",
+        "integrator.files=[]",
     ]
     result = hosts.run(STEEL, [*given, *overrides], keep=True)
     assert result.outcome == "finished", result.reason

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex
 from rths_nodes.core.models import inverse as inverse_model
@@ -145,6 +146,10 @@ def load(
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
     names = _names(data.get("axes"), origin)
     try:
+        if named := inputs.named_files(Content, dict(data)):
+            raise ConfigError(
+                f"{named[0].place} = {show(named[0].path)}: must be rows of numbers, not another file"
+            )
         content = build(Content, {key: value for key, value in data.items() if key != "axes"})
     except ConfigError as error:
         raise error.within(origin) from None

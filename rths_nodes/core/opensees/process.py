@@ -54,7 +54,7 @@ class ModelProcess:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (close() closes it)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-uP", PROGRAM, json.dumps(task)],
+                [sys.executable, "-uPB", PROGRAM, json.dumps(task)],
                 stdin=subprocess.DEVNULL,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,

@@ -26,9 +26,21 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.opensees.commands import commands_of
+from rths_nodes.core.opensees.files import check_files
 from rths_nodes.core.opensees.nodes import check_count, check_rows, whole_rows
 from rths_nodes.core.opensees.process import LEAVING_S, ModelProcess
-from rths_nodes.core.parameters import components, flag, integer, matrix, number, params, path, section, text
+from rths_nodes.core.parameters import (
+    components,
+    flag,
+    integer,
+    matrix,
+    number,
+    params,
+    path,
+    section,
+    text,
+    texts,
+)
 from rths_nodes.core.samples import EMPTY, Array
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
@@ -62,7 +74,10 @@ class OpenSees:
 
     @params
     class Params:
-        model: str = path("Python file with the function specimen(hold), which builds the specimen")
+        model: str = path("Python file with the function specimen(hold), which builds the specimen", opens="files")
+        files: tuple[str, ...] = texts(
+            "files that the model opens, relative to it; modules that it imports from below its folder are found"
+        )
         interface: tuple[tuple[float, ...], ...] = matrix(
             "node and degree of freedom that each axis moves, as OpenSees counts them", "1"
         )
@@ -91,8 +106,7 @@ class OpenSees:
                     f"their order: {', '.join(test.axes)}"
                 )
             check_count("interface", self.interface, len(test.axes), "axis")
-            if not Path(self.model).is_file():
-                raise ConfigError(f"model = {self.model!r}: there is no such file")
+            check_files(self.model, self.files)
             if self.gravity and test.has_gravity and test.gravity_of_rig is None:
                 raise ConfigError(
                     "gravity = True: the structure computes P-Delta of its gravity_loads: must say in "

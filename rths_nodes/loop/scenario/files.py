@@ -8,16 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import attrs
-
-from rths_nodes.core import registry
+from rths_nodes.core import inputs, registry
 from rths_nodes.core.errors import ConfigError, show, unknown
-from rths_nodes.core.parameters import spec_of
 from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.overrides import override, with_case
+from rths_nodes.loop.scenario.overrides import override, with_absolute_cases, with_case
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -93,7 +90,8 @@ def load_settings(given: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
         raise ConfigError(f"{path}: must be a mapping of compensators to their settings")
     found = {str(name): {"type": str(name)} | dict(entry) for name, entry in data.items()}
     for entry in found.values():
-        _resolve_component("compensator", entry, path.parent)
+        with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
+            inputs.make_absolute(registry.load("compensator", entry["type"]).Params, entry, path.parent)
     return found
 
 
@@ -115,43 +113,19 @@ def _read(path: Path, rig: RigFile | None = None) -> Scenario:
 def from_text(source: str, origin: str, folder: Path | None = None, rig: RigFile | None = None) -> Scenario:
     """A scenario from YAML text, on a ``rig`` or not; files in it are relative to ``folder``.
 
-    Raises ConfigError with ``origin``.
+    Without a folder they are relative to the working one. Raises ConfigError with ``origin``.
     """
     data = _data(source, origin, folder, Scenario)
     try:
-        return build(Scenario, data if rig is None else on_rig(data, rig))
+        scenario = build(Scenario, data if rig is None else on_rig(data, rig))
     except ConfigError as error:
         raise error.within(origin) from None
+    return with_absolute_cases(scenario, folder or Path())
 
 
 def _data(source: str, origin: str, folder: Path | None, cls: type) -> dict[str, Any]:
     data = parse(source, origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
-    if folder is not None:
-        _resolve_files(cls, data, folder)
+    inputs.make_absolute(cls, data, folder or Path())
     return dict(data)
-
-
-def _resolve_files(cls: type, data: Any, folder: Path) -> None:
-    """Makes the files that are declared in ``cls`` absolute in its ``data``: they stand relative to ``folder``."""
-    if not isinstance(data, dict):
-        return
-    for field in attrs.fields(cls):
-        spec, value = spec_of(field), data.get(field.name)
-        if spec.kind in ("path", "matrix") and isinstance(value, str):
-            data[field.name] = str((folder / os.path.expanduser(value)).absolute())
-        elif spec.kind == "section" and spec.cls is not None:
-            _resolve_files(spec.cls, value, folder)
-        elif spec.kind == "sections" and spec.cls is not None and isinstance(value, dict):
-            for entry in value.values():
-                _resolve_files(spec.cls, entry, folder)
-        elif spec.kind in ("component", "components") and isinstance(value, dict):
-            for entry in [value] if spec.kind == "component" else value.values():
-                _resolve_component(spec.family, entry, folder)
-
-
-def _resolve_component(family: str, entry: Any, folder: Path) -> None:
-    with suppress(ConfigError):  # an unknown type is refused, with its place, when it is built
-        kind = entry.get("type") if isinstance(entry, dict) else None
-        _resolve_files(registry.load(family, kind).Params, entry, folder)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+import copy
+import functools
+import operator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rths_nodes.core import inputs
 from rths_nodes.core.errors import ConfigError, Problems, show, unknown
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.scenario.schema import Case, Scenario
 
 
 def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
     """The scenario with ``section.key=value`` applied; order matters only for a key given twice.
 
     ``section.type=X`` to another type replaces the section by the defaults of X. ``ground_motion.file=PATH``
-    drops the record and what belonged to it, and resets the scale to 1. Raises ConfigError.
+    drops the record and what belonged to it, and resets the scale to 1. Files are relative to the working folder.
+    Raises ConfigError.
     """
     pairs, problems = [], Problems()
     for assignment in overrides:
@@ -29,24 +33,55 @@ def override(scenario: Scenario, overrides: Iterable[str]) -> Scenario:
 
 def replace(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]]) -> Scenario:
     """As :func:`override`, from keys and values: ``(["structure", "mass"], 5e5)``."""
+    return build(Scenario, _changed(scenario, pairs, Path()))
+
+
+def _changed(scenario: Scenario, pairs: Iterable[tuple[list[str], Any]], folder: Path) -> dict[str, Any]:
+    """The data with the ``pairs`` applied, whose files are relative to ``folder``."""
     data, problems = scenario.data(), Problems()
     for keys, value in sorted(pairs, key=_precedence):
         with problems.gathered():
             _apply(data, keys, value)
     problems.refuse()
-    return build(Scenario, data)
+    inputs.make_absolute(Scenario, data, folder)
+    return data
 
 
 def with_case(scenario: Scenario, name: str) -> Scenario:
     """The variant ``name``, itself without cases. Raises ConfigError that lists the known names."""
     if name not in scenario.cases:
         raise unknown("case", "case", name, scenario.cases)
-    pairs = [(key.split("."), value) for key, value in scenario.cases[name].set.items()]
+    pairs = _pairs(scenario.cases[name].set)
     changes: list[tuple[list[str], Any]] = [(["cases"], {}), (["name"], f"{scenario.name}.{name}")]
     try:
         return replace(scenario, pairs + changes)
     except ConfigError as error:
         raise error.within(f"cases.{name}") from None
+
+
+def with_absolute_cases(scenario: Scenario, folder: Path) -> Scenario:
+    """The same, with the files that its cases name relative to ``folder`` made absolute."""
+    sets = {name: _absolute(scenario, case, folder) for name, case in scenario.cases.items()}
+    if all(case.set == sets[name] for name, case in scenario.cases.items()):
+        return scenario
+    data = scenario.data()
+    for name, changes in sets.items():
+        data["cases"][name]["set"] = changes
+    return build(Scenario, data)
+
+
+def _absolute(scenario: Scenario, case: Case, folder: Path) -> dict[str, Any]:
+    if not any(isinstance(value, (str, Mapping)) for value in case.set.values()):
+        return case.set
+    try:
+        data = _changed(scenario, copy.deepcopy(_pairs(case.set)), folder)
+        return {key: functools.reduce(operator.getitem, key.split("."), data) for key in case.set}
+    except (ConfigError, KeyError):  # is refused, with its place, when the case is asked for
+        return case.set
+
+
+def _pairs(changes: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
+    return [(key.split("."), value) for key, value in changes.items()]
 
 
 FILE = ["ground_motion", "file"]
@@ -88,6 +123,6 @@ def _apply(data: dict[str, Any], keys: list[str], value: Any) -> None:
         place["type"] = value
     elif keys == FILE:
         place.clear()
-        place |= {"type": "record", "file": str(Path(os.path.expanduser(value)).absolute())}
+        place |= {"type": "record", "file": value}
     else:
         place[last] = value

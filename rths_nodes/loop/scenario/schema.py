@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core import registry
+from rths_nodes.core import inputs, registry
 from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
@@ -364,7 +364,9 @@ class Scenario(AxesByMode):
 
         A file that is named in it counts by what it contains: it may stand elsewhere on another machine.
         """
-        everything = [_contained(self.data()), run_id]
+        data = self.data()
+        inputs.replace_files(Scenario, data, inputs.Named.hash)
+        everything = [_contained(data), run_id]
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:16]
 
     def run_id(self) -> str:
@@ -373,7 +375,7 @@ class Scenario(AxesByMode):
 
 
 def _contained(data: Any) -> Any:
-    """``data`` with the hash of what a file contains in place of its absolute path."""
+    """``data`` with the hash of what a file contains in place of its absolute path, as cases may have it."""
     if isinstance(data, dict):
         return {key: _contained(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):

@@ -12,9 +12,10 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show, unknown
 from rths_nodes.core.opensees.commands import commands_of
+from rths_nodes.core.opensees.files import check_files
 from rths_nodes.core.opensees.nodes import check_count, check_rows, whole_rows
 from rths_nodes.core.opensees.process import LEAVING_S, ModelProcess
-from rths_nodes.core.parameters import matrix, params, path, section, text
+from rths_nodes.core.parameters import matrix, params, path, section, text, texts
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.remote.connection import Connection, ConnectionEnded
@@ -70,7 +71,10 @@ class OpenSees(Served):
     @params
     class Params(Served.Params):
         who: ClassVar[str] = "the model"
-        model: str = path("Python file with the function model(rig), which builds the model")
+        model: str = path("Python file with the function model(rig), which builds the model", opens="files")
+        files: tuple[str, ...] = texts(
+            "files that the model opens, relative to it; modules that it imports from below its folder are found"
+        )
         interface: tuple[tuple[float, ...], ...] = matrix(
             "node and degree of freedom of each number that the rig takes, as OpenSees counts them", "1"
         )
@@ -89,8 +93,7 @@ class OpenSees(Served):
             check_count("interface", self.interface, len(test.axes), "degree of freedom of the setup")
             names = f" ({', '.join(test.observed)})" if test.observed else ""
             check_count("observed", self.observed or (), len(test.observed), f"name of observed{names}")
-            if not Path(self.model).is_file():
-                raise ConfigError(f"model = {self.model!r}: there is no such file")
+            check_files(self.model, self.files)
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
         steps, _ = external_force.shape

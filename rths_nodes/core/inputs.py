@@ -1,0 +1,166 @@
+"""Files that parameters name: made absolute where they are read, known by what they contain, and copied.
+
+A file is known by the SHA-256 of its bytes; one that comes with others, as a program with its modules, by that of
+all of them and of where they stand to each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError, join, show
+from rths_nodes.core.parameters import Spec, declared
+from rths_nodes.core.programs import modules_of
+from rths_nodes.core.text_files import read_bytes
+
+LARGEST_FILE = 1 << 30
+"""Bytes; a matrix may have some hundred million."""
+FOLDER = "inputs"
+"""Where the copies stand below the folder of a test."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A file as parameters name it: their ``place``, its ``path``; ``opens`` lists what a program opens."""
+
+    place: str
+    path: str
+    program: bool = False
+    opens: tuple[str, ...] = ()
+
+    def absolute(self, folder: Path) -> str:
+        """Its path, which stands relative to ``folder``; ``~`` is the home of the user."""
+        return str((folder / os.path.expanduser(self.path)).absolute())
+
+    def read(self) -> Contents:
+        """Everything that belongs to it, each file read once. Raises ConfigError."""
+        main = Path(self.absolute(Path()))
+        try:
+            if not self.program:
+                return Contents({main.name: read_bytes(main, LARGEST_FILE)}, main.name)
+            parts = modules_of(main)
+            for each in self.opens:
+                file = Path(os.path.normpath(main.parent / each))
+                parts[file] = read_bytes(file, LARGEST_FILE)
+        except (OSError, ValueError) as error:
+            words = getattr(error, "strerror", None) or error
+            which = getattr(error, "filename", None) or self.path
+            raise ConfigError(f"{self.place} = {show(self.path)}: {which} cannot be read ({words})") from error
+        root = Path(os.path.commonpath([file.parent for file in parts]))
+        relative = {file.relative_to(root).as_posix(): content for file, content in parts.items()}
+        return Contents(relative, main.relative_to(root).as_posix())
+
+    def hash(self) -> str:
+        """What it is known by; its path where it cannot be read, which is refused when it is built."""
+        try:
+            return self.read().hash
+        except ConfigError:
+            return self.path
+
+    def copy(self, folder: Path) -> str:
+        """The path of its copy in ``folder/<hash>``, which is made where it is not there, and only to be read.
+
+        Raises ConfigError where a copy is not what its folder says any more, or cannot be made.
+        """
+        contents = self.read()
+        place = folder / contents.hash
+        before = Path(self.path)
+        if before.is_relative_to(folder) and not before.is_relative_to(place):
+            raise ConfigError(f"{self.place}: {before}, the copy of what is tested, has changed")
+        try:
+            for name, content in contents.parts.items():
+                _put(place / name, content)
+        except OSError as error:
+            raise ConfigError(f"{self.place}: {place} cannot be written ({error.strerror})") from error
+        return str(place / contents.main)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The bytes of a file and of what belongs to it, by path from a folder they share; ``main`` is its own."""
+
+    parts: Mapping[str, bytes]
+    main: str
+
+    @cached_property
+    def hash(self) -> str:
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in self.parts.items()}
+        if len(hashes) == 1:
+            return hashes[self.main]
+        return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file at once, unless it is there as it shall be."""
+    with suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+        raise ConfigError(f"{path}: the copy of what is tested has changed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(content)
+    beside.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+    os.replace(beside, path)
+
+
+def replace_files(cls: type, data: Any, change: Callable[[Named], str], place: str = "") -> None:
+    """Puts, in the ``data`` of ``cls``, what ``change`` makes of it in the place of every file that they name."""
+    if not isinstance(data, dict):
+        return
+    for name, spec in declared(cls).items():
+        value, here = data.get(name), join(place, name)
+        if spec.kind in ("path", "matrix") and isinstance(value, str):
+            data[name] = change(Named(here, value, bool(spec.opens), _listed(data.get(spec.opens))))
+        for path, entry in _entries(spec, value, here):
+            if isinstance(entry, dict) and (inner := _class_of(spec, entry)) is not None:
+                replace_files(inner, entry, change, path)
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    return tuple(filter(lambda each: isinstance(each, str), value)) if isinstance(value, (list, tuple)) else ()
+
+
+def _entries(spec: Spec, value: Any, place: str) -> list[tuple[str, Any]]:
+    """The sections in the value of a parameter, with their places."""
+    if spec.kind in ("section", "component"):
+        return [(place, value)]
+    if spec.kind in ("sections", "components") and isinstance(value, dict):
+        return [(join(place, str(name)), entry) for name, entry in value.items()]
+    return []
+
+
+def _class_of(spec: Spec, entry: Mapping[str, Any]) -> type | None:
+    """Whose parameters a section has; None of an unknown type, which is refused when it is built."""
+    if spec.cls is not None:
+        return spec.cls
+    with suppress(ConfigError):
+        params: type = registry.load(spec.family, entry.get("type")).Params
+        return params
+    return None
+
+
+def named_files(cls: type, data: dict[str, Any]) -> list[Named]:
+    """The files that the ``data`` of ``cls`` name."""
+    found: list[Named] = []
+
+    def noted(named: Named) -> str:
+        found.append(named)
+        return named.path
+
+    replace_files(cls, data, noted)
+    return found
+
+
+def make_absolute(cls: type, data: Any, folder: Path) -> None:
+    """Makes the files that the ``data`` of ``cls`` name absolute: they stand relative to ``folder``."""
+    replace_files(cls, data, lambda named: named.absolute(folder))
