@@ -27,6 +27,7 @@ from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
 from rths_nodes.loop.procedure.verdicts import REHEARSAL
+from rths_nodes.loop.scenario import inputs
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure as on_disk
@@ -58,14 +59,20 @@ def now() -> str:
 class Conductor:
     """One test on one rig: ``ladder``, ``record``, its ``folder``, and the ``session`` of the rig.
 
+    Files that the scenario names are copied into the folder first; from then on the copies alone are read.
     ``do`` may be called from any thread: one act at a time, but for those that are heard at once.
+    Raises ConfigError where a file has changed since the ladder was made, or cannot be copied.
     """
 
     def __init__(self, ladder: Ladder, record: ProcedureRecord, folder: Path, watch: Watch | None = None) -> None:
-        self.ladder, self.record, self.folder = ladder, record, folder
+        self.ladder, self.record, self.folder = ladder.kept(folder), record, folder
         self.watch = watch or Watch()
         self.session = RigSession(
-            ladder.scenario, record, realtime=ladder.realtime, changed=lambda *told: self.watch.changed(*told)
+            self.ladder.scenario,
+            record,
+            code=self.ladder.code,
+            realtime=ladder.realtime,
+            changed=lambda *told: self.watch.changed(*told),
         )
         self.taken: Offsets | None = None
         """Offsets that were taken, and are not confirmed yet."""
@@ -166,7 +173,7 @@ class Conductor:
         if name not in RUNGS or RUNGS[name].on_rig or name not in self.ladder.planned:
             raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
         step = self.ladder.step(name)
-        entry = RungRecord(name, now())
+        entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
         self._rehearsing, self._asked_to_stop = True, ""
         try:
             done = self._host(step, step.scenario, self._free(name))
@@ -216,13 +223,15 @@ class Conductor:
         if name not in self.ladder.planned:
             raise ActRefused(f"arm: rung {name or 'none left'}: not planned: {', '.join(self.ladder.planned)}")
         step = self.ladder.step(name)
+        inputs.kept(step.scenario, self.folder)  # every copy is what it was
         self.ladder.check_elastic(name)
         self.session.arm(name, step.scenario, scenario_hash, offsets_hash)
         self._armed = step
-        return f"rung {name} is armed: scenario {scenario_hash}, offsets {offsets_hash}"
+        by = f"scenario {scenario_hash}, offsets {offsets_hash}, code {self.session.code.hash}"
+        return f"rung {name} is armed: {by}"
 
     def _run(self) -> str:
-        step, self._armed = self._armed, None
+        step = self._armed
         if step is None:
             raise ActRefused("run: nothing is armed")
         kept: list[hosts.RunResult] = []
@@ -238,6 +247,8 @@ class Conductor:
             entry = self.session.run(runner)
         finally:
             self._under_way = None
+            if self.session.state is not State.ARMED:  # where it was refused, it is armed as before
+                self._armed = None
         entry.wall_s = time.monotonic() - started
         return self._judged(entry, step, kept[-1] if kept else None)
 

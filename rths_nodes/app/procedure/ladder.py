@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
@@ -18,7 +19,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, REALTIME
 from rths_nodes.loop.procedure.records import RUNGS, Rung
-from rths_nodes.loop.scenario import rehearsal
+from rths_nodes.loop.provenance import Code
+from rths_nodes.loop.scenario import inputs, rehearsal
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.run import Run
 
@@ -48,6 +50,11 @@ class Step:
         """What names the scenario of the rung when it is armed."""
         return rehearsal.hash_of(self.scenario)
 
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """What each file that the scenario names contains, as a hash, by its place."""
+        return inputs.file_hashes(self.scenario)
+
     def remarks(self) -> list[str]:
         """What the rung cannot show, in words."""
         return rehearsal.rate_remarks(self.scenario, self.ratio) if self.rung.name == SLOW else []
@@ -72,6 +79,22 @@ class Ladder:
         self.abandoned: Callable[[], bool] = lambda: False
         """Whether the operator wants no rehearsal any more."""
         self._rehearsed: dict[str, Run] = {}
+        self._files = inputs.file_hashes(scenario)
+        self.code = Code.of(scenario)
+        """What computes the test, as it is when the ladder is made."""
+
+    def kept(self, folder: Path) -> Ladder:
+        """The same ladder, whose rungs and rehearsals read copies of the files, in the ``folder`` of the test.
+
+        Raises ConfigError where a file has changed since this ladder was made, or cannot be copied.
+        """
+        scenario = inputs.kept(self.scenario, folder)
+        now = inputs.file_hashes(scenario)
+        if changed := [place for place, known in self._files.items() if now[place] != known]:
+            raise ConfigError(*(f"{place}: the file has changed since it was read" for place in changed))
+        ladder = Ladder(scenario, self.planned, self.level, self.ratio, self.realtime)
+        ladder.code = self.code
+        return ladder
 
     @cached_property
     def simulated(self) -> Scenario:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rths_nodes.analysis.units import KN, MM, PERCENT, plain
 from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.dialogue import NAMED_BY
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.app.procedure.walk import WORDS
 from rths_nodes.loop.procedure.records import RUNGS, OffsetsRecord, ProcedureRecord
@@ -71,6 +72,10 @@ def armed(step: Step, ladder: Ladder, offsets_hash: str) -> Table:
     grid = Table("", "", title=f"rung {step.rung.name}: {step.rung.words}", show_header=False)
     grid.add_row("scenario", f"[bold]{step.hash}[/]  level {PERCENT * step.level:g} %, time ratio {step.ratio}")
     grid.add_row("offsets", offsets_hash)
+    for place, known in step.files.items():
+        grid.add_row("file", _plain(f"{place}: {known[:NAMED_BY]}"))
+    for name, words in ladder.code.names.items():
+        grid.add_row("code", _plain(f"{name}: {words}"))
     grid.add_row("host, pace", f"{step.host}, {step.pace}")
     names, stops, elastic = axis_names(step.scenario), ladder.stops(step), rehearsal.elastic_limits(step.scenario)
     for name, peak in ladder.expected(step.rung.name).items():

@@ -15,7 +15,9 @@ from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import RUNGS
+from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.inputs import file_hashes
 from rths_nodes.loop.scenario.rehearsal import elastic_limits, hash_of
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.numerical import NumericalStage
@@ -26,20 +28,40 @@ BELOW_ELASTIC = ("d", "e", "f")
 
 @dataclass(frozen=True)
 class Armed:
-    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m."""
+    """One rung, armed: its scenario, and how far each axis may go from the zero of the test, ``(n_axes,)`` m.
+
+    ``code`` is what computes it; ``inputs`` are the hashes of the files that the scenario names, by place.
+    """
 
     rung: str
     scenario: Scenario
     scenario_hash: str
     reach: Array
+    code: Code
+    inputs: dict[str, str]
+
+    def changed(self, build: str) -> list[str]:
+        """What of it has changed since, in words; ``build`` is what the receiver reports now."""
+        found = [f"what computes the test has changed: {words}" for words in self.code.changed(build)]
+        if hash_of(self.scenario) != self.scenario_hash:
+            found.append("a file that the scenario names has changed")
+        return [f"{words}, since rung {self.rung} was armed" for words in found]
 
 
 def arm(
-    base: Scenario, offsets: Offsets, rung: str, scenario: Scenario, scenario_hash: str, offsets_hash: str
+    base: Scenario,
+    offsets: Offsets,
+    rung: str,
+    scenario: Scenario,
+    scenario_hash: str,
+    offsets_hash: str,
+    code: Code,
+    build: str,
 ) -> Armed:
     """The rung of ``scenario`` on the rig of ``base``, whose ``offsets`` are confirmed.
 
-    Raises ConfigError where the operator means another scenario, other offsets or another rig, and says which.
+    ``code`` is that with which the test began, ``build`` that of the receiver now. Raises ConfigError where the
+    operator means another scenario, other offsets or another rig, and where the code has changed; it says which.
     """
     if rung not in RUNGS or not RUNGS[rung].on_rig:
         known = ", ".join(name for name, each in RUNGS.items() if each.on_rig)
@@ -57,8 +79,10 @@ def arm(
         )
     if changed := _differing(base, scenario):
         problems.append(f"the rig has changed since it was connected: {', '.join(changed)}")
+    problems += [f"what computes the test has changed: {words}, since it began" for words in code.changed(build)]
     problems.refuse()
-    return Armed(rung, scenario, scenario_hash, _reach(rung, scenario))
+    armed_code = Code.of(scenario, build)
+    return Armed(rung, scenario, scenario_hash, _reach(rung, scenario), armed_code, file_hashes(scenario))
 
 
 def _differing(base: Scenario, scenario: Scenario) -> list[str]:

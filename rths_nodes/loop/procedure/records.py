@@ -128,6 +128,10 @@ class RungRecord:
     time_ratio: int = 1
     scenario_hash: str = ""
     offsets_hash: str = ""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """The files that the scenario names, by their places: hash of what each contains."""
+    code: str = ""
+    """Hash of the code that was armed; what it is made of stands in the record of the procedure."""
     outcome: str = ""
     """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began."""
     reason: str = ""
@@ -211,6 +215,9 @@ class ProcedureRecord:
     rungs: list[RungRecord] = field(default_factory=list)
     unloading: list[UnloadingRecord] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    code: dict[str, str] = field(default_factory=dict)
+    """With what it is computed: version and commit of the package, hashes of its files and of components of other
+    packages, build of the receiver."""
     simulated: str = ""
     """``simulated`` or ``emulated`` where nothing of steel moves behind the port; empty for a rig."""
     axis_names: dict[str, str] = field(default_factory=dict)

@@ -34,6 +34,7 @@ from rths_nodes.loop.procedure.records import (
     UnloadingRecord,
 )
 from rths_nodes.loop.procedure.rungs import RungUnderWay, RunOutcome
+from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -47,6 +48,7 @@ SHORTEST_S, LONGEST_S = 0.02, 600.0
 class RigSession:
     """One procedure on the rig of ``scenario``, written down in ``record``; by the clock, or in lockstep.
 
+    ``code`` is what computes it, taken when the scenario was read; left out: as it is now.
     ``changed`` is told of each state with its reason, also from the thread that drives the rig. :meth:`hold`,
     :meth:`resume`, :meth:`stop` and :meth:`note` may be called from any thread while another act is under way.
     Raises ConfigError for a scenario without a rig file, and for a port that cannot be built.
@@ -60,10 +62,13 @@ class RigSession:
         realtime: bool,
         clock: Clock = SYSTEM_CLOCK,
         changed: Callable[[State, str], None] | None = None,
+        code: Code | None = None,
     ) -> None:
         if scenario.rig_file is None:
             raise ConfigError("rig: a procedure needs a rig file (--rig): ranges of sensors, limits, the port")
         self.scenario, self.record, self.realtime = scenario, record, realtime
+        self.code = code or Code.of(scenario)
+        self.record.code = dict(self.code.names)
         self.offsets: Offsets | None = None
         """The confirmed ones."""
         self._machine = SessionMachine(changed)
@@ -126,6 +131,8 @@ class RigSession:
         self.drive.connect()
         self.record.port = type(self.scenario.port).type_name
         self.record.controller = told_of(self.drive)
+        self.code = self.code.behind(self.drive.port.build)
+        self.record.code = dict(self.code.names)
         for words in self.drive.remarks:
             self.note(words)
         self._machine.to(State.CONNECTED)
@@ -199,7 +206,8 @@ class RigSession:
         """Arm a rung of ``scenario``, as it runs there. Raises ConfigError where something differs from a hash."""
         self._begin("arm")
         assert self.offsets is not None
-        armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash)
+        build = self.drive.port.build
+        armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
@@ -208,8 +216,14 @@ class RigSession:
         self._machine.to(State.ARMED, f"rung {rung}")
 
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:
-        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed."""
+        """The rung that is armed: ``runner`` runs its scenario on the handed port. Nothing stays armed.
+
+        Raises ActRefused, and it stays armed, where a file of it or the code has changed.
+        """
         drive, offsets = self.drive, self.offsets
+        self._begin("run")
+        if self._rung is not None and (changed := self._rung.armed.changed(drive.port.build)):
+            raise ActRefused(*(f"run: {words}" for words in changed))
         with self._machine.lock:
             self._begin("run")
             rung = self._rung
@@ -220,6 +234,7 @@ class RigSession:
         armed = rung.armed
         written = RungRecord(armed.rung, _now(self._clock), time_ratio=armed.scenario.time_ratio)
         written.scenario_hash, written.offsets_hash = armed.scenario_hash, offsets.hash
+        written.inputs, written.code = armed.inputs, armed.code.hash
         outcome = RunOutcome("failed", "the host has given no result")
         try:
             outcome = runner(armed.scenario, rung.port)
