@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +83,14 @@ class Named:
         except OSError as error:
             raise ConfigError(f"{self.place}: {place} cannot be written ({error.strerror})") from error
         return str(place / contents.main)
+
+    def beside(self, folders: Sequence[Path]) -> str:
+        """The path of a copy below the first of ``folders`` that has it: the folder of a test may have moved."""
+        parts = Path(self.path).parts
+        if FOLDER not in parts:
+            return self.path
+        tail = Path(FOLDER, *parts[len(parts) - parts[::-1].index(FOLDER) :])
+        return next((str(folder / tail) for folder in folders if (folder / tail).is_file()), self.path)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     recording = bag.read(os.fspath(path))
     if "scenario" not in recording.information:
         raise ConfigError(f"{path}: not a recording of a hybrid simulation (there is no scenario in it)")
-    scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario")
+    place = Path(path).absolute()
+    folders = [place, *place.parents[:2]]  # the recording may be a file in its folder, in that of a test
+    scenario = recorded_scenario(recording.information["scenario"], f"{path}: scenario", folders)
     contents = _Contents(recording)
     try:
         for topic, data, _ in recording.messages():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.inputs import replace_files
 from rths_nodes.core.parameters import recorded, spec_of
 from rths_nodes.core.strict import build
 from rths_nodes.core.yaml_text import parse
@@ -16,8 +18,10 @@ from rths_nodes.loop.scenario.axis import Axis
 from rths_nodes.loop.scenario.schema import Scenario
 
 
-def recorded_scenario(text: str, origin: str) -> Scenario:
+def recorded_scenario(text: str, origin: str, folders: Sequence[Path] = ()) -> Scenario:
     """The checked scenario of a recording. Raises ConfigError with ``origin`` where it is none.
+
+    Copies of files are looked for below ``folders`` first.
 
     A component that this installation does not know, or not with these parameters, keeps them as they stand;
     building it is refused with the reason.
@@ -25,6 +29,7 @@ def recorded_scenario(text: str, origin: str) -> Scenario:
     data = parse(text, origin)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{origin}: must be a mapping of sections, and not empty")
+    replace_files(Scenario, data, lambda named: named.beside(folders))
     data = _kept(Scenario, data, "")
     if isinstance(data.get("axes"), Mapping):
         data["axes"] = {
