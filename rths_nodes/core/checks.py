@@ -6,8 +6,9 @@ methods of :class:`ChecksScenario`, which get a :class:`TestContext` and never t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.errors import ConfigError, join
@@ -80,6 +81,10 @@ class ChecksScenario(Protocol):
         """Parameter -> seconds of history that it needs; a shorter test is refused."""
         ...
 
+    def reads(self) -> Sequence[Path]:
+        """Installed files that the component reads, beside those that its parameters name. Raises ConfigError."""
+        ...
+
     def fits(self, test: TestContext) -> None:
         """Raise ConfigError for a test in which the component cannot work.
 
@@ -116,6 +121,12 @@ def stop_groups_of(setup: Any, n_moved: int, n_axes: int) -> tuple[int, ...]:
 def spans_of(params: Any) -> Mapping[str, float]:
     """Seconds of history that ``params`` need, by parameter."""
     found: Mapping[str, float] = params.spans() if hasattr(params, "spans") else {}
+    return found
+
+
+def reads_of(params: Any) -> Sequence[Path]:
+    """Installed files that ``params`` read. Raises ConfigError where one is not there."""
+    found: Sequence[Path] = params.reads() if hasattr(params, "reads") else ()
     return found
 
 

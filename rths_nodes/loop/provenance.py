@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from rths_nodes.core import code, registry, yaml_text
+from rths_nodes.core.checks import reads_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import PACKAGE
-from rths_nodes.core.strict import walk_declared
+from rths_nodes.core.strict import walk, walk_declared
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -51,12 +52,16 @@ class Code:
 
     @classmethod
     def of(cls, scenario: Scenario, build: str = "") -> Code:
-        """As it stands in its files now: this package, and those of others that have a component in the test."""
+        """As it stands in its files now: this package, those of others with a component in it, what they read."""
         ours = code.hashes(code.package_files())
         names, files = {PACKAGE: code.version(), f"{PACKAGE}, files": code.combined(ours)}, dict(ours)
         for module in sorted(_foreign_modules(scenario)):
             theirs = code.hashes(code.files_of(module))
             names[module], files = code.combined(theirs), files | theirs
+        for place, part in walk(scenario):
+            with suppress(ConfigError):  # is refused when it is built
+                if read := code.hashes(reads_of(part)):
+                    names[place], files = code.combined(read), files | read
         return cls(names, files).behind(build)
 
     def behind(self, build: str) -> Code:

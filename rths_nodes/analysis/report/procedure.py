@@ -115,11 +115,13 @@ def head(record: ProcedureRecord, rung: RungRecord | None) -> list[Part]:
         "Outcome": record.ending or "none: the record has no end",
         "Reason": record.named(record.reason) or DASH,
         "At sample": DASH if record.sample is None or record.outcome == "refused" else grouped(record.sample),
+        "Code": ", ".join(f"{name} {words}" for name, words in record.code.items()) or DASH,
         "Versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()) or DASH,
     }
     if rung is not None:
         facts |= {"Rung of this page": rung_title(rung.name), "Level": f"{PERCENT * rung.level:g} %"}
         facts["Hash that was armed"] = rung.scenario_hash or DASH
+        facts["Files, by SHA-256"] = ", ".join(f"{name} {known}" for name, known in rung.inputs.items()) or "none"
     history = [
         [moment(exact(entry.get(key))) for key in ("date", "test", "rung", "level")]
         + [_by_axis(entry.get("displacement"), MM, "mm"), _by_axis(entry.get("force"), KN, "kN")]

@@ -128,10 +128,6 @@ class RungRecord:
     time_ratio: int = 1
     scenario_hash: str = ""
     offsets_hash: str = ""
-    inputs: dict[str, str] = field(default_factory=dict)
-    """The files that the scenario names, by their places: hash of what each contains."""
-    code: str = ""
-    """Hash of the code that was armed; what it is made of stands in the record of the procedure."""
     outcome: str = ""
     """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began."""
     reason: str = ""
@@ -151,6 +147,10 @@ class RungRecord:
     """Of the samples: a Command or a Measurement was not there in time."""
     counts: str = ""
     """Who has said that it counts although it is not valid."""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """The files that the scenario names, by their places: hash of what each contains."""
+    code: str = ""
+    """Hash of the code that was armed; what it is made of stands in the record of the procedure."""
 
     @property
     def not_valid(self) -> str:

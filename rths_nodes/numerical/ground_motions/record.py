@@ -116,6 +116,10 @@ class Record:
             if self.scale == 0.0:
                 raise ConfigError(f"{path}.scale = 0: must not be zero (for no motion: type: none)")
 
+        def reads(self) -> list[Path]:
+            """The file of a published record."""
+            return [] if self.record is None else [_shipped(self.record, f"{SECTION}.record = {self.record!r}")]
+
         def cautions(self, test: TestContext) -> list[str]:
             """Warns of steps that are too long for the record."""
             nyquist = 0.5 / test.step

@@ -381,3 +381,16 @@ def test_a_module_or_file_of_a_model_that_is_replaced_changes_nothing(
     assert rung.outcome == "finished", rung.reason
     assert np.abs(run.displacement).max() > 1e-5
     assert hash_of(files.load(NAME, opensees)) != first
+
+
+def test_a_published_record_that_is_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed beside the package, and no parameter names its path."""
+    from rths_nodes.numerical.ground_motions import record
+
+    file = tmp_path / "published.txt"
+    motion(file, 1.0)
+    monkeypatch.setattr(record, "_shipped", lambda name, source: file)
+    test = armed(tmp_path, ["ground_motion={type: record, record: elcentro_1940_ns, unit: m/s^2}"])
+    motion(file, 3.0)
+    with pytest.raises(ConfigError, match=f"what computes the test has changed: {file}, since rung g"):
+        test.do("run")
