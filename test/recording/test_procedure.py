@@ -41,6 +41,8 @@ def record() -> ProcedureRecord:
         limits={"a": {"displacement": 0.04, "force": 1.8e6}},
         bridged=5,
         counts="A. Müller",
+        inputs={"ground_motion.file": "9f86d0"},
+        code="2c26b4",
     )
     return ProcedureRecord(
         *("t1", "chen_ricles_2010", "c0ffee", "frame.yaml", 'a frame: "two" axes', "udp", "A. Müller"),
@@ -63,6 +65,7 @@ def record() -> ProcedureRecord:
         versions={"rths_nodes": "1.2"},
         simulated="emulated",
         axis_names={"a": "north (a)"},
+        code={"rths_nodes": "0.1.0, commit 535f332"},
     )
 
 

@@ -394,3 +394,15 @@ def test_a_published_record_that_is_edited_is_refused(tmp_path: Path, monkeypatc
     motion(file, 3.0)
     with pytest.raises(ConfigError, match=f"what computes the test has changed: {file}, since rung g"):
         test.do("run")
+
+
+@pytest.mark.nodes
+def test_nodes_read_the_copies(tmp_path: Path) -> None:
+    pytest.importorskip("rclpy")
+    file, _, sets = given("ground motion", tmp_path)
+    test = conductor(tmp_path, sets, "b")
+    motion(file, 3.0)
+    test.do("rehearse", rung="b")
+    rung, run = result(test)
+    assert (rung.outcome, rung.host) == ("finished", "composed")
+    assert np.array_equal(run.displacement, test.ladder.rehearsed("g").displacement)
