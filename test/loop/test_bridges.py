@@ -327,14 +327,15 @@ def test_a_late_command_is_never_sent() -> None:
 
 
 def test_a_line_out_of_the_stroke_trips() -> None:
-    rig = rig_of("axes.axis_1.limits.stroke=0.01")
+    rig = rig_of("axes.axis_1.limits.stroke=0.026")
     for sample in range(1, 20):
         rig.tick(command(sample, 5e-4 * sample))
     last = []
     while not rig.ended:
         last.append(rig.tick(None, late=True).command[0])
-    assert "axes.axis_1.limits.stroke: command = 0.0105 m" in rig.machine.reason
-    assert max(last) <= 0.01
+    assert "axes.axis_1.limits.stroke: command = 0.0135 m at 0.512 m/s: its braking way" in rig.machine.reason
+    assert max(last) <= 0.026
+    assert np.abs(np.diff([0.009, 0.0095, *last], 2)).max() <= 10.0 * DT**2 * (1.0 + 1e-9), "10 m/s^2 at most"
 
 
 @pytest.mark.parametrize("what", ["Command", "Target"])

@@ -292,7 +292,7 @@ def test_a_stop_ends_a_pause(ask: str, ticks: int) -> None:
 
 
 def test_a_limit_that_is_broken_in_a_pause_trips() -> None:
-    rig = rig_of("axes.axis_1.limits.stroke=0.0195", "bridge.max_bridge=0")
+    rig = rig_of("axes.axis_1.limits.stroke=0.0199", "bridge.max_bridge=0")
     Driven(rig, wave, lambda k: 100 if k == 70 else 0)
     assert rig.machine.state is State.TRIPPED
     assert "sample 70: axes.axis_1.limits.stroke: command" in rig.machine.reason

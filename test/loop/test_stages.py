@@ -140,9 +140,9 @@ def until_rest(rig: RigStage) -> list[Measurement]:
 
 
 def test_a_command_is_applied_and_measured(rig: RigStage) -> None:
-    measured = rig.tick(command(1, 0.0029))
-    assert (measured.sample, measured.command[0], measured.flags) == (1, 0.0029, 0)
-    assert measured.displacement[0] == pytest.approx(0.0001)
+    measured = rig.tick(command(1, 0.00145))
+    assert (measured.sample, measured.command[0], measured.flags) == (1, 0.00145, 0)
+    assert measured.displacement[0] == pytest.approx(0.00005)
 
 
 @pytest.mark.parametrize(

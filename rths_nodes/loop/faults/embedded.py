@@ -39,7 +39,9 @@ class FaultyLoop(Loop):
         )
         self._arrived: deque[Command] = deque()
         names = assembly.names
-        limits = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
+        limits = LimitCheck(
+            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
+        )
         self._outgoing = OutgoingCommands(limits)
         self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
 

@@ -167,7 +167,9 @@ class RigDrive:
         shift = self._shift = displacement - self.command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
-        self._check = LimitCheck(limits, self._dt, self.port.auxiliary_inputs, channels, tares)
+        self._check = LimitCheck(
+            limits, self._dt, self.port.auxiliary_inputs, channels, tares, self._scenario.stop_groups
+        )
         self.levels = LevelWatch.of(limits, self._dt, channels, tares)
 
     def unfit(self) -> str:
@@ -297,7 +299,7 @@ class RigDrive:
         self._outcome = outcome
         if outcome.reason:
             self._braking(outcome.reason)
-        self._stop = SafeStop(self._scenario.limits, self._dt)
+        self._stop = SafeStop(self._scenario.limits, self._dt, groups=self._scenario.stop_groups)
         self._stop.begin(self._before, self.command)
         self._joined = None
         if self._stop.at_rest and self._stands_aside() is None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations
 from rths_nodes.loop.scenario.schema import Scenario
@@ -120,9 +121,10 @@ class QuasiStatic:
         return (yield from self.stand())
 
     def _brake(self, step: Array) -> Steps[None]:
-        change = self._acceleration * self._dt**2
-        while np.any(step := np.sign(step) * np.maximum(np.abs(step) - change, 0.0)):
-            self.command = self.command + step
+        """All axes come to rest in a common time, on the line of the ramp and in front of its goal."""
+        samples = samples_to_rest(step.tolist(), (self._acceleration * self._dt**2).tolist())
+        for done in range(1, samples):
+            self.command = self.command + step * (1.0 - done / samples)
             yield self.command
 
     def stand(self) -> Steps[Stand]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,9 +49,10 @@ def open_port(port: Port, pacer: Callable[[], int] | None = None) -> None:
 class RigStage:
     """The rig behind its ``port``: sends Commands within the limits, otherwise those of the safe policy.
 
-    ``limits`` by axis, ``levels`` of the whole rig, ``dt`` s, ``samples`` of the whole test. ``bridged`` counts
-    the samples that were driven without the Target or the Command that belongs to them, ``late_commands`` the
-    Commands that came too late to be sent, ``slowed`` the samples on the way back from a pause, and ``ticks`` all
+    ``limits`` by axis, ``groups`` of axes that stop together (a number by axis), ``levels`` of the whole rig,
+    ``dt`` s, ``samples`` of the whole test. ``bridged`` counts the samples that were driven without the Target or
+    the Command that belongs to them, ``late_commands`` the Commands that came too late to be sent, ``slowed`` the
+    samples on the way back from a pause, and ``ticks`` all
     ticks, those of no sample, too. ``stopping`` is true from the first sample that the safe policy drives,
     ``refused`` where the last Command was beyond a limit. ``pause`` is where the test waits for what is late.
     ``stop_request`` is the request of an operator, a monitor or a peer to stop; None while there is none.
@@ -71,6 +72,7 @@ class RigStage:
         policy: SafePolicy,
         handover: Handover | None = None,
         levels: Mapping[str, Level] | None = None,
+        groups: Sequence[int] = (),
     ) -> None:
         self.port = port
         self._handover = handover
@@ -84,7 +86,7 @@ class RigStage:
         self.stop_request: StopRequest | None = None
         self._samples = samples
         self._policy = policy
-        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares)
+        self._check = LimitCheck(limits, dt, port.auxiliary_inputs, port.auxiliary_names, tares, groups)
         self.levels = LevelWatch.of(limits, dt, port.auxiliary_names, tares, levels)
         self._bridges = BridgeCount(bridge, dt)
         at_zero = np.zeros(len(limits))
@@ -113,9 +115,10 @@ class RigStage:
         check_armed(port)
         limits, dt = scenario.limits, scenario.dt
         handover: Handover | None = getattr(port, "handover", None)
-        stop = SafeStop(limits, dt, None if handover is None else handover.tares)
+        groups = scenario.stop_groups
+        stop = SafeStop(limits, dt, None if handover is None else handover.tares, groups)
         levels = scenario.levels.given(port.simulated, scenario.servo_rate)
-        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels)
+        return cls(port, limits, scenario.bridge, dt, scenario.samples, stop, handover, levels, groups)
 
     @property
     def failure(self) -> str:

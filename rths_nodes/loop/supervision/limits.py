@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rths_nodes.core.braking import braked_together, changes_of_step, no_way_left
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.limits import INDICATE, QUANTITIES, WHOLE, Disagreement, Level, Limits
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement
@@ -34,17 +35,25 @@ class LimitCheck:
         auxiliary_inputs: Sequence[str] = (),
         auxiliary_names: Sequence[str] = (),
         tares: Tares | None = None,
+        groups: Sequence[int] = (),
     ) -> None:
         self._inputs, self._channels = tuple(auxiliary_inputs), tuple(auxiliary_names)
         self._shown = shown_forces(self._channels, list(limits))
         rows = (tares or Tares.none(len(limits))).rows()
         self._axes = [
-            (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf, 1.0 / dt)
-            + (place, zero, reach)
+            (name, lim.stroke, lim.velocity * dt, lim.force, lim.tracking_error or math.inf)
+            + (2.0 * lim.deceleration * dt * dt, zero, place, reach)
             for (name, lim), (place, _, zero, reach) in zip(limits.items(), rows, strict=True)
             if not lim.of_force
         ]
         self._loads = LoadCheck(limits, dt, tares) if len(self._axes) < len(limits) else None
+        self._rate = 1.0 / dt
+        changes = changes_of_step(limits.values(), dt)
+        self._together = [
+            [(axis, changes[axis], self._axes[axis]) for axis in group]
+            for group in braked_together(limits.values(), groups)
+            if len(group) > 1
+        ]
 
     def command(self, command: Command, previous: Iterable[float], modes: bytes = b"") -> str:
         """Why ``command`` must not be sent; empty when it may.
@@ -58,22 +67,45 @@ class LimitCheck:
                 return reason
             targets, commands, previous = targets[:n], commands[:n], before[:n]
         rows = zip(self._axes, targets, commands, previous, strict=True)
-        for (name, stroke, step, _, _, rate, _, zero, _), target, now, last in rows:
-            if abs(now + zero) <= stroke and abs(now - last) <= step and math.isfinite(target):
+        for (name, stroke, most, _, _, braking, zero, _, _), target, now, last in rows:
+            step, place = now - last, now + zero
+            if (
+                step * step <= braking * (stroke - abs(place))  # v^2 <= 2 a w; not where the place is beyond
+                and abs(step) <= most
+                and math.isfinite(target)
+            ):
                 continue
             if not math.isfinite(target):
                 why = "the response has run away, or lies beyond the reach of the setup"
                 return f"axes.{name}: target = {target}: must be finite: {why}"
             if not math.isfinite(now):
                 return f"axes.{name}: command = {now}: must be finite"
-            if abs(now + zero) > stroke:
-                beyond = now + zero
-                return f"axes.{name}.limits.stroke: command = {beyond:.6g} m: must be within +- {stroke:g} m"
-            velocity = (now - last) * rate
-            return (
-                f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {step * rate:g} m/s"
-            )
+            if abs(place) > stroke:
+                return f"axes.{name}.limits.stroke: command = {place:.6g} m: must be within +- {stroke:g} m"
+            if not abs(step) <= most:
+                velocity, bound = step * self._rate, most * self._rate
+                return (
+                    f"axes.{name}.limits.velocity: command = {velocity:.6g} m/s: must be within +- {bound:g} m/s"
+                )
+            if reason := no_way_left(name, place, step, self._rate, stroke, math.ceil(2.0 * abs(step) / braking)):
+                return reason
+        if self._together and (reason := self._leaves_no_way(commands, list(previous))):
+            return reason
         return _not_finite("command", command.auxiliary, self._inputs) if command.auxiliary.size else ""
+
+    def _leaves_no_way(self, commands: Sequence[float], previous: Sequence[float]) -> str:
+        """Why axes that stop together must not go on with ``commands`` after ``previous``; empty when they may."""
+        for group in self._together:
+            longest = 0.0
+            for axis, change, _ in group:
+                longest = max(longest, abs(commands[axis] - previous[axis]) / change)
+            for axis, _, (name, stroke, _, _, _, _, zero, _, _) in group:
+                step, place = commands[axis] - previous[axis], commands[axis] + zero
+                if abs(step) * longest > 2.0 * (stroke - abs(place)):
+                    samples = math.ceil(longest)
+                    if reason := no_way_left(name, place, step, self._rate, stroke, samples):
+                        return reason
+        return ""
 
     def measurement(self, measured: Measurement, target: Array, modes: bytes = b"") -> str:
         """Why the rig must not go on after ``measured``; empty when it may.
@@ -89,7 +121,7 @@ class LimitCheck:
                 return reason
             displacements, forces, targets = displacements[:n], forces[:n], targets[:n]
         rows = zip(self._axes, displacements, forces, targets, strict=True)
-        for (name, stroke, _, limit, tracking, _, place, _, reach), displacement, force, wanted in rows:
+        for (name, stroke, _, limit, tracking, _, _, place, reach), displacement, force, wanted in rows:
             # written so that nan does not pass
             if not abs(displacement) <= stroke:
                 return (

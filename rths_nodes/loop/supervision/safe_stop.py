@@ -6,11 +6,21 @@ The software stop is not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 
+from rths_nodes.core.braking import (
+    braked_together,
+    braking_way,
+    changes_of_step,
+    samples_to_rest,
+    samples_within,
+    way_left,
+)
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 from rths_nodes.loop.supervision.handover import Tares
 
@@ -46,45 +56,75 @@ class SafePolicy(Protocol):
 
 
 class SafeStop:
-    """Each axis goes on with its velocity, slows down at its deceleration, and holds.
+    """Axes go on with their velocities, slow down, those of one group in a common time, and hold.
 
-    The stop never leaves the stroke: an axis that would is held at its end. Commands count from the zero of the
-    test, which ``tares`` tell.
+    The time of a group is the longest that an axis of it needs at its deceleration, so that it stays on the
+    straight line on which it moves (``core/braking.py``). ``groups`` has a number by axis; empty: each axis stops
+    by itself. Commands count from the zero of the test, which ``tares`` tell.
+
+    From a state that has passed the limits no axis is braked harder than its deceleration, nor leaves its stroke.
+    From another one, as a foreign driver may leave it, a group brakes as hard as it must to end at the stroke; an
+    axis that is beyond its stroke already goes no further outwards.
     """
 
-    def __init__(self, limits: dict[str, Limits], dt: float, tares: Tares | None = None) -> None:
-        self._dt = dt
-        zeros = (tares or Tares.none(len(limits))).command.tolist()
-        self._limits = [
-            (-lim.stroke - zero, lim.stroke - zero, lim.velocity, lim.deceleration * dt)
-            for lim, zero in zip(limits.values(), zeros, strict=True)
-        ]
-        self._position = [0.0] * len(limits)
-        self._velocity = [0.0] * len(limits)
+    def __init__(
+        self, limits: dict[str, Limits], dt: float, tares: Tares | None = None, groups: Sequence[int] = ()
+    ) -> None:
+        each = limits.values()
+        self._zeros = (tares or Tares.none(len(limits))).command.tolist()
+        self._strokes = [lim.stroke for lim in each]
+        self._fastest = [lim.velocity * dt for lim in each]
+        self._changes = changes_of_step(each, dt)
+        self._groups = braked_together(each, groups)
+        at_zero = np.zeros(len(limits))
+        self._samples = [0] * len(limits)
+        self.begin(at_zero, at_zero)
 
     def begin(self, before: Array, last: Array) -> None:
         """The stop begins at the last command, with the velocity of the last two, within the limits."""
-        velocity = (last - before) / self._dt
-        self._position = last.tolist()
-        self._velocity = [
-            max(-cap, min(cap, v)) for v, (_, _, cap, _) in zip(velocity.tolist(), self._limits, strict=True)
-        ]
+        self._start, self._done = last.tolist(), 0
+        rows = zip(self._start, self._strokes, self._zeros, strict=True)
+        self._ends = [(min(-far - zero, start), max(far - zero, start)) for start, far, zero in rows]
+        steps = (last - before).tolist()
+        self._steps = [max(-cap, min(cap, step)) for step, cap in zip(steps, self._fastest, strict=True)]
+        for group in self._groups:
+            samples = self._samples_of(group)
+            for axis in group:
+                self._samples[axis] = samples
+        self.samples = max(self._samples)
+        """Samples of the whole stop."""
+
+    def _samples_of(self, group: Sequence[int]) -> int:
+        steps = [self._steps[axis] for axis in group]
+        needed = samples_to_rest(steps, [self._changes[axis] for axis in group])
+        for axis, step in zip(group, steps, strict=True):
+            stroke = self._strokes[axis]
+            left = way_left(self._start[axis] + self._zeros[axis], step, stroke)
+            if braking_way(step, needed) > left + ROUNDING * stroke:
+                needed = samples_within(step, left)
+        return needed
 
     @property
     def at_rest(self) -> bool:
         """True when every axis holds."""
-        return not any(self._velocity)
+        return self._done >= self.samples
 
     def step(self, measured: Measurement) -> Array:
         """The next command; the measurement does not change it."""
-        for axis, (low, high, _, brake) in enumerate(self._limits):
-            v = self._velocity[axis]
-            self._velocity[axis] = v = math.copysign(max(abs(v) - brake, 0.0), v) if v else 0.0
-            wanted = self._position[axis] + v * self._dt
-            self._position[axis] = max(low, min(high, wanted))
-            if self._position[axis] != wanted:
-                self._velocity[axis] = 0.0
-        return np.array(self._position)
+        self._done += 1
+        rows = zip(self._start, self._steps, self._samples, self._ends, strict=True)
+        return np.array(
+            [
+                max(low, min(high, start + step * _braked(self._done, samples)))
+                for start, step, samples, (low, high) in rows
+            ]
+        )
+
+
+def _braked(done: int, samples: int) -> float:
+    """Way after ``done`` samples of a stop of ``samples``, in steps of its beginning."""
+    m = min(done, samples)
+    return m - 0.5 * m * (m + 1) / samples if m else 0.0
 
 
 def held_places(

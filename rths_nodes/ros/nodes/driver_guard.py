@@ -37,7 +37,9 @@ class DriverGuard:
     ) -> None:
         scenario, names = assembly.scenario, assembly.names
         self.tripped = ""
-        self._check = LimitCheck(scenario.limits, scenario.dt, names.inputs, names.auxiliary)
+        self._check = LimitCheck(
+            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
+        )
         self._outgoing = OutgoingCommands(self._check)
         self._levels = LevelWatch.of(scenario.limits, scenario.dt, names.auxiliary)
         self._command: Command | None = None

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Measurement
-from rths_nodes.loop.procedure.motions import BoundedRamp, GuidedMotion
+from rths_nodes.core.limits import Limits
+from rths_nodes.core.samples import Command, Measurement
+from rths_nodes.core.strict import build
+from rths_nodes.loop.procedure.motions import BoundedRamp, GuidedMotion, accelerations
+from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
+from rths_nodes.loop.supervision.limits import LimitCheck
 
 DT = 1.0 / 1024.0
 AT_REST = Measurement(0, np.zeros(2), np.zeros(2), np.zeros(2))
@@ -45,3 +49,37 @@ def test_what_is_no_place_or_no_bound_is_refused():
         BoundedRamp(np.zeros(1), np.array([np.nan]), np.ones(1), np.ones(1), DT)
     with pytest.raises(ConfigError, match=r"velocity = \[0.0\]: must be > 0"):
         BoundedRamp(np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), DT)
+
+
+def limited(stroke: float) -> dict[str, Limits]:
+    keys = {"stroke": stroke, "velocity": 0.5, "force": 1e3, "deceleration": 5.0}
+    return {name: build(Limits, keys) for name in ("a", "b")}
+
+
+def test_a_ramp_to_the_end_of_the_stroke_is_within_the_limits_on_its_whole_way():
+    """With the most that a guided motion may have; and one to beyond the stroke is not."""
+    limits, goal = limited(0.12), np.array([0.12, -0.04])
+    check = LimitCheck(limits, DT, groups=(0, 0))
+
+    def refusals(far: float) -> list[str]:
+        path = commands(BoundedRamp(np.zeros(2), far * goal, np.full(2, 0.5), accelerations(limits), DT))
+        before = np.vstack([np.zeros(2), path[:-1]])
+        return [check.command(Command(1, now, now), last.tolist()) for now, last in zip(path, before, strict=True)]
+
+    assert not any(refusals(1.0))
+    assert any(refusals(1.001))
+
+
+@pytest.mark.parametrize("after", [3, 200, 700, 1000])
+def test_a_ramp_that_is_ended_brakes_on_its_line_and_in_front_of_its_goal(after):
+    limits, goal = limited(0.12), np.array([0.12, -0.04])
+    check = LimitCheck(limits, DT, groups=(0, 0))
+    rig = QuasiStatic(np.zeros(2), DT, 0, accelerations(limits), (np.zeros(2), np.zeros(2)))
+    seen = iter(range(after + 1))
+    steps = rig.ramp(goal, np.full(2, 0.5), lambda measured: "enough" if next(seen) == after else "")
+    before = np.zeros(2)
+    for now in commands(Script(steps)):
+        assert check.command(Command(1, now, now), before.tolist()) == ""
+        assert now[1] == pytest.approx(-now[0] / 3.0, abs=1e-12)
+        before = now
+    assert 0.0 < before[0] < 0.12
