@@ -84,17 +84,28 @@ class Levels:
         return {name: level for name in QUANTITIES if (level := getattr(self, name)) is not None}
 
 
-WHOLE = {"bridge_length": "samples", "parameter_at_bound": "samples"}
+WHOLE = {"bridge_length": "samples", "bridged_share": "1", "parameter_at_bound": "samples"}
 """What of the whole rig has levels, and its unit."""
+BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
+"""Shares of the samples of a second that were bridged: behind a port that is not a simulator told beyond the first,
+and held beyond the second, by default."""
+SHARE_S = 1.0
+"""Time over which the share of bridged samples is taken, s."""
 AT_BOUND_S = 0.5
 """Behind a port that is not a simulator the test is held where a parameter is longer at a bound, by default."""
 
 
 @params
 class WholeLevels:
-    """Levels of what concerns the whole rig; each counts samples in a row."""
+    """Levels of what concerns the whole rig."""
 
     bridge_length: Level | None = section(Level, "samples in a row that were bridged", None)
+    bridged_share: Level | None = section(
+        Level,
+        "share of the samples of the last second that were bridged; left out: behind a port that is not a "
+        "simulator told beyond 1 %, and held beyond 10 %",
+        None,
+    )
     parameter_at_bound: Level | None = section(
         Level,
         "samples in a row with an adaptive parameter of the compensator at its bound; left out: behind a port "
@@ -105,6 +116,8 @@ class WholeLevels:
     def given(self, simulated: bool, rate: float) -> dict[str, Level]:
         """Those that hold behind a port, which may be ``simulated``, at ``rate`` samples per second."""
         found = {name: level for name in WHOLE if (level := getattr(self, name)) is not None}
+        if not simulated and self.bridged_share is None:
+            found["bridged_share"] = Level(maximum=BRIDGED_HELD, warn_maximum=BRIDGED_TOLD, action=HOLD)
         if not simulated and self.parameter_at_bound is None:
             longest = max(1.0, AT_BOUND_S * rate)
             found["parameter_at_bound"] = Level(maximum=longest, warn_maximum=0.0, action=HOLD)

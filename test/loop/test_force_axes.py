@@ -10,6 +10,7 @@ import pytest
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
@@ -162,18 +163,36 @@ def test_a_change_of_mode_moves_nothing_by_more_than_the_noise() -> None:
     assert np.ptp(place) < NOISE["displacement_noise_rms"]
 
 
+def stopped(watch: Watch) -> int:
+    """The first sample of the safe stop."""
+    return next(k for k, each in enumerate(watch.measured) if each.flags & FLAG_TRIPPED)
+
+
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
-def test_a_trip_holds_the_axis_where_it_is(closed_by: str) -> None:
-    """The drift trips under way; the load is left to what the column does, and nothing drives the axis further."""
+def test_a_trip_of_another_axis_keeps_the_force_until_that_rests(closed_by: str) -> None:
+    """The drift trips under way, and takes long to stop: held in place the axis would lose some of its load."""
     slow = {"axes__drift__limits__force": 9e3, "axes__drift__limits__deceleration": 0.2}
     changes = slow | {"port": {"type": "simulator", "transport_samples": 3}}
     outcome, watch = run(axes__load__force_control__closed_by=closed_by, **changes)
     assert outcome.state is State.TRIPPED
     assert "axes.drift.limits.force" in outcome.reason
-    first = next(k for k, each in enumerate(watch.measured) if each.flags & FLAG_TRIPPED)
-    assert np.ptp(watch.place()[first + 60 :]) < 1e-7
-    assert np.ptp(watch.place()[first - 20 :]) < 20e-6, "the way that was under way"
-    assert all(not each.control_mode for each in watch.commands[first:])
+    first = stopped(watch)
+    assert np.abs(watch.force()[first:] / LOAD - 1.0).max() <= 0.03
+    assert len(watch.measured) - first > 60
+    assert all(each.control_mode[1] == MODE_FORCE for each in watch.measured[first:-4])
+    assert watch.measured[-1].control_mode[1] == MODE_HELD or closed_by == "controller"
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_stops_at_random_moments_keep_the_axial_load(seed: int) -> None:
+    """With 0.3 m/s^2 for the drift the column would be left with a load that is 6 % off."""
+    rng = np.random.default_rng(seed)
+    scenario = files.load("column_under_axial_load", ["axes.drift.limits.deceleration=0.3"])
+    for at in rng.integers(6 * 1024, 12 * 1024, 4).tolist():
+        loop, watch = Loop(Assembly(scenario)), Watch()
+        loop.rig.trip("somebody asks", at)
+        assert loop.run([watch]).state is State.TRIPPED
+        assert np.abs(watch.force()[stopped(watch) :] / 500e3 - 1.0).max() <= 0.03
 
 
 @pytest.mark.parametrize("closed_by", ["nodes", "controller"])
@@ -190,6 +209,7 @@ def test_a_column_that_crushes_is_not_followed(closed_by: str) -> None:
     assert "lost its stiffness" in outcome.reason
     assert watch.place().max() < (LOAD / STIFFNESS) + 0.25e-3
     assert watch.place()[-1] == pytest.approx(watch.place().max(), abs=1e-5), "it stays where it is"
+    assert all(not each.control_mode for each in watch.commands[stopped(watch) :])
 
 
 def test_a_force_that_is_far_off_trips_at_once() -> None:

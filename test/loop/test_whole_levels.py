@@ -77,7 +77,23 @@ def test_the_stage_asks_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port, "armed", True, raising=False)
     watched = RigStage.of(scenario, port).levels
     assert watched is not None
-    assert list(watched.numbers()[WHOLE_RIG]) == ["parameter_at_bound"]
+    assert set(watched.numbers()[WHOLE_RIG]) == {"bridged_share", "parameter_at_bound"}
+
+
+def test_behind_a_port_that_is_no_simulator_a_test_that_is_mostly_bridged_is_held_by_default() -> None:
+    """Told above 10 of 1000 samples of a second, held above 100, wherever they lie in it."""
+    b, of = FLAG_BRIDGED, watch(simulated=False)
+    found = actions(of, [b if k % 4 == 0 else 0 for k in range(500)])
+    assert found.index("hold") == 400
+    assert of is not None
+    assert of.told[0].startswith("sample 41: levels.bridged_share: 0.011")
+    assert "of the samples of a second were bridged: must be <= 0.01" in of.told[0]
+    few = watch(simulated=False)
+    assert set(actions(few, [b if k % 11 == 0 else 0 for k in range(3000)])) == {""}, "a share, not a count"
+    none = watch(simulated=False)
+    assert set(actions(none, [b if k % 101 == 0 else 0 for k in range(3000)])) == {""}
+    assert none is not None
+    assert none.told == []
 
 
 def test_a_parameter_that_runs_into_its_bound_ends_the_test_and_is_told() -> None:

@@ -237,7 +237,14 @@ def timing(run: Run) -> Table:
     return Table("", list(_PERCENTILES), rows)
 
 
-_SHOWN = {"m": (MM, "mm"), "m/s": (MM, "mm/s"), "N": (KN, "kN"), "N/s": (KN, "kN/s"), "samples": (1.0, "samples")}
+_SHOWN = {
+    "m": (MM, "mm"),
+    "m/s": (MM, "mm/s"),
+    "N": (KN, "kN"),
+    "N/s": (KN, "kN/s"),
+    "samples": (1.0, "samples"),
+    "1": (100.0, "%"),
+}
 
 
 def limits(of: Evaluation) -> Table:

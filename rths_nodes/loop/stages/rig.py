@@ -27,6 +27,7 @@ from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, Comma
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.load_bridge import LoadBridge, LoadPause
+from rths_nodes.loop.supervision.load_stop import LoadStop
 from rths_nodes.loop.supervision.pause import Pause
 from rths_nodes.loop.supervision.safe_stop import SafePolicy, SafeStop, held_places
 from rths_nodes.loop.supervision.states import ENDED, State, TestMachine
@@ -94,11 +95,12 @@ class RigStage:
         self._n_moved = sum(not each.of_force for each in limits.values())
         """Axes that follow displacements; behind them stand those that are controlled by force."""
         loaded = self._n_moved < len(limits)
+        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.loads) if loaded else None
         self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
         self._dt = dt
         self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = at_zero.tolist()
-        self._measured = Measurement(0, at_zero, at_zero, at_zero)
+        self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         """The Command that was sent last; None before the first."""
         self._driven_before: Command | None = None
@@ -222,6 +224,8 @@ class RigStage:
             self._sampled = True
             position = self._policy.step(self._measured)
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
+            if self._load_stop is not None:
+                command = self._load_stop.command(command, self._measured, self._shown)
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
         self._sent_before, self._sent = self._sent, command.command.tolist()
         self._driven_before, self._driving = self._driving, command
@@ -231,7 +235,7 @@ class RigStage:
 
         None for a tick of no sample.
         """
-        shown = self.port.read()
+        shown = self._shown = self.port.read()
         measured = self._measured = self._presented(shown)
         command = self._driving
         if command is None:  # Measurement 0
@@ -265,7 +269,7 @@ class RigStage:
         self.sample = sample
         if self.stopping:
             measured.flags |= FLAG_TRIPPED
-            if self._policy.at_rest:
+            if self._policy.at_rest and (self._load_stop is None or self._load_stop.at_rest):
                 self.machine.to(self.stop_request.end if self.stop_request else State.TRIPPED)
         elif sample == self._samples:
             set_trigger(self.port, False)
@@ -370,6 +374,10 @@ class RigStage:
             modes = [b"" if each is None else each.control_mode for each in (self._driven_before, self._driving)]
             before, last = held_places((before, last), (modes[0], modes[1]), self._n_moved, self._measured)
         self._policy.begin(before, last)
+        if self._load_stop is not None:
+            self._load_stop.begin(
+                self._driven_before, self._driving, self._policy.goal, self._policy.samples, reason
+            )
 
 
 def _bridge_of(

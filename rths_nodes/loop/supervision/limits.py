@@ -9,12 +9,13 @@ The software limits are not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rths_nodes.core.braking import braked_together, changes_of_step, no_way_left
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.core.limits import INDICATE, QUANTITIES, WHOLE, Disagreement, Level, Limits
+from rths_nodes.core.limits import INDICATE, QUANTITIES, SHARE_S, WHOLE, Disagreement, Level, Limits
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Array, Command, Measurement
 from rths_nodes.laboratory.corrections import shown_forces
 from rths_nodes.loop.supervision.handover import Tares
@@ -112,13 +113,12 @@ class LimitCheck:
 
         ``target`` ``(n_axes,)``: m, or N where ``modes`` say force.
         """
+        if reason := self.loads(measured, target, modes):
+            return reason
         displacements, targets = measured.displacement.tolist(), target.tolist()
         forces = forces_shown(measured, self._shown)
         if self._loads is not None:
             n = len(self._axes)
-            told = measured.control_mode
-            if reason := self._loads.measurement(displacements[n:], forces[n:], targets[n:], modes, told):
-                return reason
             displacements, forces, targets = displacements[:n], forces[:n], targets[:n]
         rows = zip(self._axes, displacements, forces, targets, strict=True)
         for (name, stroke, _, limit, tracking, _, _, place, reach), displacement, force, wanted in rows:
@@ -142,6 +142,15 @@ class LimitCheck:
                     f"must be within +- {tracking:g} m"
                 )
         return _not_finite("measured", measured.auxiliary, self._channels) if measured.auxiliary.size else ""
+
+    def loads(self, measured: Measurement, target: Array, modes: bytes) -> str:
+        """Why axes that are controlled by force must not go on after ``measured``; empty when they may."""
+        if self._loads is None:
+            return ""
+        n, forces = len(self._axes), forces_shown(measured, self._shown)
+        displacements, targets = measured.displacement.tolist(), target.tolist()
+        told = measured.control_mode
+        return self._loads.measurement(displacements[n:], forces[n:], targets[n:], modes, told)
 
 
 def forces_shown(measured: Measurement, places: Sequence[tuple[int, int]]) -> list[float]:
@@ -199,7 +208,8 @@ class _Rule:
 
 _Row = list[list[float]]
 """Displacement, force, command and target of one sample, by axis, the auxiliary channels, the displacement from
-where command and target count, and what was in a row: samples bridged, samples with a parameter at its bound."""
+where command and target count, and what was in a row: samples bridged, samples with a parameter at its bound;
+and the share of the last second that was bridged."""
 _Value = Callable[[_Row, _Row, int, float], float]
 """Of this sample, the one before, the axis and the servo rate."""
 _VALUES: dict[str, _Value] = {
@@ -212,12 +222,14 @@ _VALUES: dict[str, _Value] = {
     "tracking_error": lambda now, before, i, rate: now[3][i] - now[5][i],
     "bridge_length": lambda now, before, i, rate: now[6][0],
     "parameter_at_bound": lambda now, before, i, rate: now[6][1],
+    "bridged_share": lambda now, before, i, rate: now[6][2],
 }
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
 _UNITS = QUANTITIES | WHOLE
 _IN_A_ROW = {
     "bridge_length": " in a row were bridged",
+    "bridged_share": " of the samples of a second were bridged",
     "parameter_at_bound": " in a row had an adaptive parameter of the compensator at its bound",
 }
 
@@ -249,6 +261,9 @@ class LevelWatch:
         self._rules, self._rate, self._tares, self._shown = rules, 1.0 / dt, tares, shown
         self._before: _Row | None = None
         self._bridged = self._at_bound = 0
+        self._second: deque[bool] = deque(maxlen=max(1, round(SHARE_S / dt)))
+        """Whether the samples of the last second were bridged."""
+        self._in_second = 0
         self.told: list[str] = []
 
     @classmethod
@@ -311,7 +326,14 @@ class LevelWatch:
         self._bridged = self._bridged + 1 if bridged else 0
         if not flags & FLAG_BRIDGED:
             self._at_bound = self._at_bound + 1 if flags & FLAG_AT_BOUND else 0
-        return [float(self._bridged), float(self._at_bound)]
+        return [float(self._bridged), float(self._at_bound), self._share(bool(bridged))]
+
+    def _share(self, bridged: bool) -> float:
+        """Share of the last second that was bridged; a second of samples counts from the first one on."""
+        second = self._second
+        self._in_second += bridged - (second[0] if len(second) == second.maxlen else False)
+        second.append(bridged)
+        return self._in_second / (second.maxlen or 1)
 
     def take_told(self) -> list[str]:
         """What was found since this was asked last, in words."""

@@ -45,6 +45,14 @@ class SafePolicy(Protocol):
         """Take over. ``before`` and ``last`` are the last two commands that were sent, ``(n_axes,)`` m."""
         ...
 
+    samples: int
+    """Samples of the whole stop, once it has begun."""
+
+    @property
+    def goal(self) -> Array:
+        """Where the commands come to rest, ``(n_axes,)`` m."""
+        ...
+
     def step(self, measured: Measurement) -> Array:
         """The command of the next sample ``(n_axes,)`` m, after ``measured``; a new array, which may be kept."""
         ...
@@ -92,7 +100,6 @@ class SafeStop:
             for axis in group:
                 self._samples[axis] = samples
         self.samples = max(self._samples)
-        """Samples of the whole stop."""
 
     def _samples_of(self, group: Sequence[int]) -> int:
         steps = [self._steps[axis] for axis in group]
@@ -112,10 +119,18 @@ class SafeStop:
     def step(self, measured: Measurement) -> Array:
         """The next command; the measurement does not change it."""
         self._done += 1
+        return self._after(self._done)
+
+    @property
+    def goal(self) -> Array:
+        """Where the commands come to rest, ``(n_axes,)`` m."""
+        return self._after(self.samples)
+
+    def _after(self, done: int) -> Array:
         rows = zip(self._start, self._steps, self._samples, self._ends, strict=True)
         return np.array(
             [
-                max(low, min(high, start + step * _braked(self._done, samples)))
+                max(low, min(high, start + step * _braked(done, samples)))
                 for start, step, samples, (low, high) in rows
             ]
         )
