@@ -87,7 +87,7 @@ class Levels:
 WHOLE = {"bridge_length": "samples", "bridged_share": "1", "parameter_at_bound": "samples"}
 """What of the whole rig has levels, and its unit."""
 BRIDGED_TOLD, BRIDGED_HELD = 0.01, 0.10
-"""Shares of the samples of a second that were bridged: behind a port that is not a simulator told beyond the first,
+"""Shares of bridged samples in a second: behind a port that is not a simulator it is told beyond the first,
 and held beyond the second, by default."""
 SHARE_S = 1.0
 """Time over which the share of bridged samples is taken, s."""

@@ -401,7 +401,22 @@ def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
 def test_check_states_the_excess_travel(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "chen_ricles_2010"]) == 0
     words = "axes.story_1: at most 36.5 mm further until it is safe: 10 ms bridged at 0.76 m/s, then 10 m/s^2"
-    assert words in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert words in told
+    assert (
+        "axes.story_1: stroke 250 mm less the braking way from 0.76 m/s, 28.9 mm: 221.1 mm; smallest way" in told
+    )
+
+
+def test_check_tells_the_longer_way_of_axes_that_stop_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """1 m/s takes 0.1 s at 10 m/s^2, and 0.2 s at 5 m/s^2."""
+    assert main(["check", "two_actuator_coupler", "--set", "axes.north.limits.deceleration=5"]) == 0
+    told = capsys.readouterr().out
+    for axis in ("north", "south"):
+        assert (
+            f"axes.{axis}: at most 110 mm further until it is safe: 10 ms bridged at 1 m/s, then 5 m/s^2" in told
+        )
+    assert "axes north and south stop together, in at most 0.2 s" in told
 
 
 # What is no number, what is lost, what is found too late

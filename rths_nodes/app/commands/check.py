@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.commands import arguments
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+
+if TYPE_CHECKING:
+    from rths_nodes.loop.supervision.margins import Margins
+
+REHEARSED_S = 2.0
+"""Time that the test may take on a simulator, s; it is told how much of it that was."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {words}")
     for words in _loads(loaded):
         print(f"  {words}")
-    for words in _excess_travel(loaded):
+    for words in (*_excess_travel(loaded), *_margins(loaded)):
         print(f"  {words}")
     for words in loaded.cautions():
         print(f"  caution: {words}")
@@ -140,16 +147,65 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
     """How far each axis may go on when what it needs does not come any more."""
+    from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.pause import SHARPEST
-    from rths_nodes.loop.supervision.safe_stop import excess_travel
+    from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 
-    bridge = loaded.bridge.max_bridge
+    bridge, names = loaded.bridge.max_bridge, list(loaded.limits)
     sharpest = SHARPEST if loaded.bridge.pauses else 1.0
-    for name, limits in loaded.limits.items():
-        if limits.of_force:
-            continue
-        travel = excess_travel(limits, bridge, sharpest)
-        yield (
-            f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms bridged at "
-            f"{limits.velocity:g} m/s, then {limits.deceleration:g} m/s^2"
-        )
+    for group in braked_together(loaded.limits.values(), loaded.stop_groups):
+        members = {names[axis]: loaded.limits[names[axis]] for axis in group}
+        time = braking_time(members.values())
+        for name, limits in members.items():
+            if limits.of_force:
+                continue
+            travel = excess_travel(limits, bridge, sharpest, time)
+            yield (
+                f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms "
+                f"bridged at {limits.velocity:g} m/s, then {limits.velocity / time:.4g} m/s^2"
+            )
+        if len(members) > 1:
+            yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
+
+
+def _margins(loaded: Scenario) -> Iterator[str]:
+    """Room of each axis beside its braking way, and what the test on a simulator leaves of it."""
+    from rths_nodes.core.braking import braked_together
+    from rths_nodes.loop.supervision.safe_stop import braking_time
+
+    found, names = _rehearsed(loaded), list(loaded.limits)
+    for group in braked_together(loaded.limits.values(), loaded.stop_groups):
+        time = braking_time(loaded.limits[names[axis]] for axis in group)
+        for axis in group:
+            name, limits = names[axis], loaded.limits[names[axis]]
+            if limits.of_force:
+                continue
+            way = 0.5 * limits.velocity * time
+            words = (
+                f"axes.{name}: stroke {1e3 * limits.stroke:.4g} mm less the braking way from "
+                f"{limits.velocity:g} m/s, {1e3 * way:.3g} mm: {1e3 * (limits.stroke - way):.4g} mm"
+            )
+            if found is not None and found.samples > 1:
+                words += (
+                    f"; smallest way left beyond the braking way, on a simulator in "
+                    f"{found.samples * loaded.dt:.3g} s: {1e3 * found.smallest[axis]:.4g} mm"
+                )
+            yield words
+
+
+def _rehearsed(loaded: Scenario) -> Margins | None:
+    """The margins of the test on a simulator, for as long as REHEARSED_S allow; None where it has no models."""
+    from rths_nodes.loop.embedded import checked_loop
+    from rths_nodes.loop.scenario.rehearsal import simulated
+    from rths_nodes.loop.supervision.margins import Margins
+
+    try:
+        loop = checked_loop(simulated(loaded))
+    except ConfigError:
+        return None
+    if loop.assembly.integrator.external or loop.rig.port.external:
+        return None
+    until = monotonic() + REHEARSED_S
+    margins = Margins(loaded.limits, loaded.dt, loaded.stop_groups)
+    loop.run([margins], interrupted=lambda: monotonic() > until)
+    return margins

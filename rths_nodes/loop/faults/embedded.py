@@ -18,7 +18,8 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults.kinds import check
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LimitCheck, OutgoingCommands
+from rths_nodes.loop.supervision.limits import LimitCheck
+from rths_nodes.loop.supervision.outgoing import OutgoingCommands
 
 
 class FaultyLoop(Loop):

@@ -21,7 +21,9 @@ class AxisStage:
     """One axis of the rig behind its own ``port``, with its limits and a safe policy of its own. Arrays ``(1,)``.
 
     The state of the test is the rig's: this stage follows the Commands that the rig sends, and stops by itself
-    where it must not. ``trip`` is why it does not follow them any more; empty while it does.
+    where it must not, in a time of its own: of the axes beside it, with which it may be coupled, it knows nothing
+    until the rig stops them together, a sample or more later. ``trip`` is why it does not follow them any more;
+    empty while it does.
     """
 
     def __init__(self, port: Port, limits: dict[str, Limits], dt: float, policy: SafePolicy) -> None:

@@ -6,7 +6,7 @@ The software stop is not a safety function: a rig needs its own interlocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -25,13 +25,18 @@ from rths_nodes.core.samples import MODE_FORCE, Array, Measurement
 from rths_nodes.loop.supervision.handover import Tares
 
 
-def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0) -> float:
+def braking_time(limits: Iterable[Limits]) -> float:
+    """Longest time, s, in which axes with ``limits`` that stop together come to rest."""
+    return max(each.velocity / each.deceleration for each in limits)
+
+
+def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
     """How far an axis travels at most, m, from the last sample that had its Target and Command until it stands.
 
     It moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe stop,
-    which is ``sharpest`` times that of the mean.
+    which is ``sharpest`` times that of the mean; with others it takes ``time`` s, where that is longer.
     """
-    braking = sharpest * limits.velocity**2 / (2.0 * limits.deceleration)
+    braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
 
 

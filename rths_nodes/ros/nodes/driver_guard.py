@@ -12,7 +12,8 @@ from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measu
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck, OutgoingCommands
+from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.outgoing import OutgoingCommands
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine
 
