@@ -2,14 +2,18 @@
 
 It is whole at any time: what is new is written beside it, and takes its place at once. Numbers are in SI units,
 times in ISO 8601 with their offset from UTC. Its last line ends the YAML document (``...``): a file that was torn
-off lacks it.
+off lacks it. While the procedure is under way a locked file beside it keeps room for the last words: how it has
+ended can be written on a full disk, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import math
 import os
+import threading
 import types
 import typing
 from collections.abc import Mapping
@@ -22,9 +26,12 @@ from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import dump, parse
 from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord
-from rths_nodes.recording.records import reason
+from rths_nodes.recording.records import RecordingError, reason
 
 FILE = "procedure.yaml"
+ROOM = f".{FILE}.room"
+LEAST_ROOM = 1 << 18
+"""Bytes that are kept for the last words; more for a longer record: twice what it has."""
 VERSION = 1
 """Of the layout of the file; a file of another one is refused."""
 END = "..."
@@ -37,29 +44,86 @@ T = TypeVar("T")
 
 
 def write(record: ProcedureRecord, folder: Path | str) -> Path:
-    """Write ``record`` into ``folder``, which it makes, in one piece; the path of the file.
+    """Write ``record``, which is complete, into ``folder``; the path of the file. Raises what RecordFile does."""
+    return RecordFile(folder).write(record, last=True)
 
-    Whoever reads meanwhile, or after a crash, finds the record of before or this one, never a part of it. Raises
-    ConfigError where it cannot be written, and the file of before stays.
-    """
-    path = Path(folder) / FILE
-    beside = path.with_name(f".{FILE}.{os.getpid()}")
-    text = f"{HEAD}version: {VERSION}\n{dump(_plain(record))}{END}\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+
+class RecordFile:
+    """The file of one procedure in ``folder``, which it makes; threads write one after the other."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.path = Path(folder) / FILE
+        self._lock = threading.Lock()
+        self._room: int | None = None
+        self._written = False
+        self._numbers = itertools.count()
+
+    def write(self, record: ProcedureRecord, last: bool = False) -> Path:
+        """Write ``record`` in one piece; the path of the file. With its ``last`` words the kept room is used.
+
+        Whoever reads meanwhile, or after a crash, finds the record of before or this one, never a part of it.
+        Raises ConfigError where it cannot be written at all, before anything was, and RecordingError later on; the
+        file of before stays.
+        """
+        with self._lock:
+            try:
+                if self._written and not last and not self.path.parent.is_dir():
+                    raise FileNotFoundError(0, "its folder is gone")
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                text = f"{HEAD}version: {VERSION}\n{dump(_plain(record))}{END}\n".encode()
+                if last:
+                    self._give_room()
+                self._replace(text)
+                if not last:
+                    self._keep_room(2 * len(text))
+            except OSError as error:
+                words = f"{self.path}: the record of the procedure cannot be written ({reason(error)})"
+                raise (RecordingError if self._written else ConfigError)(words) from error
+            self._written = True
+            return self.path
+
+    def _replace(self, text: bytes) -> None:
+        beside = self.path.with_name(f".{FILE}.{os.getpid()}.{next(self._numbers)}")
         try:
-            with beside.open("w", encoding="utf-8") as stream:
+            with beside.open("wb") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.replace(beside, path)
+            os.replace(beside, self.path)
         except OSError:
             with contextlib.suppress(OSError):
                 beside.unlink()
             raise
-    except OSError as error:
-        raise ConfigError(f"{path}: the record of the procedure cannot be written ({reason(error)})") from error
-    return path
+
+    def _keep_room(self, size: int) -> None:
+        """The first time it must be there; where it cannot grow later on, that is seen at the last words."""
+        if self._room is None:
+            self._room = os.open(self.path.with_name(ROOM), os.O_RDWR | os.O_CREAT, 0o644)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(self._room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.posix_fallocate(self._room, 0, LEAST_ROOM)
+        elif os.fstat(self._room).st_size < size:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(self._room, 0, size)
+
+    def _give_room(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.with_name(ROOM).unlink()
+        if self._room is not None:
+            os.close(self._room)
+            self._room = None
+
+
+def under_way(folder: Path | str) -> bool:
+    """Somebody still writes the record in ``folder``."""
+    try:
+        with (Path(folder) / ROOM).open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nobody keeps room there, or a file system without locks
+        return False
+    return False
 
 
 def exists(folder: Path | str) -> bool:
@@ -116,9 +180,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): _plain(entry) for name, entry in list(value.items())}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [_plain(entry) for entry in list(value)]  # as it is now: others may go on with it
     if hasattr(value, "tolist"):  # numbers and arrays of numpy
         return _plain(value.tolist())
     if value is None or type(value) in (bool, int, float, str):

@@ -22,6 +22,7 @@ CAUSES: dict[tuple[str, str], str] = {
     ("POSITIONING", "POSITIONED"): "position",
     ("POSITIONING", "STOPPING"): "trouble",
     ("POSITIONED", "ARMED"): "arm",
+    ("POSITIONED", "HELD"): "trouble",
     ("ARMED", "HELD"): "trouble",
     ("ARMED", "TRIPPED"): "trouble",
     ("ARMED", "RUNNING"): "run",

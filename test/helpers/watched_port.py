@@ -30,6 +30,9 @@ class WatchedPort:
     ) -> None:
         self._port, self._state, self._moving = port, state, moving
         self._step, self._stroke = step, stroke
+        self.lost: Callable[[], bool] = lambda: False
+        """Whether the rig does not follow: then the command goes to where it stands, in any state."""
+        self._was_lost = False
         self._last: dict[str, Array] = {}
         self.violations: list[str] = []
         self.ticks = 0
@@ -68,6 +71,10 @@ class WatchedPort:
         self._last.setdefault("active", self._port.active_command)
         self._judge("sent", np.array(command.command))
         self._port.write(command)
+        lost = self.lost()
+        if lost or self._was_lost:  # on its return it has what was sent last
+            self._last["active"] = self._port.active_command
+        self._was_lost = lost
         self._judge("active", self._port.active_command)
         self.ticks += 1
 
@@ -76,7 +83,7 @@ class WatchedPort:
         told = f"tick {self.ticks}, {state.name}: {what} {now.tolist()} after {last.tolist()} m"
         if not (np.isfinite(now).all() and (np.abs(now) <= self._stroke).all()):
             self.violations.append(f"{told}: beyond the stroke")
-        elif state not in self._moving and not np.array_equal(now, last):
+        elif state not in self._moving and not self.lost() and not np.array_equal(now, last):
             self.violations.append(f"{told}: moves in a state that is none of motion")
         elif (np.abs(now - last) > self._step * (1.0 + ROUNDING)).any():
             self.violations.append(f"{told}: a step beyond the velocity limit, {self._step:g} m")

@@ -84,6 +84,7 @@ class WatchedSession(RuleBasedStateMachine):
         )
         self.session.drive.port = self.port  # type: ignore[assignment]
         self.port.each_tick = self._tick
+        self.port.lost = lambda: bool(self.session.drive.loss.reason)
         self.told: list[str] = []
         self.taken = ""
         self.first, self.start = (closed, pressure), start

@@ -1,4 +1,4 @@
-"""``rths recover``: complete the recording of a recorder that was killed."""
+"""``rths recover``: complete the recording of a recorder that was killed, or the record of a whole test."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Complete the recording, and tell what was found; FAILED where what is whole of it is no test."""
+    from rths_nodes.recording import procedure
+
+    if procedure.exists(options.recording):
+        return _of_test(options)
     from rths_nodes.recording.bag import recover
     from rths_nodes.recording.reading import read_run
 
@@ -35,4 +39,16 @@ def run(options: argparse.Namespace) -> int:
     except ConfigError as error:
         terminal.tell(f"cannot be read as a test: {problem}" for problem in error.problems)
         return ExitCode.FAILED
+    return ExitCode.FINISHED
+
+
+def _of_test(options: argparse.Namespace) -> int:
+    """Complete the record of a test, with its last rung."""
+    from rths_nodes.app.procedure.recovery import recover
+
+    if options.out:
+        raise ConfigError("--out: is for a recording; the record of a test is completed where it is")
+    told = recover(options.recording)
+    for words in told or ["the record is complete, nothing to recover"]:
+        print(f"{options.recording}: {words}")
     return ExitCode.FINISHED

@@ -21,10 +21,12 @@ from rths_nodes.core import key_file
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording.records import RecordingError
 
 REPORT = "report.html"
 RUNS = "runs"
@@ -172,7 +174,11 @@ def _test(
         code = Attendant(conductor, options.services, dialogue.say, *operators).run()
     else:
         code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
-    _tell(options, screen, conductor.record, folder)
+    try:
+        _tell(options, screen, conductor.record, folder)
+    except (ConfigError, RecordingError) as error:  # the rig has moved: no more words about what is refused
+        terminal.tell([f"no report: {error}"])
+        code = code or ExitCode.FAILED
     return code
 
 
@@ -217,9 +223,13 @@ def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
         except ConfigError as error:
             terminal.tell([f"history of the specimen: {error}"])
             continue
-        if record.specimen.id == specimen and not record.simulation:
-            rows = record.specimen.history
-            found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in rows}
+        earlier = record.specimen
+        if earlier.id != specimen or record.simulation:
+            continue
+        if not record.outcome and not procedure.under_way(folder):
+            words = f"{folder}: was broken off: rths recover {folder} completes it"
+            terminal.tell([f"history of the specimen: {words}"])
+        found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(found.values(), key=lambda row: str(row.get("date")))
 
 

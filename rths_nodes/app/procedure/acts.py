@@ -26,7 +26,7 @@ ACTS = {
     "take_offsets": Act("what the sensors show at rest, with its scatter", ("seconds",), lasting=True),
     "confirm_offsets": Act("the test counts from these offsets", ("hash", "unloaded")),
     "check": Act("a small guarded move of every axis: signs, scales, stiffness", lasting=True),
-    "sign_for": Act("answer for a scale that is not verified", ("what",)),
+    "sign_for": Act("answer for one thing that is not verified, by its whole name", ("what",)),
     "position": Act("to the start of the test, by a bounded ramp", lasting=True),
     "arm": Act(
         "arm a rung: its scenario and the offsets, by their hashes", ("rung", "scenario_hash", "offsets_hash")

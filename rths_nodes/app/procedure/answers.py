@@ -54,7 +54,8 @@ class Answers:
         "the specimen carries nothing while the offsets are taken: forces are tared", None
     )
     sign_for: tuple[str, ...] = texts(
-        "axes for whose scales the operator answers where the small move cannot verify them"
+        "what the operator answers for where the small move cannot verify it, each by its whole name, such as "
+        "'scale of force of story_1' or 'force at rest of story_1'; the name of an axis alone: each of its scales"
     )
     arm: tuple[str, ...] = texts("moving rungs that are armed unseen", ALL)
     largest_difference: dict[str, Any] = mapping(

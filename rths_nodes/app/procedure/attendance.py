@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from signal import SIGINT
 from typing import Any
 
@@ -16,6 +17,7 @@ from rths_nodes.app.procedure.acts import TERMINAL
 from rths_nodes.app.procedure.conduct import Conductor
 from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.recording.records import RecordingError
 
 INTERRUPTED = "the operator has interrupted the test"
 LOOK_S = 0.05
@@ -42,9 +44,8 @@ class Attendance:
         self._signals: list[int] = []
         self._heard_at = -SAME_KEY_S
         self._answered = 0
-        self._done, self._abandoned, self._hears = (0, 0), False, dialogue.attended
+        self._done, self._hears = (0, 0), dialogue.attended
         conductor.watch.progress = self.far
-        conductor.ladder.abandoned = lambda: self._abandoned
 
     def meanwhile(self, name: str, work: Callable[[], Any]) -> Any:
         """What ``work`` gives, in a thread of its own; meanwhile the operator sees how far it is, and is heard."""
@@ -56,10 +57,11 @@ class Attendance:
             except BaseException as error:
                 found["error"] = error
 
-        thread = threading.Thread(target=run, name=name, daemon=True)
         del self._signals[: self._answered]
-        self._answered, self._done, self._abandoned = 0, (0, 0), False
-        with self._progress(name) as bar:
+        self._answered, self._done = 0, (0, 0)
+        with self._progress(name) as bar, self.conductor.session.act():
+            context = copy_context()  # the thread works in the same act: one stop ends both
+            thread = threading.Thread(target=context.run, args=(run,), name=name, daemon=True)
             self.conductor.watch.starting = bar.starting
             thread.start()
             while thread.is_alive():
@@ -103,10 +105,8 @@ class Attendance:
 
     def _interrupt(self, act: str, ends: bool = False) -> None:
         """Hold, resume or stop what is under way; a stop ``ends`` the test unless the operator leads it."""
-        if act == "stop":
-            self._abandoned = True
-            if ends or not self._leads:
-                self.stopped = self.stopped or INTERRUPTED
+        if act == "stop" and (ends or not self._leads):
+            self.stopped = self.stopped or INTERRUPTED
         if act == "resume":
             self._signals.clear()
             self._answered = 0
@@ -117,7 +117,7 @@ class Attendance:
     def _attempt(self, act: str, **arguments: Any) -> None:
         try:
             self.conductor.do(act, way=TERMINAL, **arguments)
-        except ConfigError as error:
+        except (ConfigError, RecordingError) as error:
             self._say(str(error))
 
     def signal(self, number: int) -> None:

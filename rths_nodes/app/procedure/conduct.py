@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,8 @@ from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.procedure import records
+from rths_nodes.loop.procedure.acts import MOVING
+from rths_nodes.loop.procedure.machine import stopped_by_operator
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
 from rths_nodes.loop.procedure.session import ActRefused, RigSession, RunOutcome
@@ -32,11 +35,16 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording import procedure as on_disk
 from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import RecordingError
 from rths_nodes.recording.run import Run
 
 Look = Callable[[int, int], None]
 NAMED = ("sign_for", "note")
 """Acts whose words stand in the record with the name of who has said them."""
+BEFOREHAND = tuple(name for name in MOVING if ACTS[name].lasting)
+"""Acts that are written down before they begin: they move the rig."""
+HEARD = ("hold", "resume", "stop")
+"""Acts that are done whether they can be written down or not."""
 
 
 @dataclass
@@ -74,12 +82,16 @@ class Conductor:
             realtime=ladder.realtime,
             changed=lambda *told: self.watch.changed(*told),
         )
+        self.unwritten = ""
+        """Why the record could not be written at some time: such a test has failed. Empty where it always was."""
+        self._file = on_disk.RecordFile(folder)
         self.taken: Offsets | None = None
         """Offsets that were taken, and are not confirmed yet."""
         self._one = threading.Lock()
         self._armed: Step | None = None
         self._under_way: Step | None = None
-        self._rehearsing, self._asked_to_stop = False, ""
+        self._rehearsing = False
+        ladder.abandoned = lambda: bool(self.session.stopped)
 
     # -- what is possible ---------------------------------------------------------------------------------
 
@@ -120,7 +132,6 @@ class Conductor:
             found |= {
                 name: "a rung is under way on the simulator" for name in ACTS if name not in ("stop", "note")
             }
-            found["stop"] = ""
         return {name: found.get(name, "") for name in ACTS}
 
     # -- doing it -----------------------------------------------------------------------------------------
@@ -128,7 +139,9 @@ class Conductor:
     def do(self, act: str, by: str = "", way: str = "", **arguments: Any) -> str:
         """Do an ``act`` for the operator ``by``, asked for by the ``way``; what came of it, in words.
 
-        Raises ActRefused (a ConfigError) for what is not possible now, with the reason.
+        Raises ActRefused (a ConfigError) for what is not possible now, with the reason. From here on a stop ends
+        the act, whatever is still prepared for it. Raises RecordingError where the record cannot be written any
+        more: an act that moves the rig does not begin then; a hold, a resume and a stop are done all the same.
         """
         if act not in ACTS:
             raise unknown("act", "act", act, ACTS)
@@ -141,7 +154,8 @@ class Conductor:
         if not self._one.acquire(blocking=False):
             raise ActRefused(f"{act}: another act is under way; possible meanwhile: hold, resume, stop, note")
         try:
-            return self._done(act, by, way, arguments)
+            with self.session.act():
+                return self._done(act, by, way, arguments)
         finally:
             self._one.release()
 
@@ -152,19 +166,36 @@ class Conductor:
         try:
             if reason := self.possible()[act]:
                 raise ActRefused(f"{act}: {reason}")
+            if act in BEFOREHAND:
+                written.under_way = True
+                self.record.acts.append(written)
+                self.write()
             result = work(**arguments, **({"by": by} if act in NAMED else {}))
             written.result = result if isinstance(result, str) else ""
             return written.result
         except ConfigError as error:
             written.refused = str(error)
+            if (why := self.session.stopped) and why not in written.refused and not ACTS[act].at_once:
+                written.refused = f"{act}: {stopped_by_operator(why)}"
+                raise ActRefused(written.refused) from error
             raise
         finally:
-            self.record.acts.append(written)
-            self.write()
+            if not written.under_way:
+                self.record.acts.append(written)
+            written.under_way = False
+            with suppress(*(RecordingError,) * (act in HEARD)):
+                self.write()
 
-    def write(self) -> None:
-        """Write down what there is so far."""
-        on_disk.write(self.record, self.folder)
+    def write(self, last: bool = False) -> None:
+        """Write down what there is so far; with the ``last`` words the room that was kept for them is used.
+
+        Raises what RecordFile does.
+        """
+        try:
+            self._file.write(self.record, last)
+        except RecordingError as error:
+            self.unwritten = self.unwritten or str(error)
+            raise
 
     # -- acts that are more than one of the session -------------------------------------------------------
 
@@ -174,7 +205,7 @@ class Conductor:
             raise ActRefused(f"rehearse: {name or 'nothing left'}: is no planned rung on the simulator")
         step = self.ladder.step(name)
         entry = RungRecord(name, now(), inputs=step.files, code=self.session.code.hash)
-        self._rehearsing, self._asked_to_stop = True, ""
+        self._rehearsing = True
         try:
             done = self._host(step, step.scenario, self._free(name))
         finally:
@@ -185,11 +216,7 @@ class Conductor:
         return self._judged(entry, step, done)
 
     def _stop(self, reason: str = "") -> str:
-        reason = reason or "the operator has asked to stop"
-        if self._rehearsing:
-            self._asked_to_stop = reason
-        else:
-            self.session.stop(reason)
+        self.session.stop(reason or "the operator has asked to stop")
         return ""
 
     def _take_offsets(self, seconds: float) -> str:
@@ -237,11 +264,16 @@ class Conductor:
         kept: list[hosts.RunResult] = []
 
         def runner(scenario: Scenario, port: Port) -> RunOutcome:
-            done = self._host(step, scenario, self._free(step.rung.name), port)
+            entry, folder = self.record.rungs[-1], self._free(step.rung.name)
+            self._describe(entry, step)
+            entry.recording = folder.name
+            if step.rung.moves and not self.record.simulation:
+                self.record.specimen.history.append(history(self.record, entry))
+            self.write()
+            done = self._host(step, scenario, folder, port)
             kept.append(done)
             return RunOutcome(done.outcome, done.reason, done.samples)
 
-        self._asked_to_stop = ""
         started, self._under_way = time.monotonic(), step
         try:
             entry = self.session.run(runner)
@@ -256,13 +288,15 @@ class Conductor:
 
     def _host(self, step: Step, scenario: Scenario, folder: Path, port: Port | None = None) -> hosts.RunResult:
         """Run a rung on its host, recorded into ``folder``."""
-        handed: dict[str, Any] = {} if port is None else {"port": port}
+        handed: dict[str, Any] = {"interrupted": lambda: False, "port": port}  # the rig itself hears a stop
+        if port is None:
+            with self.session.act() as act:
+                handed = {"interrupted": lambda: bool(act.stopped)}
         return hosts.run(
             scenario,
             keep=False,
             progress=self.watch.progress,
             starting=self.watch.starting,
-            interrupted=lambda: bool(self._asked_to_stop),
             host=step.host,
             pace=step.pace,
             record=folder,
@@ -279,23 +313,39 @@ class Conductor:
 
     def _judged(self, entry: RungRecord, step: Step, done: hosts.RunResult | None) -> str:
         """Complete the ``entry`` of a rung by what was recorded of it; how it went, in words."""
-        entry.host, entry.pace = step.host, step.pace
-        entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
-        entry.limits = self.ladder.stops(step)
+        self._describe(entry, step)
         entry.remarks += step.remarks()
-        run = read_run(done.recording) if done is not None and done.recording is not None else None
+        run = self._recorded(entry, done)
         entry.bridged = run.bridged if run is not None else 0
         words = f"rung {entry.name}: {entry.ending} after {entry.samples} samples"
         words += f": {entry.reason}" if entry.reason else ""
-        if done is not None and done.recording is not None and run is not None:
-            entry.recording = done.recording.name
+        if run is not None:
             entry.peaks = comparison.peaks(run)
             if entry.bridged:
                 entry.remarks.append(f"{entry.bridged} samples were bridged")
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
         if step.rung.moves and not self.record.simulation:
-            self.record.specimen.history.append(self._history(entry))
+            self.record.specimen.history[-1] |= history(self.record, entry)
         return words
+
+    def _describe(self, entry: RungRecord, step: Step) -> None:
+        """Which rung it is that ``entry`` tells of."""
+        entry.host, entry.pace = step.host, step.pace
+        entry.level, entry.time_ratio, entry.scenario_hash = step.level, step.ratio, step.hash
+        entry.limits = self.ladder.stops(step)
+
+    @staticmethod
+    def _recorded(entry: RungRecord, done: hosts.RunResult | None) -> Run | None:
+        """What was recorded of a rung, if anything was; a recording that is gone or damaged is a failure."""
+        if done is None or done.recording is None:
+            entry.recording = ""
+            return None
+        entry.recording = done.recording.name
+        try:
+            return read_run(done.recording)
+        except (ConfigError, RecordingError) as error:
+            entry.outcome, entry.reason = "failed", f"its recording cannot be read: {error}"
+            return None
 
     def _compare(self, entry: RungRecord, run: Run) -> str:
         earlier = [each for each in self.record.rungs if each is not entry and each.recording]
@@ -321,14 +371,14 @@ class Conductor:
         entry.differences |= {f"{name}{REHEARSAL}": value for name, value in found.items()}
         return f"; from its rehearsal: {_listed(self.record, found)}"
 
-    def _history(self, entry: RungRecord) -> dict[str, Any]:
-        """What the specimen has gone through on a rung."""
-        largest = {
-            name: {axis: values[name] for axis, values in entry.peaks.items()}
-            for name in ("displacement", "force")
-        }
-        told = {"date": entry.started, "test": self.record.test_id, "rung": entry.name, "level": entry.level}
-        return told | largest
+
+def history(record: ProcedureRecord, entry: RungRecord) -> dict[str, Any]:
+    """What the specimen goes through on a rung of ``record``; without numbers as long as it is under way."""
+    largest = {
+        name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
+    }
+    told = {"date": entry.started, "test": record.test_id, "rung": entry.name, "level": entry.level}
+    return told | largest
 
 
 def _listed(record: ProcedureRecord, differences: dict[str, float]) -> str:

@@ -17,6 +17,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import RUNGS, RungRecord
 from rths_nodes.loop.procedure.verdicts import largest
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.records import RecordingError
 
 
 class Console:
@@ -51,6 +52,9 @@ class Console:
             except ConfigError as error:
                 self._refused = str(error)
                 self._say(self._refused)
+            except RecordingError as error:
+                self._failed = str(error)
+                self._say(self._failed)
             except Exception as error:
                 self._failed = f"{type(error).__name__}: {error}"
                 raise
@@ -66,7 +70,7 @@ class Console:
             if not conductor.possible()["finish"]:
                 self._perform("finish")
         except Exception as error:  # the rig is closed all the same
-            self._failed = self._failed or f"finish: {type(error).__name__}: {error}"
+            self._failed = self._failed or f"finish: {error}"
         finally:
             conductor.session.close()
         return walk.ended(conductor, self._refused, self._failed, self._attendance.stopped, tripped)
@@ -107,7 +111,8 @@ class Console:
         """Do an act with what it needs; false where the walk ends with it. Who leads is told refusals."""
         self._dialogue.typed = False
         try:
-            return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
+            with self.conductor.session.act():  # with what is asked and computed for it: one stop ends all of it
+                return bool(getattr(self, f"_do_{act}", self._plain)(act, rest))
         except ConfigError as error:
             if not self._leads:
                 raise
@@ -195,12 +200,16 @@ class Console:
         return True
 
     def _do_sign_for(self, act: str, rest: str) -> bool:
-        for words in [rest] if rest else self._walk.unsigned():
-            if not self._dialogue.signs(words, self.conductor.record.named(words)):
+        wanting = self._walk.unsigned()
+        meant = [each for each in wanting if rest in ("", each.name, each.words)]
+        if not meant:
+            self._perform(act, what=rest)  # which is refused, with the names
+        for each in meant:
+            if not self._dialogue.signs(self.conductor.record.named(each.words), each.called):
                 if self._leads:
                     return True
-                raise ConfigError(f"sign_for: nobody signs for: {words}")
-            self._perform(act, what=words)
+                raise ConfigError(f"sign_for: nobody signs for: {each.words} ({each.name})")
+            self._perform(act, what=each.name)
         return True
 
     def _do_arm(self, act: str, rest: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rths_nodes.app.procedure.answers import Answers, difference_bound
@@ -104,14 +103,11 @@ class Dialogue:
                 return False
             self.say("that is the hash of the offsets")
 
-    def signs(self, what: str, shown: str) -> bool:
-        """Whether the operator answers for ``what`` is not verified: words with the name of an axis in them.
-
-        ``shown`` are these words as they are asked.
-        """
-        if set(re.findall(r"\w+", what)) & set(self.answers.sign_for):
+    def signs(self, words: str, called: Iterable[str]) -> bool:
+        """Whether the operator answers for ``words``, which are ``called`` so in a file of answers."""
+        if set(called) & set(self.answers.sign_for):
             return True
-        return self._ask is not None and self.yes(f"{shown}; do you sign for it?")
+        return self._ask is not None and self.yes(f"{words}; do you sign for it?")
 
     def counts(self, rung: str, ending: str) -> bool:
         """Whether the operator says that a rung counts which is not valid; no where nobody can be asked."""

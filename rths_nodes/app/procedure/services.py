@@ -26,6 +26,7 @@ from rths_nodes.loop.interrupts import stop_signals_handled
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import AxisOffsets
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.records import RecordingError
 
 if TYPE_CHECKING:
     from rths_nodes.ros.transport.hello import Credentials
@@ -312,7 +313,7 @@ class Attendant:
             self._close()  # whatever is under way is over then, and answered
             if not conductor.possible()["finish"]:
                 conductor.do("finish", way=TERMINAL)
-        except ConfigError as error:
+        except (ConfigError, RecordingError) as error:
             self._say(str(error))
         finally:
             self._close()

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from rths_nodes.app.procedure.conduct import Conductor, now
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.clearance import ToSign
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, RUNGS, SIGNED, VERIFIED, WRONG
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.records import RecordingError
 
 ENDED = (State.FINISHED,)
 
@@ -53,9 +55,9 @@ class Walk:
             return "finish"  # nobody can sign for it: the rig has to be mended first
         return "position" if self.conductor.possible()["sign_for"] else "sign_for"
 
-    def unsigned(self) -> list[str]:
-        """What is neither verified nor signed for, in words."""
-        return self.conductor.session.clearance.unsigned()
+    def unsigned(self) -> list[ToSign]:
+        """What is neither verified nor signed for."""
+        return self.conductor.session.clearance.wanting()
 
     def wrong(self) -> list[str]:
         """What the small move has found that bars the way, in words."""
@@ -71,6 +73,7 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
     last = record.rungs[-1] if record.rungs else None
     doubt = last.ending if last is not None and last.not_valid and not last.counts else ""
     code, reason = ExitCode.FINISHED, ""
+    failed = failed or conductor.unwritten
     if failed:
         code, reason = ExitCode.FAILED, failed
     elif last is not None and last.outcome == "tripped":
@@ -91,7 +94,11 @@ def ended(conductor: Conductor, refused: str, failed: str, stopped: str, tripped
         record.outcome, code = ExitCode.FINISHED.outcome, ExitCode.FAILED  # it ran to its end, and does not count
     record.sample = last.samples if last is not None else None
     record.ended = record.ended or now()
-    conductor.write()
+    try:
+        conductor.write(last=True)
+    except RecordingError as error:  # not even the room that was kept is there
+        code = ExitCode.FAILED
+        record.outcome, record.reason = code.outcome, str(error)
     return code
 
 

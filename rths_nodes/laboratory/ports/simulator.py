@@ -244,7 +244,8 @@ class Simulator:
             self._command = command.command.copy()
             if self._outputs:
                 self._convert(command.control_mode)
-        self._line.append((self._command, command.auxiliary))
+        opened = self._interlock == INTERLOCK_OPEN  # what comes meanwhile acts once it is closed again
+        self._line.append((command.command.copy() if opened else self._command, command.auxiliary))
         driven, auxiliary = self._line.popleft()
         self._triggers.append(self.trigger.high)
         self._high = self._triggers.popleft()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import RigAxis
@@ -10,6 +11,24 @@ from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, SIGNED, ProcedureRecord
 
 CHANNELS = ("displacement", "force")
+
+
+@dataclass(frozen=True)
+class ToSign:
+    """One thing that the operator may answer for: its whole ``name``, and the ``words`` for people.
+
+    ``channel`` of ``axis`` is the sensor whose scale it is; empty for anything else.
+    """
+
+    name: str
+    words: str
+    axis: str
+    channel: str = ""
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What a file of answers may call it: a scale also by its axis, which means each of its scales."""
+        return (self.name, self.words, self.axis) if self.channel else (self.name, self.words)
 
 
 class Clearance:
@@ -32,38 +51,37 @@ class Clearance:
         if not checks:
             return "the axes were not checked"
         found = [words for each in checks.values() for words in each.findings]
-        return "\n".join(found + [f"{what}: verify it, or sign for it" for what in self.unsigned()])
+        return "\n".join(
+            found + [f"{each.words}: verify it, or sign for it ({each.name})" for each in self.wanting()]
+        )
 
     def unsigned(self) -> list[str]:
-        """What is neither verified nor signed for."""
-        wanting = [
-            _scale(channel, name)
+        """Whole names of what is neither verified nor signed for."""
+        return [each.name for each in self.wanting()]
+
+    def wanting(self) -> list[ToSign]:
+        """The same, with words for people."""
+        found = [
+            ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)
             for name, checks in self._record.checks.items()
             for channel in CHANNELS
             if getattr(checks, f"{channel}_scale") == NOT_VERIFIED
         ]
         if self._offsets is not None:
-            wanting += self._offsets.forces_at_rest(self._axes).values()
-        return [what for what in wanting if what not in self._signed]
+            at_rest = self._offsets.forces_at_rest(self._axes)
+            found += [ToSign(f"force at rest of {name}", words, name) for name, words in at_rest.items()]
+        return [each for each in found if each.words not in self._signed]
 
     def sign(self, what: str, by: str) -> None:
-        """The operator answers for ``what``: its words, or the name of its axis. Raises ConfigError for others."""
-        wanting = self.unsigned()
-        meant = [
-            words
-            for words in wanting
-            if what and (what in words or f" of {what} " in words or words.startswith(f"axes.{what}:"))
-        ]
-        if not meant:
-            raise ConfigError(f"{what or 'empty'}: is not to be signed for; that is: {'; '.join(wanting)}")
-        for words in meant:
-            self._signed.add(words)
-            self._record.deviations.append(f"{words}: signed for by {by or 'the operator'}")
-        for name, checks in self._record.checks.items():
-            for channel in CHANNELS:
-                if _scale(channel, name) in meant:
-                    setattr(checks, f"{channel}_scale", SIGNED)
-
-
-def _scale(channel: str, axis: str) -> str:
-    return f"scale of {channel} of {axis} not verified"
+        """The operator answers for ``what``: a whole name, or whole words. Raises ConfigError for others."""
+        wanting = self.wanting()
+        meant = next((each for each in wanting if what in (each.name, each.words)), None)
+        if meant is None:
+            names = "; ".join(each.name for each in wanting)
+            raise ConfigError(
+                f"sign_for: {what or 'empty'}: is not to be signed for; by its whole name that is: {names}"
+            )
+        self._signed.add(meant.words)
+        self._record.deviations.append(f"{meant.words}: signed for by {by or 'the operator'}")
+        if meant.channel:
+            setattr(self._record.checks[meant.axis], f"{meant.channel}_scale", SIGNED)

@@ -2,7 +2,8 @@
 
 All numbers here are untared, in coordinates of the axes. The first command is the active command of the
 controller as it is read back, or, where it cannot be read, the measured position. From there on a command differs
-from the one before it only in a motion that an act has asked for (``motions.py``), or in its safe stop.
+from the one before it only in a motion that an act has asked for (``motions.py``), in its safe stop, or where the
+rig does not follow (``loss.py``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
 from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
+from rths_nodes.loop.procedure.loss import LossWatch
 from rths_nodes.loop.procedure.motions import GuidedMotion
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
@@ -70,6 +72,7 @@ class RigDrive:
         self.mishap: DriveOutcome | None = None
         """The motion of the act under way that came to no end: nothing moves any more until :meth:`ready`."""
         self._dt = scenario.dt
+        self.loss = LossWatch(scenario)
         self.alarm = self.broken = ""
         self.remarks: list[str] = []
         self.pace: Callable[[], int] | None = None
@@ -80,9 +83,9 @@ class RigDrive:
         interval = 0.0 if realtime else KEPT_ALIVE * scenario.port.longest_wait if follows else None
         self.keeper = Keeper(self.tick, interval, self._fail)
         self._passive = np.zeros(len(port.auxiliary_inputs))
+        self._begin: Callable[[], None] = _nothing
         self._motion: GuidedMotion | None = None
         self._stop: SafeStop | None = None
-        self._joined: Array | None = None
         self._asked = ""
         self._outcome = DriveOutcome()
         self._samples = 0
@@ -110,6 +113,8 @@ class RigDrive:
             port.begin()
             self.measured = self._awaited()
             self._first_command()
+            self.loss.begin(self.measured.hydraulics, self.measured.control_mode)
+            self.loss.hear(port, self.measured, self.command)
             if self.realtime:
                 port.arm_watchdog()
                 self._own_pace.start()
@@ -137,7 +142,7 @@ class RigDrive:
             if reason := disagreement(self._scenario.axes, active, measured.displacement):
                 raise ConfigError(reason)
         self._before = self.command
-        self.refer(measured.displacement)
+        self.refer(measured.displacement, self.command)
 
     def close(self) -> None:
         """Give the port back; the rig is left to its own safe state, and nobody moves it. May be called again."""
@@ -162,9 +167,9 @@ class RigDrive:
 
     # -- what acts ask for --------------------------------------------------------------------------------
 
-    def refer(self, displacement: Array) -> None:
-        """The rig rests, at ``displacement`` ``(n_axes,)`` m: errors of tracking count from there."""
-        shift = self._shift = displacement - self.command
+    def refer(self, displacement: Array, command: Array) -> None:
+        """The rig rests at ``displacement`` with ``command``, ``(n_axes,)`` m: what it misses counts from it."""
+        shift = self.shift = displacement - command
         n_axes, limits, channels = len(shift), self._scenario.limits, self.port.auxiliary_names
         tares = replace(Tares.none(n_axes), displacement=np.array(shift, float))
         self._check = LimitCheck(
@@ -175,15 +180,22 @@ class RigDrive:
     def unfit(self) -> str:
         """Why the rig must not be moved now, in words; empty where it may."""
         port, axes = self.port, self._scenario.axes
-        reason = self.broken or port.interlock or why_failed(port, port.hydraulics) or self.alarm
+        reason = (
+            self.broken or port.interlock or why_failed(port, port.hydraulics) or self.loss.reason or self.alarm
+        )
         if reason or (active := port.active_command) is None:
             return reason
         return not_taken(axes, active, self.command) or disagreement(
-            axes, active, self.measured.displacement - self._shift
+            axes, active, self.measured.displacement - self.shift
         )
 
     def drive(self, motion: GuidedMotion) -> DriveOutcome:
-        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`."""
+        """Move the rig on ``motion``, to its end or a safe stop; after one nothing moves until :meth:`ready`.
+
+        Raises what the begin of the act raises (:meth:`expect`): then nothing has moved.
+        """
+        self._begin, begin = _nothing, self._begin
+        begin()
         if self.mishap is None:
             outcome = self._driven(motion)
             self.mishap = outcome if outcome.reason else None
@@ -224,9 +236,17 @@ class RigDrive:
         """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
         self._asked = self._asked or reason
 
+    def expect(self, begin: Callable[[], None]) -> None:
+        """An act prepares: ``begin`` is called right before its first motion."""
+        self._begin = begin
+
     def ready(self) -> None:
-        """An act begins: what was asked for, or has happened, before it stops nothing any more."""
+        """The motions of an act begin: what was asked for, or has happened, before stops nothing any more.
+
+        Who calls it holds the lock of the machine, and has looked whether the act was stopped meanwhile.
+        """
         self._asked, self.mishap = "", None
+        self.loss.accept(self.port.hydraulics)
 
     # -- a tick -------------------------------------------------------------------------------------------
 
@@ -238,12 +258,14 @@ class RigDrive:
         self._before, self.command = self.command, command
         self.measured = self._awaited()
         self._samples += 1
+        self.loss.hear(self.port, self.measured, command)
         self._judge(command)
         self._heard(self.measured)
 
-    def hear(self, measured: Measurement) -> None:
-        """What a run, to which the port is lent, has just measured."""
+    def hear(self, measured: Measurement, sent: Array) -> None:
+        """What a run, to which the port is lent, has just measured after the command ``sent`` ``(n_axes,)`` m."""
         self.measured = measured
+        self.loss.hear(self.port, measured, sent)
         self._heard(measured)
 
     def _awaited(self) -> Measurement:
@@ -259,18 +281,17 @@ class RigDrive:
         return measured
 
     def _next(self) -> tuple[Array, int]:
+        if (waiting := self.loss.next(self.command, self.measured, self.shift)) is not None:
+            if self._stop is not None:
+                self._stop.begin(waiting, waiting)
+                if self.loss.joined(waiting - self.command):
+                    self._end()
+            return waiting, FLAG_TRIPPED
         if self._stop is None and self._motion is not None:
             wanted = self._guided(self._motion)
             if wanted is not None:
                 return wanted, 0
         if self._stop is not None:
-            active = self._stands_aside()
-            if active is not None:
-                step = np.array([axis.velocity for axis in self._scenario.limits.values()]) * self._dt
-                position = self.command + np.clip(active - self.command, -step, step)
-                self._stop.begin(position, position)
-                self._joined = active if np.array_equal(position, active) else None
-                return position, FLAG_TRIPPED
             position = self._stop.step(self.measured)
             if self._stop.at_rest:
                 self._end()
@@ -301,20 +322,8 @@ class RigDrive:
             self._braking(outcome.reason)
         self._stop = SafeStop(self._scenario.limits, self._dt, groups=self._scenario.stop_groups)
         self._stop.begin(self._before, self.command)
-        self._joined = None
-        if self._stop.at_rest and self._stands_aside() is None:
+        if self._stop.at_rest and not self.loss.reason:
             self._end()
-
-    def _stands_aside(self) -> Array | None:
-        """The active command of a controller that does not follow, where it is another one than was sent last.
-
-        The stop ends there: whoever closes the interlock again then moves nothing.
-        """
-        active = self.port.active_command if self.port.interlock else None
-        if active is None or np.array_equal(active, self.command):
-            return None
-        # what was sent comes back in the numbers of the controller: it may differ in the last digit
-        return None if self._joined is not None and np.array_equal(active, self._joined) else active
 
     def _end(self) -> None:
         self._motion = self._stop = None
@@ -344,7 +353,8 @@ class RigDrive:
         if self.levels is not None:
             breach = self.levels.judge(Command(measured.sample, command, command), measured)
         self.alarm = beyond or (breach.reason if breach is not None else "")
-        return why_opened(port, measured) or why_failed(port, measured.hydraulics) or beyond, breach
+        failed = why_opened(port, measured) or why_failed(port, measured.hydraulics) or self.loss.reason
+        return failed or beyond, breach
 
     # -- lending the port to a run ------------------------------------------------------------------------
 
@@ -373,6 +383,10 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds."""
         self._over.wait()
+
+
+def _nothing() -> None:
+    """No act prepares a motion."""
 
 
 def _pacer(scenario: Scenario, follows: bool, clock: Clock) -> Pacer:

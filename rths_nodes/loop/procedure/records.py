@@ -105,6 +105,8 @@ class Act:
     by: str = ""
     way: str = ""
     """By which it was asked for: terminal, answers, socket or service, and how its sender is known."""
+    under_way: bool = False
+    """It has begun, and nothing came of it yet: an act that moves the rig is written down before it does."""
 
 
 @dataclass
@@ -129,7 +131,8 @@ class RungRecord:
     scenario_hash: str = ""
     offsets_hash: str = ""
     outcome: str = ""
-    """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began."""
+    """As that of a run: finished, held, tripped, failed, interrupted; refused where it never began; empty while it
+    is under way."""
     reason: str = ""
     samples: int = 0
     wall_s: float = 0.0

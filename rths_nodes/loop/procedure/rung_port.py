@@ -35,7 +35,7 @@ class RungPort:
     armed = True
 
     def __init__(self, drive: RigDrive, tares: Tares) -> None:
-        self.handover = Handover(tares, self._presented)
+        self.handover = Handover(tares, self._presented, lost=lambda: drive.loss.reason)
         self.paced = drive.realtime
         """True where ticks come by the clock, or from the rig."""
         self._drive, self._port = drive, drive.port
@@ -44,7 +44,7 @@ class RungPort:
         self._ticked = False
         self._turn = threading.Lock()
         self._true: Measurement | None = None
-        self._opened = ""
+        self._opened = self._lost = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
@@ -119,15 +119,26 @@ class RungPort:
         """Send the Command of the tick, from the zero of the test."""
         self._mine()
         tares, zero = self.handover.tares, self.handover.tares.command
+        if (waiting := self._waiting()) is not None:
+            self._send(replace(command, control_mode=b""), waiting, waiting)
+            self._tared = waiting - zero
+            return
         if command.control_mode:
             newtons = np.frombuffer(command.control_mode, np.uint8) == MODE_FORCE
             zero = np.where(newtons, tares.force, zero)
-        active = self._port.active_command if self.interlock and not command.control_mode else None
-        if active is None:
-            self._send(command, command.target + zero, command.command + zero)
-        else:  # it does not follow, and must not jump when somebody closes the interlock again
-            self._send(command, active, active)
+        self._send(command, command.target + zero, command.command + zero)
         self._tared = command.command.copy()
+
+    def _waiting(self) -> Array | None:
+        """What a rig is sent that does not follow, or has ceased to once; None where it always has."""
+        drive = self._drive
+        if not (self._lost or drive.loss.reason):
+            return None
+        if not self._lost and self._modes[1]:  # axes that were led by force are held where they stand
+            _, self._last = held_places((self._before, self._last), self._modes, 0, self._measured)
+        self._lost = self._lost or drive.loss.reason
+        waiting = drive.loss.next(self._last, self._measured, drive.shift)
+        return self._last if waiting is None else waiting
 
     def _send(self, command: Command, target: Array, untared: Array) -> None:
         sent = replace(command, sample=command.sample + self._zero, target=target, command=untared)
@@ -144,7 +155,7 @@ class RungPort:
         if self._ticked:
             self._mine()
             self._measured = self._port.read()
-            self._drive.hear(self._measured)
+            self._drive.hear(self._measured, self._last)
         return replace(self._measured, sample=self._measured.sample - self._zero)
 
     def _presented(self, shown: Measurement) -> Measurement:
@@ -216,7 +227,8 @@ class UnsentPort(RungPort):
     def write(self, command: Command) -> None:
         """The simulator gets the Command of the tick, the rig what it held before."""
         self._mine()
-        held = self._drive.command
+        waiting = self._waiting()
+        held = self._drive.command if waiting is None else waiting
         self._send(replace(command, control_mode=b""), held, held)
         self._answers.wait_tick()
         self._answers.write(command)

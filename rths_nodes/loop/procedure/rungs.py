@@ -9,7 +9,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.arming import Armed
 from rths_nodes.loop.procedure.drive import RigDrive
-from rths_nodes.loop.procedure.machine import SessionMachine
+from rths_nodes.loop.procedure.machine import ActUnderWay, SessionMachine
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.rung_port import ComputedForcePort, RungPort, UnsentPort
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -29,12 +29,13 @@ class RunOutcome:
 class RungUnderWay:
     """The rung that is ``armed`` on the rig of ``drive``; its port is handed to one run.
 
-    ``suspended`` is true while it is held, and can be resumed. Raises ConfigError where the scenario lacks a model
-    that the rung needs.
+    ``suspended`` is true while it is held, and can be resumed, ``stopped`` why it is to end; empty while it is
+    not. Raises ConfigError where the scenario lacks a model that the rung needs.
     """
 
     def __init__(self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine) -> None:
-        self.armed, self.suspended = armed, False
+        self.armed, self.suspended, self.stopped = armed, False, ""
+        self._resumed: ActUnderWay | None = None
         self._machine = machine
         self.port = port = _port_of(armed, drive, offsets)
         port.handover.stopping = machine.brake
@@ -52,12 +53,13 @@ class RungUnderWay:
 
     def resume(self) -> None:
         """It goes on."""
-        self.suspended = False
         self._machine.to(State.RESUMING)
+        self.suspended, self._resumed = False, self._machine.under_way
         self.port.handover.requests.resume()
 
     def stop(self, reason: str) -> None:
         """It ends, held."""
+        self.stopped = self.stopped or reason
         self.port.handover.requests.stop(reason)
 
     def over(self, outcome: RunOutcome, broken: str) -> None:
@@ -90,8 +92,9 @@ class RungUnderWay:
 
     def _under_way(self) -> None:
         with self._machine.lock:
-            if self._machine.state is State.RESUMING:
-                self._machine.to(State.RUNNING)
+            act = self._resumed
+            if self._machine.state is State.RESUMING and act is not None and not act.stopped:
+                self._machine.to(State.RUNNING, act=act)
 
 
 def _port_of(armed: Armed, drive: RigDrive, offsets: Offsets) -> RungPort:

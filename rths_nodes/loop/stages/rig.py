@@ -251,6 +251,7 @@ class RigStage:
             measured.interlock = INTERLOCK_OPEN
         if not self.stopping:
             reason = opened or why_failed(port, measured.hydraulics)
+            reason = reason or (self._handover.lost() if self._handover is not None else "")
             reason = reason or check.measurement(shown, command.target, command.control_mode)
             reason = reason or port.partial_stop
             breach = self.levels.judge(command, shown) if self.levels is not None else None

@@ -82,7 +82,8 @@ class Handover:
     """What the stage of the rig takes from a handed port.
 
     ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
-    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops.
+    told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops;
+    ``lost`` says why the rig does not follow any more, empty where it does.
     """
 
     tares: Tares
@@ -91,6 +92,7 @@ class Handover:
     at_rest: Callable[[], None] = lambda: None
     under_way: Callable[[], None] = lambda: None
     stopping: Callable[[str], None] = lambda reason: None
+    lost: Callable[[], str] = lambda: ""
     holds: list[Relaxation] = field(default_factory=list)
     """How the forces relaxed in each hold so far."""
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rths_nodes.core.wire.layout import constants
-from rths_nodes.loop.procedure.acts import STATES
-from rths_nodes.loop.procedure.machine import ARROWS, MOTION, SessionMachine
+from rths_nodes.loop.procedure.acts import STATES, ActRefused
+from rths_nodes.loop.procedure.machine import ARROWS, BY_ACTS, MOTION, SessionMachine
 from rths_nodes.loop.supervision.states import State
 
 PAGE = Path(__file__).resolve().parents[3] / "doc" / "procedure.md"
@@ -21,10 +21,14 @@ def test_only_the_arrows_lead_on(first, second):
     machine = SessionMachine()
     machine.state = first
     if second in ARROWS[first]:
-        machine.to(second, "why")
+        with machine.act():
+            machine.to(second, "why")
         assert (machine.state, machine.reason) == (second, "why")
     else:
-        with pytest.raises(RuntimeError, match=f"{first.name} -> {second.name}: no such transition"):
+        with (
+            machine.act(),
+            pytest.raises(RuntimeError, match=f"{first.name} -> {second.name}: no such transition"),
+        ):
             machine.to(second)
         assert machine.state is first
 
@@ -65,3 +69,20 @@ def test_the_message_has_the_states():
     assert {name: value for name, value in constants("TestState").items() if name in State.__members__} == {
         state.name: int(state) for state in State
     }
+
+
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in State for b in ARROWS[a] if b in BY_ACTS])
+def test_no_motion_state_and_not_the_armed_one_is_entered_by_no_act_or_by_one_that_was_stopped(first, second):
+    machine = SessionMachine()
+    machine.state = first
+    with pytest.raises(RuntimeError, match=f"{first.name} -> {second.name}: by no act"):
+        machine.to(second)
+    with machine.act() as outer:
+        machine.stop("enough")
+        with machine.act(), pytest.raises(ActRefused, match="stopped by the operator: enough"):
+            machine.to(second)
+        assert (machine.state, outer.stopped, machine.busy) == (first, "enough", True)
+    assert not machine.busy
+    with machine.act():  # one that begins later
+        machine.to(second)
+    assert machine.state is second

@@ -106,7 +106,11 @@ class Sequences(WatchedSession):
     @rule(right=st.sampled_from((True, True, False)))
     def sign_for(self, right: bool) -> None:
         model = self.model
-        if self._do("sign_for", lambda: self.session.sign_for("story_1" if right else "lunch"), (), right):
+        names = self.session.clearance.unsigned()
+        what = names[0] if names and right else "story_1"  # an axis is none of the things that are signed for
+        if self._do("sign_for", lambda: self.session.sign_for(what), (), right):
+            if self.session.clearance.unsigned():  # one thing each
+                return
             sure, checked = model.unsigned and not model.wrong, bool(self.record.checks)
             model.unsigned = False if sure else None
             model.cleared = checked and (True if sure else False if model.wrong else None)

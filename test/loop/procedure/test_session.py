@@ -146,7 +146,7 @@ def test_a_force_at_rest_that_nobody_tared_bars_the_way(walk):
     w.session.check()
     with pytest.raises(ActRefused, match=r"the load cell shows 20000 N at rest, 1.00% of its range: tare it"):
         w.session.position()
-    w.session.sign_for("story_1", "A. Nyone")
+    w.session.sign_for("force at rest of story_1", "A. Nyone")
     assert "signed for by A. Nyone" in w.record.deviations[0]
     w.session.position()
     assert w.session.state is State.POSITIONED
@@ -172,7 +172,7 @@ def test_findings_bar_the_way_and_nobody_can_sign_for_them(walk):
     w.session.check()
     with pytest.raises(ActRefused, match="wrong sign of force"):
         w.session.position()
-    w.session.sign_for("story_1", "A. Nyone")
+    w.session.sign_for("scale of force of story_1", "A. Nyone")
     with pytest.raises(ActRefused, match="wrong sign of force"):
         w.session.position()
 
@@ -183,7 +183,8 @@ def test_scales_that_are_not_verified_bar_the_way_until_they_are_signed_for(walk
     w.session.check()
     with pytest.raises(ActRefused, match="scale of force of story_1 not verified: verify it, or sign for it"):
         w.session.position()
-    w.session.sign_for("story_1", "A. Nyone")
+    for name in w.session.clearance.unsigned():
+        w.session.sign_for(name, "A. Nyone")
     assert w.record.checks["story_1"].force_scale == SIGNED
     w.session.position()
 

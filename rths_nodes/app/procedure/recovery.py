@@ -1,0 +1,72 @@
+"""Complete the record of a test whose console was killed: its last rung, and the history of the specimen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rths_nodes.app.procedure import comparison
+from rths_nodes.app.procedure.conduct import history, now
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.recording import bag, procedure
+from rths_nodes.recording.reading import read_run
+from rths_nodes.recording.records import RecordingError
+
+OUTCOME = "interrupted"
+KILLED = "whoever conducted the test was killed"
+
+
+def recover(folder: Path | str) -> list[str]:
+    """Complete the record in ``folder``, and the recording of the rung under way; what was done, in words.
+
+    A record that is complete stays as it is. Raises ConfigError where there is none, or the test is under way, and
+    RecordingError where the disk does not allow it.
+    """
+    if procedure.under_way(folder):
+        raise ConfigError(f"{folder}: the test is under way at this moment")
+    record = procedure.read(folder)
+    if record.outcome:
+        return []
+    told = []
+    for act in record.acts:
+        if act.under_way:
+            act.under_way, act.result = False, f"{OUTCOME}: {KILLED}: it is not known how far it came"
+            told.append(f"act {act.act}: {act.result}")
+    for rung in record.rungs:
+        if not rung.outcome:
+            told += _rung(record, rung, Path(folder))
+    record.outcome, record.reason, record.ended = OUTCOME, KILLED, record.ended or now()
+    procedure.write(record, folder)
+    return [*told, f"outcome: {OUTCOME}: {KILLED}"]
+
+
+def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
+    """Complete one rung by its recording, as far as there is one."""
+    rung.outcome, rung.reason = OUTCOME, KILLED
+    place = folder / rung.recording
+    told = [f"rung {rung.name}: {OUTCOME}"]
+    try:
+        if not rung.recording or not place.is_dir():
+            raise ConfigError("nothing was recorded of it")
+        found = bag.recover(place)
+        run = read_run(place)
+        rung.samples, rung.peaks = len(run.time) - 1, comparison.peaks(run)
+        told += [f"recording {rung.recording}: {found.messages} messages, {found.lost_bytes} bytes lost"]
+    except (ConfigError, RecordingError) as error:
+        rung.remarks.append(f"its recording tells nothing: {error}")
+        told.append(f"rung {rung.name}: {rung.remarks[-1]}")
+    if rung.name in RUNGS and RUNGS[rung.name].moves:
+        told += _of_specimen(record, rung)
+    return told
+
+
+def _of_specimen(record: ProcedureRecord, rung: RungRecord) -> list[str]:
+    """The row of the rung in the history of the specimen, which was begun with it."""
+    row, rows = history(record, rung), record.specimen.history
+    named = ("date", "test", "rung")
+    begun = next((each for each in rows if all(each.get(key) == row[key] for key in named)), None)
+    if begun is None:
+        rows.append(row)
+    else:
+        begun |= row
+    return [f"history of the specimen {record.specimen.id}: completed by rung {rung.name}"]

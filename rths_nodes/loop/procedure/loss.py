@@ -1,0 +1,118 @@
+"""Whether a rig follows what it is sent, and the command that waits for its return where it does not.
+
+A controller keeps its external command. Where the interlock is open, the pressure is off, or somebody drives the
+rig from the controller itself, the actuators stand or go elsewhere; once all that is over, they go to that command
+at once. So the command goes to where the rig stands, at every tick, within velocity and stroke, as long as the rig
+does not follow; whoever closes the interlock again then moves nothing. Where the pressure has only dropped to low,
+actuators follow slowly: the command goes to where they are once, and they rest there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rths_nodes.core.protocols import Port
+from rths_nodes.core.readback import WITHOUT_PRESSURE, why_opened
+from rths_nodes.core.samples import (
+    HYDRAULICS_HIGH,
+    HYDRAULICS_LOW,
+    HYDRAULICS_NOT_TOLD,
+    HYDRAULICS_OFF,
+    Array,
+    Measurement,
+)
+from rths_nodes.loop.procedure.agreement import not_taken
+from rths_nodes.loop.scenario.schema import Scenario
+
+DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
+ANOTHER_MODE = "rig: the controller has changed its control mode"
+TAKEN_AFTER_S = 0.1
+"""After so long at rest a controller has taken the command that it was sent."""
+
+
+class LossWatch:
+    """Looks at each Measurement of the rig of ``scenario`` whether it follows.
+
+    ``reason`` says why it does not, in words, empty where it does; ``count`` how often it has ceased to, ``last``
+    why the last time. Modes and active commands are not looked at where an axis is controlled by force.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        limits = scenario.limits.values()
+        self._axes = scenario.axes
+        self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
+        self._stroke = np.array([axis.stroke for axis in limits])
+        self._taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
+        self._by_force = any(axis.of_force for axis in limits)
+        self.count, self.last = 0, ""
+        self.begin(HYDRAULICS_NOT_TOLD)
+
+    def begin(self, pressure: int, modes: bytes = b"") -> None:
+        """The rig follows, with this ``pressure`` and control ``modes``; empty: not told."""
+        self.reason = ""
+        self._pressure, self._modes = pressure, modes
+        self._dropped = self._elsewhere = False
+        self._sent: Array | None = None
+        self._still = 0
+        self._missed: Array | None = None
+        """By what the rig missed its command at rest, m, the last time it followed; None since it moves."""
+
+    def accept(self, pressure: int) -> None:
+        """An act begins at this ``pressure``: it has not dropped."""
+        self._pressure, self._dropped = pressure, False
+
+    def hear(self, port: Port, measured: Measurement, sent: Array) -> None:
+        """What the rig behind ``port`` measures after the command ``sent`` ``(n_axes,)`` m."""
+        same = self._sent is not None and np.array_equal(sent, self._sent)
+        self._still, self._sent = self._still + 1 if same else 0, sent
+        pressure = measured.hydraulics
+        if pressure != HYDRAULICS_LOW:
+            self._dropped = False
+        elif self._pressure == HYDRAULICS_HIGH:
+            self._dropped = True
+        self._pressure = pressure
+        reason = self._why(port, measured, sent)
+        if reason and not self.reason:
+            self.count, self.last = self.count + 1, reason
+        self.reason = reason
+        if not reason and pressure != HYDRAULICS_LOW:
+            rests = self._still >= self._taken_after
+            self._missed = measured.displacement - sent if rests else None
+
+    def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
+        if opened := why_opened(port, measured):
+            return opened
+        if measured.hydraulics == HYDRAULICS_OFF:
+            return WITHOUT_PRESSURE
+        if self._dropped:
+            return DROPPED
+        if self._by_force:
+            return ""
+        if self._modes and measured.control_mode and measured.control_mode != self._modes:
+            return ANOTHER_MODE
+        if not (self._elsewhere or self._still >= self._taken_after) or (active := port.active_command) is None:
+            return ""
+        elsewhere = not_taken(self._axes, active, sent)
+        self._elsewhere = bool(elsewhere)
+        return elsewhere
+
+    def next(self, command: Array, measured: Measurement, shift: Array) -> Array | None:
+        """The next command after ``command``, towards where the rig stands; None where the rig follows.
+
+        ``shift`` ``(n_axes,)`` m is by what the displacement sensors differ from the commands; a rig that rested
+        under its force, when it ceased to follow, missed its command by the static error, too.
+        """
+        if not self.reason:
+            return None
+        shift = shift if self._missed is None else self._missed
+        stands = np.clip(measured.displacement - shift, -self._stroke, self._stroke)
+        way = np.where(np.isfinite(stands), stands - command, 0.0)
+        if self.joined(way):
+            self._dropped = False
+        return np.asarray(command + np.clip(way, -self._step, self._step))
+
+    def joined(self, way: Array) -> bool:
+        """Whether a ``way`` ``(n_axes,)`` m is gone in one tick."""
+        return bool((np.abs(way) <= self._step).all())

@@ -1,0 +1,220 @@
+"""The record of a procedure while it is under way: many threads, full disks, deleted folders, a console killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rig_conductor import conducted, positioned
+
+import rths_nodes
+from rths_nodes.app.cli import main
+from rths_nodes.app.procedure import walk
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording import procedure
+from rths_nodes.recording.records import RecordingError
+
+
+def armed(conductor: Conductor) -> None:
+    step, offsets = conductor.ladder.step("g"), conductor.session.offsets
+    assert offsets is not None
+    conductor.do("arm", rung="g", scenario_hash=step.hash, offsets_hash=offsets.hash)
+
+
+def test_two_threads_write_one_record(tmp_path: Path) -> None:
+    """They wrote through one temporary name: one of them was told that the record cannot be written."""
+    conductor = conducted(tmp_path / "test")
+    failed: list[str] = []
+
+    def notes(number: int) -> None:
+        try:
+            for each in range(20):
+                conductor.do("note", text=f"{number}.{each}")
+        except (ConfigError, RecordingError) as error:
+            failed.append(str(error))
+
+    threads = [threading.Thread(target=notes, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert len(procedure.read(tmp_path / "test").notes) == 80
+    assert sorted(each.name for each in (tmp_path / "test").iterdir()) == [procedure.ROOM, procedure.FILE]
+
+
+def test_no_act_fails_because_of_notes_beside_it(tmp_path: Path) -> None:
+    """With notes every 20 ms 22 of 108 acts failed."""
+    conductor = conducted(tmp_path / "test")
+    over, failed = threading.Event(), []
+
+    def notes() -> None:
+        while not over.is_set():
+            try:
+                conductor.do("note", text="here")
+            except (ConfigError, RecordingError) as error:
+                failed.append(str(error))
+
+    beside = threading.Thread(target=notes)
+    beside.start()
+    try:
+        positioned(conductor)
+        armed(conductor)
+        conductor.do("run")
+        conductor.do("unload")
+        conductor.do("finish")
+    finally:
+        over.set()
+        beside.join()
+    assert failed == []
+    assert [act.refused for act in conductor.record.acts if act.refused] == []
+    assert len(procedure.read(tmp_path / "test").acts) == len(conductor.record.acts)
+
+
+def test_a_rung_and_its_act_are_written_before_anything_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conductor = conducted(tmp_path / "test")
+    positioned(conductor)
+    armed(conductor)
+    found: list[ProcedureRecord] = []
+    host = conductor._host
+
+    def hosted(*given: Any) -> Any:
+        found.append(procedure.read(tmp_path / "test"))
+        return host(*given)
+
+    monkeypatch.setattr(conductor, "_host", hosted)
+    conductor.do("run")
+    (then,) = found
+    assert (then.acts[-1].act, then.acts[-1].under_way, then.acts[-1].result) == ("run", True, "")
+    rung = then.rungs[-1]
+    assert (rung.name, rung.outcome, rung.recording, rung.level) == ("g", "", "rung_g", 1.0)
+    assert then.specimen.history[-1]["rung"] == "g"
+    now = procedure.read(tmp_path / "test")
+    assert not now.acts[-1].under_way
+    assert now.rungs[-1].outcome == "finished"
+    assert [row["rung"] for row in now.specimen.history] == ["g"]
+    assert now.specimen.history[-1]["displacement"]["story_1"] > 0.0
+
+
+class FullDisk:
+    """The folder of a test on a disk of its own, a small one, which is filled."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def fill(self) -> None:
+        with suppress(OSError), (self.place / "others").open("wb", buffering=0) as stream:
+            while stream.write(bytes(4096)):
+                pass
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[FullDisk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield FullDisk(place)
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_on_a_full_disk_nothing_moves_a_stop_is_done_and_the_last_words_are_written(disk: FullDisk) -> None:
+    conductor = conducted(disk.place / "test")
+    positioned(conductor)
+    armed(conductor)
+    disk.fill()
+    assert conductor.do("stop", reason="enough") == ""  # it was answered as refused
+    assert conductor.state is State.HELD
+    before = conductor.session.drive.command
+    with pytest.raises(RecordingError, match=r"the record of the procedure cannot be written \(No space left"):
+        conductor.do("position")
+    assert conductor.state is State.HELD
+    assert conductor.session.drive.command is before
+    conductor.session.close()
+    assert walk.ended(conductor, "", "", "", "") is ExitCode.FAILED  # 2, "nothing has moved"
+    record = procedure.read(disk.place / "test")
+    assert record.outcome == "failed"
+    assert "No space left" in record.reason
+    assert [act.act for act in record.acts][-2:] == ["stop", "position"]
+
+
+def test_a_folder_that_is_deleted_under_way_is_a_failure(tmp_path: Path) -> None:
+    conductor = conducted(tmp_path / "test")
+    positioned(conductor)
+    armed(conductor)
+    shutil.rmtree(tmp_path / "test")
+    with pytest.raises(RecordingError, match="its folder is gone"):
+        conductor.do("run")
+    conductor.session.close()
+    assert walk.ended(conductor, "", "", "", "") is ExitCode.FAILED
+    assert procedure.read(tmp_path / "test").outcome == "failed"
+
+
+def test_a_console_that_is_killed_while_the_rig_moves_leaves_the_history_of_the_specimen(
+    tmp_path: Path, environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = tmp_path / "answers.yaml"
+    answers.write_text(
+        "{test_id: killed, operator: A. Tester, specimen: D-17, rungs: [g], arm: [g], offsets_seconds: 0.5, "
+        "confirm_offsets: true, unloaded: true, unload: false, sign_for: [story_1]}"
+    )
+    words = [
+        "test",
+        "chen_ricles_2010",
+        "--rig",
+        "bench_simulated",
+        "--set=duration=60",
+        "--answers",
+        str(answers),
+    ]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "rths_nodes.app.cli", *words],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    folder = tmp_path / "runs" / "killed"
+    journal = folder / "rung_g" / "rung_g_0.mcap"
+    try:
+        while program.poll() is None and not (journal.exists() and journal.stat().st_size > 100_000):
+            time.sleep(0.02)
+        assert main(["recover", str(folder)]) == 2
+        assert "is under way at this moment" in capsys.readouterr().err
+    finally:
+        os.kill(program.pid, signal.SIGKILL)
+        program.wait()
+    killed = procedure.read(folder)
+    assert (killed.outcome, killed.acts[-1].under_way) == ("", True)
+    assert killed.specimen.history[-1]["rung"] == "g"
+    assert main(["recover", str(folder)]) == 0
+    assert "history of the specimen D-17: completed by rung g" in capsys.readouterr().out
+    record = procedure.read(folder)
+    rung = record.rungs[-1]
+    assert (record.outcome, rung.outcome, record.acts[-1].under_way) == ("interrupted", "interrupted", False)
+    assert rung.samples > 0
+    (row,) = record.specimen.history
+    run = rths_nodes.read(folder / "rung_g")
+    assert row["displacement"]["story_1"] == pytest.approx(abs(run.displacement).max())
+    assert main(["recover", str(folder)]) == 0
+    assert "is complete" in capsys.readouterr().out
