@@ -89,6 +89,8 @@ class RigModel:
     vague: bool = False
     """Where the actuators stand is not known: they could not follow, or their sensor has not shown it."""
     taken: bool = False
+    taken_off: bool = False
+    """Something was wrong while the offsets were taken: a check that comes later may find it."""
     confirmed: bool = False
     cleared: bool | None = False
     unsigned: bool | None = False

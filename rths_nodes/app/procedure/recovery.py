@@ -55,7 +55,7 @@ def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
     except (ConfigError, RecordingError) as error:
         rung.remarks.append(f"its recording tells nothing: {error}")
         told.append(f"rung {rung.name}: {rung.remarks[-1]}")
-    if rung.name in RUNGS and RUNGS[rung.name].moves:
+    if rung.name in RUNGS and RUNGS[rung.name].moves and not record.simulation:
         told += _of_specimen(record, rung)
     return told
 

@@ -76,6 +76,7 @@ class Sequences(WatchedSession):
 
         if self._do("take_offsets", take, happens, seconds == 0.05):
             self.model.taken = True
+            self.model.taken_off = self.model.standing
 
     @rule(right=st.sampled_from((True, True, False)), unloaded=st.booleans())
     def confirm_offsets(self, right: bool, unloaded: bool) -> None:
@@ -97,7 +98,7 @@ class Sequences(WatchedSession):
         self._after("REFERENCED", done)
         if not done or model.wrong:
             model.cleared, model.unsigned = False, None
-        elif standing or self.trouble:
+        elif standing or self.trouble or model.taken_off:
             model.cleared = model.unsigned = None
         else:
             good = model.known and not model.loaded
@@ -111,7 +112,7 @@ class Sequences(WatchedSession):
         if self._do("sign_for", lambda: self.session.sign_for(what), (), right):
             if self.session.clearance.unsigned():  # one thing each
                 return
-            sure, checked = model.unsigned and not model.wrong, bool(self.record.checks)
+            sure, checked = model.unsigned and not model.wrong and not model.taken_off, bool(self.record.checks)
             model.unsigned = False if sure else None
             model.cleared = checked and (True if sure else False if model.wrong else None)
 
