@@ -267,8 +267,7 @@ class Conductor:
             entry, folder = self.record.rungs[-1], self._free(step.rung.name)
             self._describe(entry, step)
             entry.recording = folder.name
-            if step.rung.moves and not self.record.simulation:
-                self.record.specimen.history.append(history(self.record, entry))
+            tell_specimen(self.record, entry)
             self.write()
             done = self._host(step, scenario, folder, port)
             kept.append(done)
@@ -324,8 +323,7 @@ class Conductor:
             if entry.bridged:
                 entry.remarks.append(f"{entry.bridged} samples were bridged")
             words += self._compare(entry, run) + self._against_rehearsal(entry, step, run)
-        if step.rung.moves and not self.record.simulation:
-            self.record.specimen.history[-1] |= history(self.record, entry)
+        tell_specimen(self.record, entry)
         return words
 
     def _describe(self, entry: RungRecord, step: Step) -> None:
@@ -372,13 +370,24 @@ class Conductor:
         return f"; from its rehearsal: {_listed(self.record, found)}"
 
 
-def history(record: ProcedureRecord, entry: RungRecord) -> dict[str, Any]:
-    """What the specimen goes through on a rung of ``record``; without numbers as long as it is under way."""
+def tell_specimen(record: ProcedureRecord, entry: RungRecord) -> bool:
+    """Begin or complete the row of a rung of ``record`` in the history of its specimen; whether it loads it.
+
+    It has no numbers as long as the rung is under way. What was simulated is no load.
+    """
+    if record.simulation or entry.name not in RUNGS or not RUNGS[entry.name].moves:
+        return False
     largest = {
         name: {axis: values[name] for axis, values in entry.peaks.items()} for name in ("displacement", "force")
     }
-    told = {"date": entry.started, "test": record.test_id, "rung": entry.name, "level": entry.level}
-    return told | largest
+    named = {"date": entry.started, "test": record.test_id, "rung": entry.name}
+    rows = record.specimen.history
+    begun = [row for row in rows if all(row.get(key) == value for key, value in named.items())]
+    if not begun:
+        rows.append({})
+    row = begun[-1] if begun else rows[-1]
+    row |= named | {"level": entry.level} | largest
+    return True
 
 
 def _listed(record: ProcedureRecord, differences: dict[str, float]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.conduct import history, now
+from rths_nodes.app.procedure.conduct import now, tell_specimen
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, RungRecord
+from rths_nodes.loop.procedure.records import ProcedureRecord, RungRecord
 from rths_nodes.recording import bag, procedure
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.records import RecordingError
@@ -55,18 +55,6 @@ def _rung(record: ProcedureRecord, rung: RungRecord, folder: Path) -> list[str]:
     except (ConfigError, RecordingError) as error:
         rung.remarks.append(f"its recording tells nothing: {error}")
         told.append(f"rung {rung.name}: {rung.remarks[-1]}")
-    if rung.name in RUNGS and RUNGS[rung.name].moves and not record.simulation:
-        told += _of_specimen(record, rung)
+    if tell_specimen(record, rung):
+        told.append(f"history of the specimen {record.specimen.id}: completed by rung {rung.name}")
     return told
-
-
-def _of_specimen(record: ProcedureRecord, rung: RungRecord) -> list[str]:
-    """The row of the rung in the history of the specimen, which was begun with it."""
-    row, rows = history(record, rung), record.specimen.history
-    named = ("date", "test", "rung")
-    begun = next((each for each in rows if all(each.get(key) == row[key] for key in named)), None)
-    if begun is None:
-        rows.append(row)
-    else:
-        begun |= row
-    return [f"history of the specimen {record.specimen.id}: completed by rung {rung.name}"]
