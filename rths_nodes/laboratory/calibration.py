@@ -72,6 +72,11 @@ class Channel:
         return self.range * self.unit_si
 
     @property
+    def step_si(self) -> float:
+        """Its resolution, in SI; 0 for none."""
+        return self.resolution * self.unit_si
+
+    @property
     def gain(self) -> float:
         """What a number of the port is in SI, with its sign."""
         return self.sign * self.scale * self.unit_si
@@ -141,6 +146,14 @@ class OnRig:
     )
     characterised: Characterised | None = section(
         Characterised, "what cyclic tests have told, as rths characterise --out writes it", None
+    )
+    slow_error: float | None = number(
+        "largest magnitude of measured minus command in slow motions: small move, way to the start, resume, "
+        "unloading; left out: 1 mm, or three times the static error that the small move has found, scaled with "
+        "the force, whichever is larger",
+        "m",
+        None,
+        more_than=0.0,
     )
     small_move: SmallMove | None = section(SmallMove, "the small move that checks signs and scales", None)
     unloading: Unloading | None = section(Unloading, "the way to no force", None)

@@ -42,7 +42,7 @@ class ForceControl:
     )
     largest_correction: float = number(
         "furthest that feedback may lead the axis from where the feed-forward leads it: beyond it "
-        "the specimen has lost its stiffness, or has another one than the force controller was given",
+        "the load cell drifts, or the specimen has lost its stiffness, or has another one than the law was given",
         "m",
         more_than=0.0,
         at_most=1.0,
@@ -105,7 +105,8 @@ class ForceAxis:
         if not abs(correction) <= self._largest:
             return (
                 f"axes.{name}.force_control.largest_correction: {correction:.6g} m: must be within +- "
-                f"{self._largest:g} m: the specimen has lost its stiffness, or another one than was declared"
+                f"{self._largest:g} m: the force does not go with the displacement: the load cell drifts or is "
+                "dead, or the specimen has lost its stiffness, or another one than was declared"
             )
         if abs(wanted) > self._stroke:
             return f"{led}: command = {wanted:.6g} m: limits.stroke: must be within +- {self._stroke:g} m"

@@ -41,7 +41,10 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
     if axis.stiffness_known_to is not None and axis.stiffness is None:
         raise ConfigError(f"{join(path, 'stiffness_known_to')}: of what? Give stiffness, too")
     _check_characterised(axis, path)
-    bounds = [("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke")]
+    bounds = [
+        ("elastic_limit", axis.elastic_limit, "m", limits.stroke, "limits.stroke"),
+        ("slow_error", axis.slow_error, "m", limits.stroke, "limits.stroke"),
+    ]
     if axis.small_move is not None:
         far = (
             (limits.stroke, "limits.stroke")
@@ -53,7 +56,7 @@ def check_handling(axis: Any, limits: Any, path: str) -> None:
             ("small_move.velocity", axis.small_move.velocity, "m/s", limits.velocity, "limits.velocity"),
             ("small_move.force", axis.small_move.force, "N", limits.force, "limits.force"),
         ]
-        step = axis.displacement.resolution * axis.displacement.unit_si
+        step = axis.displacement.step_si
         if axis.small_move.displacement < STEPS * step:
             raise ConfigError(
                 f"{join(path, 'small_move')}.displacement = {axis.small_move.displacement:g} m: must be >= "

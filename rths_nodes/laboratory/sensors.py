@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
 from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.sensor_faults import RIGHT, ChannelFault
 
 BLOCK = 256
 """Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
@@ -253,16 +254,24 @@ class SensorPair:
         self._lives = self._dead == (None, None)
         self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
         self._late = p.force_delay
-        self.perfect = self._lives and not (self._wrong or self._noisy or self._converts or self._late)
+        self._dt = dt
+        self._true = self._lives and not (self._wrong or self._noisy or self._converts or self._late)
         self.reset()
 
     def reset(self) -> None:
-        """The noise stream from its beginning, and no force before."""
+        """The noise stream from its beginning, no force before, and nothing has gone wrong."""
+        self._faults: list[ChannelFault | None] = [None, None]
+        self.perfect = self._true
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
         self._drawn: list[list[float]] = []
         self._under_way = deque([0.0] * self._late)
         self._sample = 0
         self.saturated = False
+
+    def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
+        """From the next sample on: 0 is the displacement, 1 the force, ``rate`` m/s or N/s that of a drift."""
+        self._faults[channel] = None if how == RIGHT else ChannelFault(how, rate * self._dt)
+        self.perfect = self._true and self._faults == [None, None]
 
     def measure(self, displacement: float, force: float) -> tuple[float, float]:
         """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
@@ -278,6 +287,13 @@ class SensorPair:
             force += of_force
         if not self._lives:
             displacement, force = self._shown_dead(displacement, force)
+        if self._faults != [None, None]:
+            displacement, force = (
+                value if fault is None else fault.shown(value, channel[0])
+                for value, fault, channel in zip(
+                    (displacement, force), self._faults, (self._displacement, self._force), strict=True
+                )
+            )
         if self._converts:
             displacement = _converted(displacement, *self._displacement)
             force = _converted(force, *self._force)
@@ -352,6 +368,10 @@ class SecondSensors:
     def reset(self) -> None:
         """The noise stream from its beginning."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+
+    def true(self, pairs: Sequence[tuple[float, float]]) -> Array:
+        """True displacements (m) of their axes, of the ``pairs`` of displacement and force of all."""
+        return np.array([pairs[place][0] for place in self.places])
 
     def measure(self, true: Array) -> Array:
         """What they show of the ``true`` displacements (m) of their axes."""

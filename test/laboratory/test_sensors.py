@@ -103,3 +103,21 @@ def test_the_converter_of_the_command_rounds_and_saturates() -> None:
         -0.0105,
     ]
     assert build(Output, {}).sent(0.123456789) == 0.123456789
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        ("frozen", [1.0, 1.0, 1.0, 1.0]),
+        ("flickers", [1.25, 1.0, 1.25, 1.0]),
+        ("flipped", [1.0, 0.0, -1.0, -2.0]),
+        ("drifts", [1.5, 3.0, 4.5, 6.0]),
+    ],
+)
+def test_a_channel_goes_wrong_while_it_measures_and_is_right_again(how, shown) -> None:
+    pair = SensorPair(Sensors(displacement_resolution=0.25), 1, "a", 0.5)
+    assert pair.measure(0.0, 7.0) == (0.0, 7.0)
+    pair.goes_wrong(0, how, 1.0)
+    assert [pair.measure(value, 7.0) for value in (1.0, 2.0, 3.0, 4.0)] == [(each, 7.0) for each in shown]
+    pair.goes_wrong(0, "right")
+    assert pair.measure(5.0, 7.0) == (5.0, 7.0)

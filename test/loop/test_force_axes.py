@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.rig_file import check_errors_bounded
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
@@ -235,3 +237,42 @@ def test_a_slow_actuator_law_needs_no_transport_of_its_own() -> None:
     outcome, watch = run(port=port, axes__load__sensors={"force_delay": 2}, **law)
     assert outcome.state is State.FINISHED, outcome.reason
     assert errors(watch, MOVES, 12.0) < 0.03
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["drifts", "frozen", "right"])
+def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at_most(how: str) -> None:
+    """The shipped column: 10 kN of 500 kN, where a cell that drifted by 10 kN/s took 138 kN off it unnoticed."""
+    scenario = files.load("column_under_axial_load")
+    loop = Loop(Assembly(scenario))
+    port, begin = loop.assembly.port, round(4.6 * scenario.servo_rate)
+    true: list[float] = []
+
+    def look(sample: int) -> None:
+        if sample == begin:
+            port.set_sensor(1, "force", how, -10e3)
+        if sample >= begin:
+            true.append(float(port.truth().force[1]))
+
+    outcome = loop.run([], look)
+    if how == "drifts":
+        assert outcome.state is State.TRIPPED
+        assert "largest_correction" in outcome.reason
+        assert "the load cell drifts or is dead" in outcome.reason
+    else:  # what is frozen at its target tells nothing: the feed-forward alone keeps the load
+        assert outcome.state is State.FINISHED
+    assert np.abs(np.array(true) - LOAD).max() <= 0.03 * LOAD
+
+
+@pytest.mark.parametrize(("largest", "refused"), [(0.2e-3, True), (10e-6, False)])
+def test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error(largest: float, refused: bool) -> None:
+    scenario = build(Scenario, data(axes__load__force_control__largest_correction=largest))
+    object.__setattr__(scenario.axes["drift"].limits, "tracking_error", 0.02)
+    check_errors_bounded(scenario, simulated=True)
+    if refused:
+        with pytest.raises(
+            ConfigError, match=r"largest_correction = 0.0002 m: is 200000 N by the stiffness of its law"
+        ):
+            check_errors_bounded(scenario, simulated=False)
+    else:
+        check_errors_bounded(scenario, simulated=False)

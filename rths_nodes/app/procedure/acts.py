@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rths_nodes.core.errors import ConfigError
+
 
 @dataclass(frozen=True)
 class Act:
@@ -38,10 +40,26 @@ ACTS = {
     "resume": Act("go on with the rung that is held", at_once=True),
     "stop": Act("stop whatever moves", ("reason",), at_once=True, anybody=True),
     "acknowledge": Act("what has tripped the rig is understood"),
-    "unload": Act("unload the specimen to zero force", lasting=True),
+    "unload": Act(
+        "unload the specimen to zero force; to a place (m from the zero of the test), signed: by displacement",
+        ("to", "signed"),
+        lasting=True,
+    ),
     "note": Act("words for the report", ("text",), at_once=True),
     "finish": Act("take the offsets again, close the port, end the test", lasting=True),
 }
 """By name; those of the session have the names of its methods."""
 TERMINAL, ANSWERS = "terminal", "answers"
 """Ways by which an act is asked for, in the record; those of the services are in ``services.py``."""
+
+
+def places(given: str, names: tuple[str, ...]) -> dict[str, float]:
+    """Places by axis, m: a number where there is one axis, else ``axis: number, ...``. Raises ConfigError."""
+    found = {}
+    for each in given.split(","):
+        name, colon, number = each.rpartition(":")
+        try:
+            found[name.strip() if colon or len(names) > 1 else names[0]] = float(number)
+        except ValueError:
+            raise ConfigError(f"unload.to = {given!r}: must be a number (m), or axis: number, ...") from None
+    return found

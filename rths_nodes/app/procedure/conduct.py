@@ -19,7 +19,7 @@ from typing import Any
 from rths_nodes.analysis.units import KN, plain
 from rths_nodes.app import hosts
 from rths_nodes.app.procedure import comparison
-from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.acts import ACTS, places
 from rths_nodes.app.procedure.ladder import Ladder, Step
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.protocols import Port
@@ -223,13 +223,15 @@ class Conductor:
         self.taken = self.session.take_offsets(seconds)
         return f"offsets {self.taken.hash}"
 
-    def _unload(self) -> str:
-        done = self.session.unload()
+    def _unload(self, to: str = "", signed: str = "") -> str:
+        goal = places(to, tuple(self.ladder.scenario.axes)) if to else None
+        done = self.session.unload(goal, signed)
         left = ", ".join(
             f"{self.record.called(name)} {plain(before, KN)} kN, now {plain(done.after[name], KN)} kN"
             for name, before in done.before.items()
         )
-        return f"{'given up: ' + done.given_up if done.given_up else 'unloaded'}: force before {left}"
+        ended = "led to its place" if done.to else "unloaded"
+        return f"{'given up: ' + done.given_up if done.given_up else ended}: force before {left}"
 
     def loads_at_rest(self) -> list[str]:
         """Forces that the load cells show at rest and that are no noise, in words, before they are tared."""

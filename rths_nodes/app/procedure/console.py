@@ -212,6 +212,17 @@ class Console:
             self._perform(act, what=each.name)
         return True
 
+    def _do_unload(self, act: str, rest: str) -> bool:
+        """With a place behind it: by displacement, for which the operator signs at the terminal."""
+        if not rest:
+            return self._plain(act, rest)
+        words = f"unload by displacement, to {rest} m from the zero of the test, whatever the force is"
+        if not self._dialogue.yes(f"{words}: do you sign for it?"):
+            self._say("not unloaded")
+            return True
+        self._say(self._perform(act, to=rest, signed=self.conductor.record.operator or "the operator"))
+        return True
+
     def _do_arm(self, act: str, rest: str) -> bool:
         conductor, rung = self.conductor, rest or self.conductor.next_rung
         if rung not in conductor.ladder.planned:

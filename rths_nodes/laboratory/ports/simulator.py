@@ -39,8 +39,11 @@ from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, Transpor
 from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
+from rths_nodes.laboratory.sensor_faults import SENSOR_FAULTS
 from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
 
+CHANNELS = ("displacement", "force")
+"""Of the sensors of an axis."""
 PRESSURES = {"off": HYDRAULICS_OFF, "low": HYDRAULICS_LOW, "high": HYDRAULICS_HIGH}
 
 
@@ -132,7 +135,6 @@ class Simulator:
             {None: INTERLOCK_NOT_TOLD, "closed": INTERLOCK_CLOSED, "open": INTERLOCK_OPEN}[params.interlock],
         )
         self._modes = bytes([MODE_DISPLACEMENT]) * len(axes)
-        self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
         self._rest(None)
 
     def open(self, pacer: Callable[[], int] | None = None) -> None:
@@ -148,6 +150,7 @@ class Simulator:
         self._pacer = pacer
         for part in (self._rig, *self._sensors, self._auxiliary, self._second, self._drive):
             part.reset()
+        self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
         self._hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
         none = np.zeros(len(self.auxiliary_inputs))
         for command in self._drive.walk() if walk else ():
@@ -199,6 +202,17 @@ class Simulator:
             self.interlock = self.interlock or OPENED
         elif self.interlock == OPENED:
             self.interlock = ""
+
+    def set_sensor(self, axis: int, channel: str, how: str, rate: float = 0.0) -> None:
+        """A sensor goes wrong, or is right again, from the next sample on: the ``channel`` displacement or force.
+
+        ``how`` is one of SENSOR_FAULTS, ``rate`` m/s or N/s that of a drift. Raises ConfigError for another word.
+        """
+        for key, given, known in (("channel", channel, CHANNELS), ("how", how, SENSOR_FAULTS)):
+            if given not in known:
+                raise unknown(f"sensor.{key}", key, given, known)
+        self._sensors[axis].goes_wrong(CHANNELS.index(channel), how, rate)
+        self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
 
     def _take_over(self) -> None:
         """From now on the drive leads the actuators, from where they are led."""
@@ -289,11 +303,7 @@ class Simulator:
                     self._flags |= FLAG_SATURATED
         self._channels = self._auxiliary.measure(rig.auxiliary)
         if self._second.names:
-            self._channels = np.concatenate([self._channels, self._second.measure(self._at_second())])
-
-    def _at_second(self) -> Array:
-        """True displacements (m) where there is a second sensor."""
-        return np.array([self._true[place][0] for place in self._second.places])
+            self._channels = np.concatenate([self._channels, self._second.measure(self._second.true(self._true))])
 
     def read(self) -> Measurement:
         return self._measurement(self._seen, self._channels)
@@ -302,7 +312,7 @@ class Simulator:
         """The true, noise-free state at the same sample."""
         channels = self._rig.auxiliary
         if self._second.names:
-            channels = np.concatenate([channels, self._at_second()])
+            channels = np.concatenate([channels, self._second.true(self._true)])
         return self._measurement(self._true, channels)
 
     def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:

@@ -20,6 +20,7 @@ moves; nothing is seen; a force has changed by more than the rig file allows."""
 
 SEEN = 6.0
 """What changes by so many standard deviations of a mean has changed."""
+BOTH = ("command", "displacement")
 LEAST_WAY, LEAST_FORCE = 0.02, 1e-5
 """No smaller change counts: share of the way, of the range of the load cell."""
 
@@ -40,6 +41,23 @@ class AxisMove:
     back: list[Array] = field(default_factory=list)
     last: Measurement | None = None
     """Where it ended under way."""
+    returning: list[tuple[float, float]] = field(default_factory=list)
+    """Command and displacement (m) of each sample of the way back, and of the rest behind it."""
+
+    @property
+    def late(self) -> float:
+        """How many samples the displacement comes after its command on the way back.
+
+        Of a linear loop that is the area between both over the way, as they are at rest.
+        """
+        end, after = self.stands[-1], self.after
+        assert after is not None
+        gone, moved = (float(getattr(after, what)[self.index] - getattr(end, what)[self.index]) for what in BOTH)
+        if not gone or not moved or not self.returning:
+            return 0.0
+        commands, places = (np.array(column) for column in zip(*self.returning, strict=True))
+        share = (places - end.displacement[self.index]) / moved
+        return float(np.sum((commands - end.command[self.index]) / gone - share))
 
     @property
     def complete(self) -> bool:
@@ -79,6 +97,8 @@ class RigKnowledge:
     second_displacement: tuple[int | None, ...]
     second_force: tuple[int | None, ...]
     offsets: Offsets
+    dt: float
+    """s from one sample to the next."""
 
     @classmethod
     def of(cls, scenario: Scenario, offsets: Offsets, channels: Sequence[str]) -> RigKnowledge:
@@ -105,12 +125,13 @@ class RigKnowledge:
             np.array([each.force for each in moves]),
             np.array([axis.force.range_si for axis in axes]),
             (
-                np.array([axis.displacement.resolution * axis.displacement.unit_si for axis in axes]),
-                np.array([axis.force.resolution * axis.force.unit_si for axis in axes]),
+                np.array([axis.displacement.step_si for axis in axes]),
+                np.array([axis.force.step_si for axis in axes]),
             ),
             second("displacement", "second_displacement"),
             second("force", "second_force"),
             offsets,
+            scenario.dt,
         )
 
     def bands(self, stand: Stand) -> Bands:

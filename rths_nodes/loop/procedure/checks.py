@@ -48,6 +48,7 @@ def judge(
         if move.ended:
             _ended(rig, move, found)
         elif move.complete:
+            _followed(rig, move, found[name])
             _signs(rig, move, found[name])
             if not found[name].findings:
                 bands = rig.bands(move.stands[0])
@@ -166,6 +167,18 @@ def _dead(rig: RigKnowledge, move: AxisMove, force: np.ndarray, seen: bool, gone
     )
 
 
+def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
+    """How closely an axis followed that came to the end of its move, and back."""
+    i, first, after = move.index, move.stands[0], move.after
+    assert after is not None
+    moved, half = (float(move.change("displacement", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
+    gone, late = (float(move.change("command", since)[i]) for since in (0, BOTH_AFTER_HALF - 1))
+    own.static_error, own.static_error_force = abs(gone - moved), abs(float(move.change("force")[i]))
+    own.late = max(0.0, move.late) * rig.dt
+    left = abs(float(after.displacement[i] - first.displacement[i]))
+    own.lost_motion = max(left, half / late * gone - moved)
+
+
 def _signs(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
     """Signs of an axis that came to the end of its move."""
     i, name = move.index, rig.names[move.index]
@@ -182,7 +195,7 @@ def _signs(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
     if abs(ratio - 1.0) > CLOSELY:
         own.remarks.append(
             f"axes.{name}: it moves by {ratio:.0%} of its command: static error of the loop, or the scale of the "
-            "command"
+            "displacement or of the command"
         )
     for stand in (*move.stands, move.after):
         if stand is not None and not stand.resting:

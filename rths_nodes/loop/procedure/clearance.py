@@ -67,6 +67,11 @@ class Clearance:
             for channel in CHANNELS
             if getattr(checks, f"{channel}_scale") == NOT_VERIFIED
         ]
+        found += [
+            ToSign(f"stiffness of {name}", words, name)
+            for name, checks in self._record.checks.items()
+            for words in checks.unlike
+        ]
         if self._offsets is not None:
             at_rest = self._offsets.forces_at_rest(self._axes)
             found += [ToSign(f"force at rest of {name}", words, name) for name, words in at_rest.items()]

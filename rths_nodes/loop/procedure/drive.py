@@ -23,7 +23,7 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
 from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
 from rths_nodes.loop.procedure.loss import LossWatch
-from rths_nodes.loop.procedure.motions import GuidedMotion
+from rths_nodes.loop.procedure.motions import GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
@@ -304,6 +304,8 @@ class RigDrive:
         if not self._asked:
             try:
                 wanted = motion.step(self.measured)
+            except NotFollowing as told:
+                outcome = DriveOutcome(str(told), True)
             except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:

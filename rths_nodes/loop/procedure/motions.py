@@ -33,13 +33,18 @@ SLOW = 0.02
 """Share of the velocity limit at which an axis goes to its start, where the rig file has no velocity for it."""
 
 
+class NotFollowing(Exception):
+    """Raised by a guided motion on which the rig does not follow, in words: the rig stops, and trips."""
+
+
 class GuidedMotion(Protocol):
     """A motion outside of a test, one command a sample; who drives it checks each against the limits."""
 
     def step(self, measured: Measurement) -> Array | None:
         """The next command ``(n_axes,)`` m after ``measured``; None when the motion is over.
 
-        Both are untared, in coordinates of the axes; ``measured.command`` is the command that acts.
+        Both are untared, in coordinates of the axes; ``measured.command`` is the command that acts. Raises
+        NotFollowing.
         """
         ...
 

@@ -98,9 +98,15 @@ class Offsets:
         everything = [self.names, self.time, *(each.tolist() for each in numbers)]
         return hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:16]
 
-    def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis]) -> Offsets:
-        """The same, confirmed. Raises ConfigError for a tare beyond what the channels of ``axes`` allow."""
+    def confirm(self, unloaded: bool, axes: Mapping[str, RigAxis], simulated: bool = True) -> Offsets:
+        """The same, confirmed. Raises ConfigError for a tare beyond what the channels of ``axes`` allow.
+
+        It does, too, for a channel without any scatter, unless the rig is ``simulated``.
+        """
         problems = Problems()
+        if not simulated:
+            for words in self._still(axes):
+                problems.append(words)
         for index, (name, axis) in enumerate(axes.items()):
             shown, active = float(self.displacement[index]), float(self.active[index])
             bound = LARGEST_TARE * axis.displacement.range_si
@@ -120,6 +126,17 @@ class Offsets:
                 )
         problems.refuse()
         return replace(self, unloaded=unloaded, confirmed=True)
+
+    def _still(self, axes: Mapping[str, RigAxis]) -> list[str]:
+        """Channels that have shown one number all the time, in words: a real sensor has noise."""
+        columns = ("displacement", self.displacement_scatter, "m"), ("force", self.force_scatter, "N")
+        return [
+            f"axes.{axis.name}.{channel} of the rig file: no scatter in {self.seconds:g} s: 0 {unit} rms: a real "
+            "sensor has noise: is this one connected, and does its converter run?"
+            for index, axis in enumerate(axes.values())
+            for channel, scatter, unit in columns
+            if scatter[index] == 0.0
+        ]
 
     def forces_at_rest(self, axes: Mapping[str, RigAxis]) -> dict[str, str]:
         """By axis, in words: a force that stands at rest and was not tared, though it is no noise."""

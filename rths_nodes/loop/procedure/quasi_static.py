@@ -15,12 +15,14 @@ import numpy as np
 
 from rths_nodes.core.braking import samples_to_rest
 from rths_nodes.core.samples import Array, Measurement
-from rths_nodes.loop.procedure.motions import BoundedRamp, accelerations
+from rths_nodes.loop.procedure.motions import BoundedRamp, NotFollowing, accelerations
 from rths_nodes.loop.scenario.schema import Scenario
 
 T = TypeVar("T")
 Steps = Generator[Array, Measurement, T]
 """Yields commands ``(n_axes,)`` m, is sent Measurements, and returns what it has found."""
+Watch = Callable[[Array, Measurement], str]
+"""Why the rig does not follow the command ``(n_axes,)`` m that was sent last; empty where it does."""
 Guard = Callable[[Measurement], str]
 """Why a ramp has to end, in words; empty where it may go on."""
 
@@ -39,20 +41,24 @@ CERTAIN = 4.0
 
 
 class Script:
-    """A guided motion (``motions.py``) that ``steps`` write; ``result`` is what they return."""
+    """A guided motion (``motions.py``) that ``steps`` write, from ``command`` ``(n_axes,)`` m on.
 
-    def __init__(self, steps: Steps[Any]) -> None:
-        self._steps = steps
+    ``watch`` says at each tick why the rig does not follow, in words; ``result`` is what the steps return.
+    """
+
+    def __init__(self, steps: Steps[Any], command: Array, watch: Watch) -> None:
+        self._steps, self._sent, self._watch = steps, command, watch
         self._begun = False
         self.result: Any = None
 
     def step(self, measured: Measurement) -> Array | None:
-        """The next command; None at the end."""
+        """The next command; None at the end. Raises NotFollowing."""
+        if reason := self._watch(self._sent, measured):
+            raise NotFollowing(reason)
         try:
-            if self._begun:
-                return self._steps.send(measured)
+            self._sent = self._steps.send(measured if self._begun else None)  # type: ignore[arg-type]  # it begins
             self._begun = True
-            return next(self._steps)
+            return self._sent
         except StopIteration as end:
             self.result = end.value
             return None

@@ -77,6 +77,9 @@ class AxisChecks:
     """What the small move has found of one axis: VERIFIED, NOT_VERIFIED, WRONG or SIGNED for each, and in words.
 
     ``stiffness`` N/m as measured; ``expected`` and its band ``low`` to ``high`` N/m where the rig file has them.
+    ``static_error`` m is by how much less the displacement has changed than the command at the end of the move,
+    where the force had changed by ``static_error_force`` N; it comes ``late`` s after the command;
+    ``lost_motion`` m is what the command went without a displacement. None: not found.
     """
 
     displacement_sign: str = NOT_VERIFIED
@@ -91,6 +94,14 @@ class AxisChecks:
     """What bars the way, in the words that an operator needs."""
     remarks: list[str] = field(default_factory=list)
     """What was noticed, but bars nothing."""
+    static_error: float | None = None
+    static_error_force: float | None = None
+    late: float | None = None
+    lost_motion: float | None = None
+    ratios: dict[str, float] = field(default_factory=dict)
+    """Stiffness over what is expected, by who expects it: the scenario's specimen, the integrator."""
+    unlike: list[str] = field(default_factory=list)
+    """What of it somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 
 
 @dataclass
@@ -168,13 +179,18 @@ class RungRecord:
 
 @dataclass
 class UnloadingRecord:
-    """How the rig was unloaded: forces (N) before and after, travel (m), by axis; why it was given up, if so."""
+    """How the rig was unloaded: forces (N) before and after, travel (m), by axis; why it was given up, if so.
+
+    ``to`` are the places (m from the zero of the test) to which it was led by displacement, as ``signed`` for.
+    """
 
     time: str
     before: dict[str, float]
     after: dict[str, float]
     travel: dict[str, float]
     given_up: str = ""
+    to: dict[str, float] = field(default_factory=dict)
+    signed: str = ""
 
 
 @dataclass

@@ -9,6 +9,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.procedure.arming import Armed
 from rths_nodes.loop.procedure.drive import RigDrive
+from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.machine import ActUnderWay, SessionMachine
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.rung_port import ComputedForcePort, RungPort, UnsentPort
@@ -33,11 +34,15 @@ class RungUnderWay:
     not. Raises ConfigError where the scenario lacks a model that the rung needs.
     """
 
-    def __init__(self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine) -> None:
+    def __init__(
+        self, armed: Armed, drive: RigDrive, offsets: Offsets, machine: SessionMachine, following: Following
+    ) -> None:
         self.armed, self.suspended, self.stopped = armed, False, ""
         self._resumed: ActUnderWay | None = None
-        self._machine = machine
+        self._machine, self._following = machine, following
         self.port = port = _port_of(armed, drive, offsets)
+        if not isinstance(port, UnsentPort):  # there the rig is held, and follows nothing
+            port.handover.following = following.test
         port.handover.stopping = machine.brake
         port.handover.at_rest, port.handover.under_way = self._at_rest, self._under_way
 
@@ -77,13 +82,13 @@ class RungUnderWay:
                 machine.to(State.HELD, reason or "the rung is over")
 
     def relaxed(self, names: Sequence[str], dt: float) -> list[str]:
-        """How the forces relaxed while it was held, in words."""
+        """How the forces relaxed while it was held, and which did not move with the rig, in words."""
         found = []
         for hold in self.port.handover.holds:
             pairs = zip(names, hold.before, hold.after, strict=True)
             told = ", ".join(f"{name} from {before:.6g} N to {after:.6g} N" for name, before, after in pairs)
             found.append(f"held behind sample {hold.sample}, {hold.ticks * dt:.3g} s of ticks: force {told}")
-        return found
+        return found + self._following.told
 
     def _at_rest(self) -> None:
         with self._machine.lock:

@@ -6,7 +6,7 @@ terminal, a file of answers, a service. Numbers are untared, in coordinates of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -16,12 +16,13 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
-from rths_nodes.loop.procedure import small_move, unloading
+from rths_nodes.loop.procedure import placing, small_move, unloading
 from rths_nodes.loop.procedure.acting import ARMED_FOR_S, Acting, as_act
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.arming import arm, start_of
 from rths_nodes.loop.procedure.clearance import Clearance
 from rths_nodes.loop.procedure.drive import RigDrive
+from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.machine import SessionMachine, stopped_by_operator
 from rths_nodes.loop.procedure.motions import positioning_velocities
 from rths_nodes.loop.procedure.offsets import Offsets, Watching
@@ -37,6 +38,7 @@ from rths_nodes.loop.procedure.records import (
 from rths_nodes.loop.procedure.rungs import RungUnderWay, RunOutcome
 from rths_nodes.loop.provenance import Code
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.rig_file import check_errors_bounded
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
@@ -81,6 +83,7 @@ class RigSession(Acting):
             self._machine.brake,
             lambda measured: self._machine.leave((State.POSITIONED, State.ARMED), self._displaced),
         )
+        check_errors_bounded(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         self.clearance = Clearance(record, self._rig_axes)
         self._taken: Offsets | None = None
@@ -136,7 +139,7 @@ class RigSession(Acting):
         assert taken is not None
         if hash != taken.hash:
             raise ActRefused(f"the offsets have changed: {hash or 'empty'} is not the hash {taken.hash}")
-        self.offsets = taken.confirm(unloaded, self._rig_axes)
+        self.offsets = taken.confirm(unloaded, self._rig_axes, self.drive.port.simulated)
         self._taken = None
         self.drive.refer(self.offsets.displacement, self.offsets.held)
         self.record.offsets_before = self.offsets.record()
@@ -172,7 +175,8 @@ class RigSession(Acting):
             if not abs(place) <= stroke:
                 raise ActRefused(f"position: axes.{name}: starts at {place:.6g} m: must be within +- {stroke:g} m")
         walk = QuasiStatic.of(scenario, drive.command)
-        motion = Script(walk.go(goal, positioning_velocities(scenario)))
+        watch = Following(scenario, self.offsets, self.record.checks).slow
+        motion = Script(walk.go(goal, positioning_velocities(scenario)), drive.command, watch)
         with self._moving("position", State.POSITIONING, State.POSITIONED):
             drive.drive(motion)
         if not motion.result.resting:
@@ -188,7 +192,8 @@ class RigSession(Acting):
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
                 raise ActRefused(f"axes.{name}: stands {far:.6g} m away from where rung {rung} starts")
-        under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine)
+        following = Following(scenario, self.offsets, self.record.checks)
+        under_way = RungUnderWay(armed, self.drive, self.offsets, self._machine, following)
         with self._machine.lock:
             self._begin("arm")
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
@@ -246,11 +251,22 @@ class RigSession(Acting):
     # -- the end ------------------------------------------------------------------------------------------
 
     @as_act
-    def unload(self) -> UnloadingRecord:
-        """The specimen to zero force, by a motion that is bounded in travel and rate."""
+    def unload(self, to: Mapping[str, float] | None = None, signed: str = "") -> UnloadingRecord:
+        """The specimen to zero force, by a motion that is bounded in travel and rate.
+
+        With ``to``, places by axis in m from the zero of the test, by displacement: who ``signed`` answers for it.
+        """
         assert self.offsets is not None  # the state says so
+        given = self.scenario, self.offsets, self.record.checks
+        goal = None if to is None else placing.goal_of(*given, self.drive.command, to, signed)
+        if to is not None:
+            words = ", ".join(f"axes.{name} to {1e3 * place:.4g} mm" for name, place in to.items())
+            self.record.deviations.append(f"unloaded by displacement, {words}: signed for by {signed}")
         with self._moving("unload", State.UNLOADING, State.HELD):
-            done: UnloadingRecord = unloading.unload(self.drive, self.scenario, self.offsets)
+            done: UnloadingRecord = (
+                unloading.unload(self.drive, *given) if goal is None else placing.lead(self.drive, *given, goal)
+            )
+            done.to, done.signed = dict(to or {}), signed
             self.record.unloading.append(done)
         return done
 

@@ -8,11 +8,15 @@ together, so that those of one specimen do not load each other:
 J is the tangent dF/dc of the forces by the commands: first from a small step of each axis towards less force, then
 by the secant of each step (Broyden 1965). A yielded specimen unloads as stiff as it is there. Where the forces do
 not fall, or the travel is used up, it ends where it is: nothing is led back. Axes that carry weight come last.
+
+Nobody sees a load cell die, so that it has to answer all the way: at first in quarters of the small move, and then
+wherever the axes have gone so far again. How much it has to answer the stiffness tells that the small move found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -20,12 +24,14 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import Problems
 from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.laboratory.handling import Unloading
-from rths_nodes.loop.procedure.axis_moves import SEEN
+from rths_nodes.loop.procedure.axis_moves import LEAST_FORCE, SEEN
+from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.motions import accelerations
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script, Stand, Steps
-from rths_nodes.loop.procedure.records import UnloadingRecord
+from rths_nodes.loop.procedure.records import AxisChecks, UnloadingRecord
 from rths_nodes.loop.procedure.small_move import Drive
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -35,7 +41,17 @@ Places = NDArray[np.intp]
 FIRST_STEP = 0.02
 """Share of the travel of the first step of an axis."""
 BLIND = 0.25
-"""Share of the travel within which the force of an axis must answer."""
+"""Share of the travel within which the force of an axis must answer, where nobody has bounded a small move."""
+BLIND_STEP = 0.25
+"""Share of that way of one step, until the force has answered."""
+LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
+"""Of what the stiffness lets expect; a yielded or hardened specimen leaves neither."""
+DRIFTS = 0.7
+"""A force that does not rest, and goes on by this share of what it has gone in the rest before, drifts."""
+UNKNOWN = (
+    "the force is unknown: take the pressure off at the controller, or, where the displacement is right, unload "
+    "by displacement (unload, to a place)"
+)
 LARGEST_STEP = 0.125
 """Share of the travel of one step."""
 DAMPING = 0.7
@@ -61,27 +77,35 @@ STILL = (1e-3, 1e-5)
 """What goes on by less in a window rests: share of a first step, of the range of the load cell."""
 
 
-def unload(drive: Drive, scenario: Scenario, offsets: Offsets) -> UnloadingRecord:
-    """Lead the specimen to no force, as ``offsets`` count it; what came of it.
+def unload(
+    drive: Drive, scenario: Scenario, offsets: Offsets, checks: Mapping[str, AxisChecks]
+) -> UnloadingRecord:
+    """Lead the specimen to no force, as ``offsets`` count it, on a rig of which ``checks`` have told; the outcome.
 
     Raises ConfigError before anything moves where the rig file does not bound the way.
     """
-    way = Way(scenario, _bounds(scenario), offsets.tares().force, drive.command)
+    way = Way(scenario, bounds_of(scenario), offsets.tares().force, drive.command, checks)
     begun = drive.measured
-    outcome = drive.drive(Script(way.run()))
-    names, tare = tuple(scenario.axes), way.tare
+    watch = Following(scenario, offsets, checks).slow
+    outcome = drive.drive(Script(way.run(), drive.command, watch))
     before = begun.force if way.first is None else way.first.force
     after = drive.measured.force if outcome.reason or way.last is None else way.last.force
-    return UnloadingRecord(
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        dict(zip(names, (before - tare).tolist(), strict=True)),
-        dict(zip(names, (after - tare).tolist(), strict=True)),
-        dict(zip(names, (drive.measured.displacement - begun.displacement).tolist(), strict=True)),
-        outcome.reason or way.given_up,
-    )
+    travel = drive.measured.displacement - begun.displacement
+    return written(scenario, offsets, (before, after), travel, outcome.reason or way.given_up)
 
 
-def _bounds(scenario: Scenario) -> list[Unloading]:
+def written(
+    scenario: Scenario, offsets: Offsets, forces: tuple[Array, Array], travel: Array, given_up: str
+) -> UnloadingRecord:
+    """The record of an unloading: untared ``forces`` (N) before and after, ``travel`` m, ``(n_axes,)``."""
+    names, tare = tuple(scenario.axes), offsets.tares().force
+    before, after = (dict(zip(names, (force - tare).tolist(), strict=True)) for force in forces)
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    return UnloadingRecord(time, before, after, dict(zip(names, travel.tolist(), strict=True)), given_up)
+
+
+def bounds_of(scenario: Scenario) -> list[Unloading]:
+    """What the rig file says of the unloading of each axis. Raises ConfigError where it says nothing."""
     problems = Problems()
     found = []
     for name, axis in scenario.axes.items():
@@ -98,13 +122,27 @@ def _bounds(scenario: Scenario) -> list[Unloading]:
     return found
 
 
+def _blind(rig: RigAxis, bounds: Unloading, found: AxisChecks) -> float:
+    """How far an axis goes at most without an answer of its force, m."""
+    if rig.small_move is None:
+        return BLIND * bounds.travel
+    return min(rig.small_move.displacement + (found.lost_motion or 0.0), bounds.travel)
+
+
 class Way:
     """The way to no force from ``command`` ``(n_axes,)`` m; ``tare`` ``(n_axes,)`` N is what counts as none.
 
     ``first`` and ``last`` are how the rig stood before and stands now, ``given_up`` why it is not unloaded.
     """
 
-    def __init__(self, scenario: Scenario, bounds: Sequence[Unloading], tare: Array, command: Array) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        bounds: Sequence[Unloading],
+        tare: Array,
+        command: Array,
+        checks: Mapping[str, AxisChecks],
+    ) -> None:
         self.tare = tare
         self.first: Stand | None = None
         self.last: Stand | None = None
@@ -117,7 +155,10 @@ class Way:
         self._velocity = np.array([each.velocity for each in bounds])
         self._tolerance = np.array([each.tolerance for each in bounds]) * self._range
         self._weight = np.array([each.carries_gravity for each in bounds])
-        self._step = FIRST_STEP * self._travel
+        found = [checks.get(name, AxisChecks()) for name in self._names]
+        self._stiffness = np.array([each.stiffness or np.nan for each in found])
+        self._blind = np.array([_blind(*each) for each in zip(rigs, bounds, found, strict=True)])
+        self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
         still = STILL[0] * self._step, STILL[1] * self._range
         self._walk = QuasiStatic(
@@ -128,6 +169,8 @@ class Way:
     def run(self) -> Steps[None]:
         """Axes without weight first, then all together."""
         self.first = yield from self._rest()
+        if (yield from self._drifts(self.first)):
+            return
         noise = LOUDEST * self.first.force_scatter
         loaded = np.abs(self.first.force)
         self._highest = np.minimum(
@@ -149,6 +192,24 @@ class Way:
         self.last = yield from self._walk.stand()
         return self.last
 
+    def _drifts(self, before: Stand) -> Steps[bool]:
+        """Whether a force that does not rest goes on and on; a specimen that relaxes does so less and less."""
+        between = yield from self._rest()
+        first = np.abs(between.force - before.force)
+        if (first <= self._seen()).all():
+            return False
+        after = yield from self._rest()
+        second = np.abs(after.force - between.force)
+        drifting = (second > self._seen()) & (second > DRIFTS * first)
+        if not drifting.any():
+            return False
+        worst = int(np.argmax(np.where(drifting, second / self._range, 0.0)))
+        self.given_up = (
+            f"axes.{self._names[worst]}: the force does not rest: it goes on by {second[worst]:.4g} N from one "
+            f"rest to the next: the load cell drifts, or the specimen relaxes for long: {UNKNOWN}"
+        )
+        return True
+
     def _forces(self) -> Array:
         assert self.last is not None
         return self.last.force - self.tare
@@ -159,11 +220,34 @@ class Way:
         of_mean = SEEN * np.sqrt(2.0 / self.last.samples) * self.last.force_scatter
         return np.asarray(np.maximum(of_mean, LEAST_SEEN * self._tolerance))
 
+    def _felt(self, index: int) -> float:
+        """The same of the axis at ``index`` in its first step, where it may be so short that less has to count."""
+        assert self.last is not None
+        of_mean = SEEN * float(np.sqrt(2.0 / self.last.samples) * self.last.force_scatter[index])
+        least = max(of_mean, LEAST_FORCE * float(self._range[index]))
+        return float(self._seen()[index]) if np.isnan(self._stiffness[index]) else least
+
     def _within(self, active: Places, share: float) -> bool:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
+    def _deaf(self, change: Array, moved: Array) -> str:
+        """Why the forces do not go with the axes, which have ``moved`` ``(n_axes,)`` m meanwhile."""
+        expected = np.where(np.isfinite(self._tangent), self._tangent, 0.0) @ moved
+        far = np.abs(moved) >= (1.0 - BLIND_STEP) * self._blind
+        deaf = far & (np.sign(expected) * change < LEAST_ANSWER * np.abs(expected))
+        if not deaf.any():
+            return ""
+        worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
+        return (
+            f"axes.{self._names[worst]}: the force no longer goes with the displacement: it has changed by "
+            f"{change[worst]:.4g} N where the axis moved by {1e3 * moved[worst]:.4g} mm: {UNKNOWN}"
+        )
+
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
-        """A force that rises, and one that has gone through zero, end a step."""
+        """A force that rises, one that has gone through zero, and one that does not answer end a step."""
+        assert self.last is not None
+        marks = deque([(self.last.displacement, self.last.force)])
+        far = (1.0 - BLIND_STEP) * self._blind
         sign = np.sign(self._forces())[active]
         through = (self._tolerance + self._noise)[active]
         loaded = np.abs(self._forces())[active] > self._tolerance[active]
@@ -174,6 +258,14 @@ class Way:
             ):
                 if force > highest:
                     return f"the force of axes.{name} rises"
+            here = measured.displacement
+            if (np.abs(here - marks[-1][0]) >= BLIND_STEP * self._blind).any():
+                marks.append((here, measured.force))
+                while len(marks) > 1 and (np.abs(here - marks[1][0]) >= far).any():
+                    marks.popleft()
+                if why := self._deaf(measured.force - marks[0][1], here - marks[0][0]):
+                    self.given_up = why
+                    return why
             beyond = -sign * (measured.force - self.tare)[active] > through
             return "a force has gone through zero" if (beyond & loaded).any() else ""
 
@@ -198,6 +290,8 @@ class Way:
                 self._give_up(active, "the travel is used up")
                 return
             yield from self._go(step, active)
+            if self.given_up:
+                return
             level = self._level(active)
             waited = 0 if level < FALLS * best else waited + 1
             best = min(best, level)
@@ -224,26 +318,40 @@ class Way:
         start, before = self._walk.command, self._forces()
         direction = -np.sign(before[index]) or 1.0
         length = self._step[index]
+        furthest = min(self._blind[index], self._room(index, direction))
         while True:
-            room = self._room(index, direction)
+            place, force = self._walk.command[index], self._forces()
             goal = start.copy()
-            goal[index] += direction * min(length, BLIND * self._travel[index], room)
+            goal[index] += direction * min(length, furthest)
             why = yield from self._walk.ramp(goal, self._velocity, self._guard(active))
             yield from self._rest()
             gone = float(self._walk.command[index] - start[index])
             change = self._forces() - before
-            if abs(change[index]) > self._seen()[index] and gone:
-                self._tangent[:, index] = change / gone
+            expected = abs(self._stiffness[index] * gone)  # nan where it is not known
+            if (
+                gone
+                and abs(change[index]) > self._felt(index)
+                and not abs(change[index]) < LEAST_ANSWER * expected
+            ):
                 if change[index] * gone < 0.0:
                     self._give_up(active, "the force does not fall, it rises")
+                elif abs(change[index]) > MOST_ANSWER * expected + self._seen()[index]:
+                    self._give_up(active, f"the force has fallen by more than {MOST_ANSWER:g} times its stiffness")
+                elif length > self._step[index] and not why:  # behind lost motion: one more tells the stiffness
+                    place, force = self._walk.command[index], self._forces()
+                    goal[index] += direction * self._step[index]
+                    yield from self._walk.ramp(goal, self._velocity, self._guard(active))
+                    yield from self._rest()
+                step = float(self._walk.command[index] - place)
+                self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
-            if why or length >= min(BLIND * self._travel[index], room):
-                self._give_up(active, why or "the force does not fall")
+            if why or length >= furthest:
+                self._give_up(active, why or f"the force does not fall: {UNKNOWN}")
                 if not self.given_up:  # nothing is loaded beyond its tolerance: nothing to be done
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return
-            length *= 2.0
+            length += self._step[index]
 
     def _room(self, index: int, direction: float) -> float:
         """How far an axis may still go, m."""

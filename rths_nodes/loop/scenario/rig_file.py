@@ -136,6 +136,39 @@ class RigHead:
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
 
 
+def check_errors_bounded(test: Any, simulated: bool) -> None:
+    """Raises ConfigError where a ``test`` does not bound how far a rig that is not ``simulated`` may be off.
+
+    An axis that follows displacements needs ``tracking_error``, one that is controlled by force ``force_error``.
+    """
+    problems = Problems()
+    head = test.rig_file
+    for name, axis in test.axes.items() if not simulated else ():
+        key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
+        if getattr(axis.limits, key) is None:
+            place = name if axis.rig_axis is None else axis.rig_axis.name
+            where = "" if head is None else f" of the rig file {head.name}"
+            problems.append(
+                f"axes.{place}.limits.{key}{where}: missing [{unit}]: a rig that is no simulator runs only where "
+                "the file says how far what is measured may be off its target"
+            )
+        elif axis.limits.of_force and (words := _led_too_far(axis)):
+            problems.append(f"axes.{name}.force_control.largest_correction{words}")
+    problems.refuse()
+
+
+def _led_too_far(axis: Any) -> str:
+    """Why a load cell that drifts could lead a force axis further than its force may be off; empty where not."""
+    far, bound = axis.force_control.largest_correction, axis.limits.force_error
+    stiffness = getattr(axis.force_control.law, "stiffness", None)
+    if stiffness is None or far * stiffness <= bound:
+        return ""
+    return (
+        f" = {far:g} m: is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, "
+        f"or a load cell that drifts leads the axis further than limits.force_error = {bound:g} N"
+    )
+
+
 def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
     """The ``data`` of a scenario, as in a file or complete, on ``rig``. Raises ConfigError where it does not fit.
 

@@ -21,6 +21,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.ports.trigger import set_trigger
+from rths_nodes.loop.scenario.rig_file import check_errors_bounded
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -115,6 +116,7 @@ class RigStage:
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
         """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
         check_armed(port)
+        check_errors_bounded(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt
         handover: Handover | None = getattr(port, "handover", None)
         groups = scenario.stop_groups
@@ -254,6 +256,8 @@ class RigStage:
             reason = reason or (self._handover.lost() if self._handover is not None else "")
             reason = reason or check.measurement(shown, command.target, command.control_mode)
             reason = reason or port.partial_stop
+            if self._handover is not None:
+                reason = reason or self._handover.following(command, shown, self.pause.active)
             breach = self.levels.judge(command, shown) if self.levels is not None else None
             if reason or breach is not None:
                 self._begin_stop(reason, sample, breach)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array, Command, Measurement
 
 LOOK_S = 0.05
 """Between two looks whether somebody else wants the run to end, while it is held in lockstep, s."""
@@ -83,7 +83,9 @@ class Handover:
 
     ``presented`` turns an untared Measurement, which the limits have judged, into that of the test. ``at_rest`` is
     told when a held rig has come to rest, ``under_way`` when it follows the test again, ``stopping`` why it stops;
-    ``lost`` says why the rig does not follow any more, empty where it does.
+    ``lost`` says why the rig does not follow any more, empty where it does. ``following`` says why the rig does
+    not follow a Command, which counts from the zero of the test, with the untared Measurement that came with it;
+    the flag is true while the test pauses.
     """
 
     tares: Tares
@@ -93,6 +95,7 @@ class Handover:
     under_way: Callable[[], None] = lambda: None
     stopping: Callable[[str], None] = lambda reason: None
     lost: Callable[[], str] = lambda: ""
+    following: Callable[[Command, Measurement, bool], str] = lambda command, shown, paused: ""
     holds: list[Relaxation] = field(default_factory=list)
     """How the forces relaxed in each hold so far."""
 

@@ -33,6 +33,7 @@ def carry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
     def carry(*words: str, emulator: bool = False, answers: dict[str, object] = ANSWERS, **keys: object) -> int:
         rig = yaml.safe_load(files.locate("bench_udp", files.RIG).read_text()) | keys
         rig["port"]["emulator"] = emulator
+        rig["axes"]["bench"]["limits"]["tracking_error"] = 0.02
         Path("bench.yaml").write_text(yaml.safe_dump(rig))
         Path("answers.yaml").write_text(yaml.safe_dump(answers))
         given = ["test", NAME, "--rig", "bench.yaml", "--set=duration=0.1", "--answers", "answers.yaml"]

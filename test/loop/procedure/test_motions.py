@@ -78,7 +78,7 @@ def test_a_ramp_that_is_ended_brakes_on_its_line_and_in_front_of_its_goal(after)
     seen = iter(range(after + 1))
     steps = rig.ramp(goal, np.full(2, 0.5), lambda measured: "enough" if next(seen) == after else "")
     before = np.zeros(2)
-    for now in commands(Script(steps)):
+    for now in commands(Script(steps, np.zeros(2), lambda sent, measured: "")):
         assert check.command(Command(1, now, now), before.tolist()) == ""
         assert now[1] == pytest.approx(-now[0] / 3.0, abs=1e-12)
         before = now
