@@ -18,6 +18,7 @@ from rths_nodes.loop.outcomes import ExitCode
 COMMANDS = {
     "run": ("run", "run a scenario"),
     "test": ("test", "take a test from the cold rig to its report, rung by rung"),
+    "commission": ("commission", "accept a rig before any specimen: every stop and limit of it, measured"),
     "compare": ("compare", "run variants of a scenario side by side, and print one table"),
     "study": ("study", "run many variants of a scenario, as a study file describes them"),
     "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_OPEN, Array, Measurement
@@ -9,6 +10,23 @@ from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLO
 OPENED = "rig: its interlock is open: no actuator follows"
 """Why a rig with an open interlock stops, where its port has no better words."""
 WITHOUT_PRESSURE = "rig: its hydraulics are off: no actuator follows"
+
+
+@dataclass(frozen=True)
+class FarEnd:
+    """What the far end of a port states of itself: limits of each axis ``(n_axes,)``, m, m/s, m/s^2, N and m.
+
+    ``error`` is of command less measured displacement; inf where there is no limit. It goes on along the slope for
+    ``bridged`` samples without a command, then it brakes; after ``watchdog`` samples the session is over.
+    """
+
+    stroke: Array
+    velocity: Array
+    deceleration: Array
+    force: Array
+    error: Array
+    bridged: int
+    watchdog: int
 
 
 class Readback(Protocol):
@@ -44,6 +62,16 @@ class Readback(Protocol):
     def build(self) -> str:
         """The code that runs at the far end, as it reports it; empty where it does not tell, or there is none."""
         return ""
+
+    @property
+    def stated(self) -> FarEnd | None:
+        """What the far end states of its own limits, once it is open; None where it does not tell."""
+        return None
+
+    @property
+    def ear(self) -> Any:
+        """Hears the open session beside the port (``laboratory/ports/udp_ear.py``); None where nobody can."""
+        return None
 
 
 def why_opened(port: Any, measured: Measurement) -> str:

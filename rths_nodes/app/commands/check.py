@@ -8,7 +8,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rths_nodes.app.commands import arguments
+from rths_nodes.app.procedure import commissioning
 from rths_nodes.core.errors import ConfigError, IntegratorError
+from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.corrections import corrections_in_words
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -33,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)
-    assembly = checked_loop(loaded).assembly
+    port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
+    assembly = checked_loop(loaded, port=port).assembly
     samples = loaded.samples
     print(f"{loaded.name}: fits together")
     slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
@@ -66,7 +69,34 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {words}")
     for words in loaded.cautions():
         print(f"  caution: {words}")
+    for words in _commissioned(loaded, options.rig):
+        print(f"  {words}")
     return 0
+
+
+class NeverOpened:
+    """The ``port`` of a test that is only looked at: it may be that of a real rig, which nobody has armed."""
+
+    armed = True
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def open(self, pacer: object = None) -> None:
+        """Raises RuntimeError."""
+        raise RuntimeError("the port of a check is never opened")
+
+
+def _commissioned(loaded: Scenario, rig: str) -> Iterator[str]:
+    """Whether the rungs that move may be armed on a real rig; its build is known at ``connect`` only."""
+    found, barred = commissioning.found(loaded, rig)
+    if barred:
+        yield f"caution: {barred}"
+    elif found is not None:
+        yield f"commissioned {found.date} by {found.operator} and {found.second_person}"
 
 
 def _rig(loaded: Scenario) -> Iterator[str]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+import threading
+from contextlib import suppress
 from typing import Any
 
 from rths_nodes.app.commands import arguments
-from rths_nodes.app.emulation import misbehaviour
+from rths_nodes.app.emulation import misbehaviour, planted
 from rths_nodes.app.emulation.emulator import Emulator, Session
+from rths_nodes.app.emulation.free_rig import free
+from rths_nodes.app.emulation.switches import Switches
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.overrides import override
@@ -31,16 +37,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND@SAMPLE[:N]",
         help=f"what goes wrong on purpose; may be repeated. {kinds}",
     )
+    faults = "; ".join(f"{kind}: {words}" for kind, words in planted.KINDS.items())
+    parser.add_argument(
+        "--plant",
+        action="append",
+        default=[],
+        choices=planted.KINDS,
+        metavar="FAULT",
+        help=f"what rths commission has to find; may be repeated. {faults}",
+    )
+    parser.add_argument(
+        "--no-specimen",
+        action="store_true",
+        help="nothing is mounted: the axes move freely, as rths commission wants",
+    )
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Emulate the rig until its session is over; 0 where the test has closed it, 3 where the rig has stopped."""
+    """Emulate the rig until its session is over; 0 where the test has closed it, 3 where the rig has stopped.
+
+    Lines on stdin turn the switches at the rig: ``interlock open``, ``pressure off``, ``cable out``, and back.
+    """
     scenario = arguments.scenario(options)
     if options.address and hasattr(scenario.port, "address"):
         scenario = override(scenario, [f"port.address={options.address}"])
+    if options.no_specimen:
+        scenario = free(scenario)
     plans = [misbehaviour.parse(words) for words in options.misbehave]
-    emulator = Emulator(scenario, options.port, options.own_clock, plans)
+    emulator = Emulator(scenario, options.port, options.own_clock, plans, options.plant)
     address, port = emulator.address
     _say(
         options,
@@ -51,6 +76,7 @@ def run(options: argparse.Namespace) -> int:
     code = ExitCode.FINISHED
     try:
         with orderly_stop() as interrupted:
+            threading.Thread(target=_hear, args=(emulator.switches,), name="switches", daemon=True).start()
             while (session := emulator.serve(interrupted)) is not None:
                 code = ExitCode.FINISHED if session.in_order else ExitCode.TRIPPED
                 _say(options, f"{scenario.name}: {_words(session)}", _data(session))
@@ -59,6 +85,19 @@ def run(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return code
+
+
+def _hear(switches: Switches) -> None:
+    """Turn ``switches`` as the lines on stdin say, to its end."""
+    with suppress(OSError, ValueError):  # a terminal that is another job's, a stdin that is closed
+        for line in sys.stdin:
+            if not line.strip():
+                continue
+            try:
+                switches.turn(line)
+                print(f"at the rig: {line.strip()}", file=sys.stderr, flush=True)
+            except ConfigError as error:
+                print(str(error), file=sys.stderr, flush=True)
 
 
 def _words(session: Session) -> str:

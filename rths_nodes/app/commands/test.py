@@ -15,6 +15,7 @@ from typing import Any
 from rths_nodes.app.commands import arguments, completion, report, terminal
 from rths_nodes.app.log import show_log
 from rths_nodes.app.procedure import answers as answering
+from rths_nodes.app.procedure import commissioning
 from rths_nodes.app.procedure.acts import ANSWERS
 from rths_nodes.app.procedure.answers import Answers
 from rths_nodes.core import key_file
@@ -22,7 +23,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, NAMESPACE, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.procedure.records import ProcedureRecord, SpecimenRecord
+from rths_nodes.loop.procedure.records import RUNGS, ProcedureRecord, SpecimenRecord
 from rths_nodes.loop.scenario import rehearsal, titles
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
@@ -150,7 +151,7 @@ def _test(
 ) -> int:
     from rths_nodes.app.procedure.conduct import Conductor
     from rths_nodes.app.procedure.console import Console
-    from rths_nodes.app.procedure.dialogue import Dialogue
+    from rths_nodes.app.procedure.dialogue import Dialogue, typed
     from rths_nodes.app.procedure.ladder import Ladder
 
     ladder = Ladder(scenario, answers.rungs or answering.ALL, answers.level, answers.time_ratio, realtime)
@@ -158,14 +159,17 @@ def _test(
     show_log()
     screen = terminal.console(sys.stderr if options.json else sys.stdout)
     operators = _operators(options, lambda words: _say(screen, words)) if options.services else ()
-    dialogue = Dialogue(answers, _typed if attended else None, lambda shown: _say(screen, shown))
+    dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
     folder = Path(options.record) if options.record else Path(RUNS) / record.test_id
     terminal.check_writable(folder / REPORT)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)
+    commissioned, barred = commissioning.found(scenario, options.rig)
+    terminal.tell([barred] if barred and any(RUNGS[name].moves for name in ladder.planned) else [])
     conductor = Conductor(ladder, record, folder)
+    conductor.session.commissioned = commissioned
     for words in answers.notes:
         conductor.do("note", way=ANSWERS, text=words)
     if options.services:
@@ -231,11 +235,6 @@ def _history(place: Path, specimen: str) -> list[dict[str, Any]]:
             terminal.tell([f"history of the specimen: {words}"])
         found |= {(row.get("test"), row.get("date"), row.get("rung")): row for row in earlier.history}
     return sorted(found.values(), key=lambda row: str(row.get("date")))
-
-
-def _typed(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)
-    return input()
 
 
 def _say(screen: Any, shown: Any) -> None:

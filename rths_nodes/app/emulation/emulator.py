@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.app.emulation.misbehaviour import Came, Misbehaviour, Saboteur
+from rths_nodes.app.emulation.planted import Planted
+from rths_nodes.app.emulation.switches import CABLE, INTERLOCK, PRESSURE, Switches
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import INTERLOCK_OPEN, Command, Measurement
@@ -43,7 +45,7 @@ from rths_nodes.loop.scenario.schema import Scenario
 LOOK_S = 0.05
 """Between two looks whether the operator wants to end, s."""
 QUIET_S = 0.5
-"""After so long without a word of the test computer a session that has stopped is over."""
+"""After so long without a word of the test computer a session that has stopped, and was told so long, is over."""
 LAG_S = 0.1
 """s that an actuator may be behind its command. The receiver stops a rig that is further off than it goes in that
 time, with transport and bridge, at its velocity limit, or than its stroke: 0.1 s is three times the lag of the
@@ -78,6 +80,7 @@ class Emulator:
         port: int | None = None,
         own_clock: bool = False,
         plans: Sequence[Misbehaviour] = (),
+        planted: Sequence[str] = (),
     ) -> None:
         params = scenario.port
         if not isinstance(params, UdpPort.Params):
@@ -90,6 +93,8 @@ class Emulator:
             for noun in ("actuator", "specimen"):
                 scenario.model_of(axis, noun)
         self.scenario, self._plans = scenario, plans
+        self._faults, self.switches = planted, Switches()
+        """Interlock, pressure and cable, for somebody at the rig."""
         self._flags = datagrams.EMULATOR | (0 if own_clock else datagrams.LOCKSTEP)
         self._flags |= datagrams.RAMP if params.hold == "ramp" else 0
         self._flags |= datagrams.TRIGGER if params.trigger else 0
@@ -135,11 +140,11 @@ class Emulator:
         scenario, rig = self.scenario, self._rig
         rig.open()
         active = rig.active_command
+        self._planted = Planted(self._faults, len(scenario.axes))
         self._receiver = Receiver(
-            self._limits,
+            self._planted.limits(self._limits),
             scenario.dt,
-            self._bridged,
-            self._watchdog,
+            *self._planted.waits(self._bridged, self._watchdog),
             self._flags,
             len(rig.auxiliary_inputs),
             len(rig.auxiliary_names),
@@ -150,6 +155,7 @@ class Emulator:
         )
         self._saboteur = Saboteur(self._plans)
         self._last = b""
+        self._position: dict[str, str] = {}
         self._tell(rig.read())
 
     def serve(self, ended: Callable[[], bool]) -> Session | None:
@@ -161,7 +167,7 @@ class Emulator:
             self._await(LOOK_S)
         with ExitStack() as stack:
             pacer: Pacer | None = None
-            self._heard_at = time.monotonic()
+            self._heard_at = self._moved_at = time.monotonic()
             while not (self._over() or ended()):
                 if pacer is None and not self._receiver.in_lockstep:
                     stack.enter_context(real_time(True))
@@ -184,10 +190,14 @@ class Emulator:
 
     def _over(self) -> bool:
         receiver = self._receiver
-        quiet = time.monotonic() - self._heard_at > QUIET_S
+        if not receiver.at_rest:
+            self._moved_at = time.monotonic()
+        quiet = time.monotonic() - max(self._heard_at, self._moved_at) > QUIET_S
         waiting = receiver.state_number == datagrams.WAITING
         if waiting and time.monotonic() - self._heard_at > self.scenario.port.connect_within + 60.0:
             return True  # the test never began
+        if self.switches.out():
+            return False
         return receiver.at_rest and (quiet or receiver.reason == IN_ORDER)
 
     # -- a tick -------------------------------------------------------------------------------------------
@@ -212,12 +222,29 @@ class Emulator:
     def _switch(self, sample: int) -> None:
         """What somebody at the rig does before ``sample``."""
         rig, sensors = self._rig, self._receiver.sensors
+        self._turned(self.switches.at(sample))
         if self._saboteur.interlock_open(sample) and sensors.interlock != INTERLOCK_OPEN:
             rig.set_interlock(closed=False)
             sensors.interlock = INTERLOCK_OPEN
         if pressure := self._saboteur.pressure(sample):
             rig.set_hydraulics(pressure)
             sensors.hydraulics = rig.hydraulics
+
+    def _turned(self, position: dict[str, str]) -> None:
+        """Bring the rig to the ``position`` of the switches; the cable is looked at where something is sent."""
+        rig, sensors, before = self._rig, self._receiver.sensors, self._position
+        if position == before:
+            return
+        self._position = position
+        if (now := position.get(INTERLOCK)) != before.get(INTERLOCK):
+            rig.set_interlock(closed=now == "closed")
+        if (pressure := position.get(PRESSURE)) not in (None, before.get(PRESSURE)):
+            rig.set_hydraulics(pressure)
+        if self._position.get(CABLE) != before.get(CABLE):
+            self._heard_at = time.monotonic()
+        shown = rig.read()
+        sensors.interlock, sensors.hydraulics = shown.interlock, shown.hydraulics
+        self._planted.shows(sensors)
 
     def _step(self, ended: Callable[[], bool]) -> bool:
         """In lockstep: measure, send, and drive once the command is here; False where none comes any more."""
@@ -245,6 +272,7 @@ class Emulator:
         command = np.array(receiver.command)
         if self._edge is not None:
             command = self._edge.driven(command)
+        command = self._planted.leads(command, rig.hydraulics)
         rig.write(Command(rig.wait_tick(), command, command, np.array(receiver.inputs)))
         self._tell(rig.read())
 
@@ -259,6 +287,7 @@ class Emulator:
         sensors.mode[:n] = list(measured.control_mode)
         sensors.hydraulics, sensors.interlock = measured.hydraulics, measured.interlock
         sensors.saturated = bool(measured.flags)
+        self._planted.shows(sensors)
 
     # -- datagrams ----------------------------------------------------------------------------------------
 
@@ -275,7 +304,8 @@ class Emulator:
                 return found
             except OSError:
                 continue  # what the network tells of a datagram of ours
-            found.append(Came(data, _number_of(sender)))
+            if not self.switches.out():
+                found.append(Came(data, _number_of(sender)))
 
     def _take(self, came: list[Came]) -> None:
         receiver = self._receiver
@@ -286,7 +316,7 @@ class Emulator:
             if sender == receiver.sender and result not in ("garbage", "foreign"):
                 self._heard_at = time.monotonic()
             if answer := receiver.reply():
-                self._to(sender, answer)
+                self._to(sender, self._planted.answer(answer, self._limits, self._bridged, self._watchdog))
             elif result == "repeated" and receiver.in_lockstep and self._last:
                 self._to(sender, self._last)
 
@@ -296,6 +326,8 @@ class Emulator:
             self._to(self._receiver.sender, data)
 
     def _to(self, sender: int, data: bytes) -> None:
+        if self.switches.out():
+            return
         try:
             self._socket.sendto(data, _address_of(sender))
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,6 +20,12 @@ YES, NO = ("y", "yes"), ("n", "no", "")
 
 class Interrupted(Exception):
     """The operator has interrupted a question, or the terminal is closed: in words."""
+
+
+def typed(question: str) -> str:
+    """A line that is typed at the terminal behind ``question``, which goes to stderr."""
+    print(question, end="", file=sys.stderr, flush=True)
+    return input()
 
 
 class Dialogue:

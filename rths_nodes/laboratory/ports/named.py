@@ -10,7 +10,7 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError, PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.readback import Readback
+from rths_nodes.core.readback import FarEnd, Readback
 from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, Array, Command, Measurement
 
 _MEMBERS = sorted(name for name in (*vars(Port), *Port.__annotations__) if not name.startswith("_"))
@@ -87,6 +87,15 @@ class NamedPort(Readback):
     @property
     def build(self) -> str:
         return str(self._told("build", ""))
+
+    @property
+    def stated(self) -> FarEnd | None:
+        far: FarEnd | None = self._told("stated", None)
+        return far
+
+    @property
+    def ear(self) -> Any:
+        return self._told("ear", None)
 
     def _told(self, name: str, absent: Any) -> Any:
         """What the port reads back of its rig, or what stands for that where it cannot."""

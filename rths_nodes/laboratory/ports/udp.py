@@ -22,6 +22,7 @@ from rths_nodes.core.durations import median_count
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
+from rths_nodes.core.readback import FarEnd
 from rths_nodes.core.samples import (
     EMPTY,
     FLAG_BRIDGED,
@@ -36,8 +37,9 @@ from rths_nodes.laboratory.calibration import gains_of, limits_of_rig
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
+from rths_nodes.laboratory.ports.udp_ear import UdpEar
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
-from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms
+from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, stated_of
 
 GOODBYES = 3
 """The end of a session is told so often: nobody answers it."""
@@ -147,10 +149,10 @@ class UdpPort:
         self._head.auxiliary = len(self.auxiliary_inputs)
         self.in_lockstep = False
         """True where the rig, an emulator, waits for every command."""
-        self.interlock = ""
-        self.build = ""
-        self._closed = True
-        self._any_start = False
+        self.interlock = self.build = ""
+        self.stated: FarEnd | None = None
+        self.ear: UdpEar | None = None
+        self._closed, self._any_start = True, False
         self.heartbeat = 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self._active: list[float] = []
@@ -174,9 +176,7 @@ class UdpPort:
         self._state = None
         self._needed: Counter[int] = Counter()
         self._bridged = self._limited = 0
-        self._last = b""
-        self._dropped = False
-        self.heartbeat = 0
+        self._last, self._dropped, self.heartbeat = b"", False, 0
         self.hydraulics, self.control_mode = HYDRAULICS_NOT_TOLD, b""
         self.trigger.set(False)
         self._link.open(self._params.session or secrets.randbelow(2**32 - 1) + 1)
@@ -201,6 +201,8 @@ class UdpPort:
             raise
         self.in_lockstep, self._active = opening.in_lockstep, opening.answer.active
         self.build = f"{opening.answer.build:016x}"
+        self.ear = UdpEar(self._link, self._head)
+        self.stated = stated_of(opening.answer, self._gains)
         self._closed = False
 
     def _of_kind(self, kind: int, counter: int = 0) -> Head:

@@ -54,6 +54,17 @@ class UdpLink:
                 f"port.local_port = {self._local}: cannot be used ({error.strerror or error})"
             ) from error
 
+    def adopt(self, opened: socket.socket, session: int, far: Any) -> None:
+        """Go on with the ``session`` that another process has opened, with its socket, towards address ``far``."""
+        self.close()
+        self.session, self._socket, self._far = session, opened, far
+        opened.setblocking(False)
+
+    @property
+    def far(self) -> Any:
+        """Address of the rig, while it is open."""
+        return self._far
+
     @property
     def socket(self) -> socket.socket:
         """While it is open."""

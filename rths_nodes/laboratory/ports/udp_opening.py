@@ -6,13 +6,17 @@ import logging
 import math
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
+from rths_nodes.core.readback import FarEnd
 from rths_nodes.laboratory.calibration import Gains
 from rths_nodes.laboratory.ports import datagrams
-from rths_nodes.laboratory.ports.datagrams import FarLimits, Head, Unreadable
+from rths_nodes.laboratory.ports.datagrams import Answer, FarLimits, Head, Unreadable
 from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
 
 log = logging.getLogger(__name__)
@@ -173,6 +177,13 @@ class Opening:
                 "commands are bridged there",
                 *(declared, longer, len(found), worst),
             )
+
+
+def stated_of(answer: Answer, gains: Sequence[Gains]) -> FarEnd:
+    """What a receiver states of itself in its ``answer``, SI."""
+    rows = [each.times(abs(g.command), abs(g.force)) for each, g in zip(answer.limits, gains, strict=True)]
+    stroke, velocity, deceleration, force, error = np.array(rows).T
+    return FarEnd(stroke, velocity, deceleration, force, error, answer.bridged, answer.watchdog)
 
 
 def _wider(declared: Limits, told: FarLimits) -> list[str]:

@@ -21,6 +21,7 @@ from rths_nodes.loop.procedure.acting import ARMED_FOR_S, Acting, as_act
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.arming import arm, start_of
 from rths_nodes.loop.procedure.clearance import Clearance
+from rths_nodes.loop.procedure.commissioning import Commissioning, not_commissioned
 from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.following import Following
 from rths_nodes.loop.procedure.machine import SessionMachine, stopped_by_operator
@@ -72,6 +73,8 @@ class RigSession(Acting):
         self.scenario, self.record, self.realtime = scenario, record, realtime
         self.code = code or Code.of(scenario)
         self.record.code = dict(self.code.names)
+        self.commissioned: Commissioning | None = None
+        """Without one that holds no rung that moves is armed behind the port of a real rig."""
         self.offsets: Offsets | None = None
         """The confirmed ones."""
         super().__init__(SessionMachine(changed), clock)
@@ -188,6 +191,9 @@ class RigSession(Acting):
         assert self.offsets is not None
         build = self.drive.port.build
         armed = arm(self.scenario, self.offsets, rung, scenario, scenario_hash, offsets_hash, self.code, build)
+        now, port = _time(self._clock), self.drive.port
+        if reason := not_commissioned(self.commissioned, self.scenario, rung, port, True, now):
+            raise ActRefused(f"arm: {reason}")
         away = np.abs(self.offsets.held + start_of(scenario, self.drive.port) - self.drive.command)
         for (name, axis), far in zip(self.scenario.axes.items(), away.tolist(), strict=True):
             if not far <= axis.limits.velocity * self.scenario.dt:
@@ -299,5 +305,9 @@ class RigSession(Acting):
             self.record.outcome = self.record.outcome or "interrupted"
 
 
+def _time(clock: Clock) -> datetime:
+    return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone()
+
+
 def _now(clock: Clock) -> str:
-    return datetime.fromtimestamp(clock.time_ns() * 1e-9).astimezone().isoformat(timespec="milliseconds")
+    return _time(clock).isoformat(timespec="milliseconds")

@@ -106,7 +106,7 @@ def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment:
     """All that it says is asked is asked in that order, up to rung (d); then to the end."""
     first, last = ROWS[:-2], ROWS[-2:]
     test = program(next(line for line in COMMANDS if line.endswith("duration=5") and "rths test" in line))
-    with emulated(command("rths emulate"), folder, environment):
+    with emulated(command("rths emulate", "duration=5"), folder, environment):
         terminal = Terminal([*test, SHORT, "--no-report"], folder, environment)
         try:
             for asked, typed, _ in first:
@@ -135,7 +135,7 @@ def head(shown: str) -> str:
 def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     folder: Path, environment: dict[str, str]
 ) -> None:
-    with emulated(command("rths emulate"), folder, environment, LONGER):
+    with emulated(command("rths emulate", "duration=5"), folder, environment, LONGER):
         done = subprocess.run(
             [*program(command("--answers answers.yaml")), LONGER],
             cwd=folder,

@@ -1,0 +1,176 @@
+"""``rths commission``: the acceptance of a rig before any specimen, led by the terminal, signed by two persons."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rths_nodes.app.commands import completion, terminal
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.version import __version__
+from rths_nodes.loop.options import LOCKSTEP, PACES, REALTIME
+from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.schema import Scenario
+
+FREE = (
+    "No specimen is mounted, all axes stand near the middle of their stroke, nobody stands near the rig, and you "
+    "reach its emergency stop?"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    rig = parser.add_argument("rig", help="rig file, or the name of a shipped one")
+    completion.offer(rig, completion.rigs)
+    parser.add_argument(
+        "--out", metavar="FILE", help="where the result goes; default: RIG.commissioned.yaml beside the rig file"
+    )
+    parser.add_argument(
+        "--pace",
+        choices=PACES,
+        default=REALTIME,
+        help="a real rig has realtime; an emulator may be led in lockstep; default: %(default)s",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lead the operator through all that is measured, and write the result; 0 where every row has passed."""
+    from rths_nodes.loop.commissioning.whole import scenario_of
+    from rths_nodes.recording import commissioning
+
+    file = files.locate(options.rig, files.RIG)
+    rig = files.load_rig(file)
+    _check_port(rig.port)
+    scenario = scenario_of(rig)
+    _check_pace(scenario, options.pace)
+    out = Path(options.out) if options.out else commissioning.beside(file)
+    terminal.check_writable(out)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ConfigError("rths commission: there is no terminal, at which an operator could be led")
+    return _commission(scenario, out, options.pace == REALTIME)
+
+
+def _check_port(params: Any) -> None:
+    """Raises ConfigError for a port without a far end."""
+    if getattr(params, "builds_axes", False):
+        kind = type(params).type_name
+        raise ConfigError(f"port.type = {kind!r}: computes its rig here: there is nothing to be commissioned")
+
+
+def _check_pace(scenario: Scenario, pace: str) -> None:
+    """Raises ConfigError for a real rig in lockstep."""
+    if pace == LOCKSTEP and not Assembly(scenario).port.simulated:
+        kind = type(scenario.port).type_name
+        raise ConfigError(
+            f"--pace {LOCKSTEP}: the rig behind the port {kind} has a clock of its own; leave it out"
+        )
+
+
+def _commission(scenario: Scenario, out: Path, realtime: bool) -> int:
+    from rths_nodes.app.procedure.answers import Answers
+    from rths_nodes.app.procedure.dialogue import Dialogue, Interrupted, typed
+    from rths_nodes.loop.commissioning.bench import Bench
+    from rths_nodes.loop.commissioning.whole import commission
+    from rths_nodes.loop.procedure.commissioning import Commissioning, rig_hash
+    from rths_nodes.recording import commissioning
+
+    dialogue = Dialogue(Answers(), typed, print)
+    try:
+        operator, second = _names(dialogue)
+        if not dialogue.yes(FREE):
+            raise ConfigError("nothing is commissioned while a specimen is mounted, or somebody is near the rig")
+        lead = AtTerminal(dialogue, 0.0 if realtime else scenario.dt)
+        bench = Bench(scenario, realtime, lead)
+        rows = commission(bench, told=_tell)
+        found = Commissioning(
+            rig=scenario.rig_file.name if scenario.rig_file else "",
+            rig_hash=rig_hash(scenario),
+            build=bench.build,
+            port=type(scenario.port).type_name,
+            operator="",
+            second_person="",
+            date=datetime.now().astimezone().isoformat(timespec="seconds"),
+            versions={"rths_nodes": __version__, "python": sys.version.split()[0]},
+            rows=rows,
+        )
+        lead.settle()
+        print(f"\n{len(rows)} rows, of which {len(found.failed)} have failed")
+        found.operator = operator if dialogue.yes(f"{operator}, do you sign this result?") else ""
+        found.second_person = second if dialogue.yes(f"{second}, do you sign it?") else ""
+    except Interrupted as left:
+        print(f"rths: {left}: nothing is written", file=sys.stderr)
+        return ExitCode.HELD
+    commissioning.write(found, out)
+    print(f"commissioning: {out}")
+    return ExitCode.FAILED if found.failed else ExitCode.FINISHED
+
+
+def _names(dialogue: Any) -> tuple[str, str]:
+    """The names of the operator and of a second person, who differ."""
+    found: list[str] = []
+    for question in ("operator: your name: ", "second person: the name of who stands beside you: "):
+        while not (name := dialogue.line(question)) or name.casefold() in map(str.casefold, found):
+            print("two names that differ are needed")
+        found.append(name)
+    return found[0], found[1]
+
+
+def _tell(row: Any) -> None:
+    print(f"  {row.verdict.upper():9} {row.cause}, {row.what}: {row.measured} (stated: {row.stated})", flush=True)
+
+
+class AtTerminal:
+    """The operator, led by the terminal; ``rest`` is the time between ticks while an answer is waited for, s."""
+
+    def __init__(self, dialogue: Any, rest: float) -> None:
+        self._dialogue, self._rest = dialogue, rest
+        self._number = 0
+        self._asking: threading.Thread | None = None
+
+    def ready(self, words: str) -> None:
+        """Say what comes, and wait for Enter."""
+        self._dialogue.line(self._question(words))
+
+    def meanwhile(self, words: str, tick: Callable[[], object]) -> None:
+        """As :meth:`ready`; the rig is held meanwhile, so the question is asked in a thread of its own."""
+        left: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                self._dialogue.line(question)
+            except BaseException as error:
+                left.append(error)
+
+        question = self._question(words)
+        asking = self._asking = threading.Thread(target=ask, name="question", daemon=True)
+        asking.start()
+        while asking.is_alive():
+            tick()
+            time.sleep(self._rest)
+        if left:
+            raise left[0]
+
+    def again(self, words: str) -> bool:
+        """Whether the operator wants to try once more."""
+        self.settle()
+        print(words)
+        return bool(self._dialogue.yes("begin a new session at the rig; try again?"))
+
+    def settle(self) -> None:
+        """A question whose motion has ended before it was answered waits for its Enter."""
+        if self._asking is not None and self._asking.is_alive():
+            print("Enter: ", end="", file=sys.stderr, flush=True)
+            self._asking.join()
+
+    def _question(self, words: str) -> str:
+        self.settle()
+        self._number += 1
+        return f"\n{self._number}. {words[0].upper()}{words[1:]}. Enter: "

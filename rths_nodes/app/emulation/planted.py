@@ -1,0 +1,102 @@
+"""Faults that an emulated receiver or rig does not tell, planted on purpose: a commissioning has to find them.
+
+The receiver gets other limits than its answer states, or what stands behind it is wrong. In all else it is the
+code of a real target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.samples import HYDRAULICS_NOT_TOLD, HYDRAULICS_OFF, INTERLOCK_CLOSED, Array
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.laboratory.receiver import ReceiverLimits, Sensors
+
+BRAKING, HARD, STROKE, VELOCITY, WATCHDOG, ENDLESS, BRIDGE, SWAPPED, SIGN, INTERLOCK, JUMP = (
+    *("longer_braking", "hard_braking", "wider_stroke", "wider_velocity", "dead_watchdog", "endless_bridge"),
+    *("longer_bridge", "swapped_axes", "wrong_sign", "dead_interlock", "jump_on_pressure"),
+)
+KINDS = {
+    BRAKING: "the receiver brakes with half of the deceleration that it states",
+    HARD: "the receiver brakes with twice the deceleration that it states",
+    STROKE: "the limit of stroke of the receiver is wider by a fifth than it states",
+    VELOCITY: "the limit of velocity of the receiver is twice what it states",
+    WATCHDOG: "the receiver brakes when no command comes, but goes on with the next one, however late",
+    ENDLESS: "the receiver goes on for ever along the slope when no command comes",
+    BRIDGE: "the receiver bridges twice as many samples as it states",
+    SWAPPED: "the displacement sensors of the first two axes are swapped",
+    SIGN: "the displacement sensor of the first axis has the wrong sign",
+    INTERLOCK: "the receiver does not see the interlock",
+    JUMP: "when pressure returns the actuators stand 1 mm off their commands",
+}
+"""Fault -> what is wrong."""
+FACTORS = {BRAKING: ("acceleration", 0.5), HARD: ("acceleration", 2.0), STROKE: ("stroke", 1.2)}
+FACTORS |= {VELOCITY: ("velocity", 2.0)}
+JUMP_M = 1e-3
+NEVER = 999_998
+"""Samples that are as good as for ever."""
+
+
+class Planted:
+    """The faults ``kinds``. Raises ConfigError for an unknown one, and for swapped axes of a rig with one."""
+
+    def __init__(self, kinds: Sequence[str], n_axes: int) -> None:
+        for kind in kinds:
+            if kind not in KINDS:
+                raise unknown("--plant", "fault", kind, KINDS)
+        if SWAPPED in kinds and n_axes < 2:
+            raise ConfigError(f"--plant = {SWAPPED!r}: the rig has one axis")
+        self._kinds = frozenset(kinds)
+        self._pressure = HYDRAULICS_NOT_TOLD
+        self._off = 0.0
+
+    def limits(self, stated: Sequence[ReceiverLimits]) -> list[ReceiverLimits]:
+        """Limits that the receiver has, where it states those."""
+        found = list(stated)
+        for kind, (name, factor) in FACTORS.items():
+            if kind in self._kinds:
+                found = [each._replace(**{name: factor * getattr(each, name)}) for each in found]
+        return found
+
+    def waits(self, bridged: int, watchdog: int) -> tuple[int, int]:
+        """Samples that the receiver bridges, and after which it ends the session, where it states those."""
+        if ENDLESS in self._kinds:
+            return NEVER, NEVER + 1
+        if WATCHDOG in self._kinds:
+            return bridged, NEVER
+        return (2 * bridged, watchdog + bridged) if BRIDGE in self._kinds else (bridged, watchdog)
+
+    def answer(self, data: bytes, stated: Sequence[ReceiverLimits], bridged: int, watchdog: int) -> bytes:
+        """The answer ``data`` of the receiver, with what it states in place of what it has."""
+        if not self._kinds & {*FACTORS, WATCHDOG, ENDLESS, BRIDGE}:
+            return data
+        head, start = datagrams.head_of(data), datagrams.HEAD.size
+        rows = b""
+        for index, limits in enumerate(stated):
+            active = datagrams.ANSWER_ROW.unpack_from(data, start + index * datagrams.ANSWER_ROW.size)[:2]
+            told = (limits.stroke, limits.velocity, limits.acceleration, limits.force, limits.error)
+            rows += datagrams.ANSWER_ROW.pack(*active, *told)
+        end = datagrams.ANSWER_END.unpack_from(data, start + len(rows))
+        return datagrams.packed(head, rows + datagrams.ANSWER_END.pack(bridged, watchdog, *end[2:]))
+
+    def shows(self, sensors: Sensors) -> None:
+        """Change what the receiver gets to see of the rig."""
+        shown = sensors.displacement
+        if SIGN in self._kinds:
+            shown[0] = -shown[0]
+        if SWAPPED in self._kinds:
+            shown[0], shown[1] = shown[1], shown[0]
+        if INTERLOCK in self._kinds:
+            sensors.interlock = INTERLOCK_CLOSED
+
+    def leads(self, command: Array, hydraulics: int) -> Array:
+        """Where the actuators are led, m, instead of to ``command``."""
+        if JUMP not in self._kinds:
+            return command
+        if self._pressure == HYDRAULICS_OFF != hydraulics:
+            self._off = JUMP_M
+        self._pressure = hydraulics
+        return np.asarray(command + self._off)

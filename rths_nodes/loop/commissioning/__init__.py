@@ -1,0 +1,1 @@
+"""The commissioning of a rig, measured: every stop and limit of its far end, with no specimen mounted."""

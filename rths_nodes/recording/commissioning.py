@@ -1,0 +1,48 @@
+"""The file of a commissioning: ``RIG.commissioned.yaml`` beside the rig file, written by ``rths commission``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.commissioning import VERDICTS, Commissioning
+from rths_nodes.recording import plain
+from rths_nodes.recording.records import reason
+
+SUFFIX = ".commissioned.yaml"
+VERSION = 1
+"""Of the layout of the file; a file of another one is refused."""
+HEAD = (
+    "# What the commissioning of this rig has found, before any specimen: written by rths commission, not to be\n"
+    "# edited. It holds for 12 months, and for the port, channels, limits and receiver that it was made with.\n"
+)
+
+
+def beside(rig: Path | str) -> Path:
+    """Where the commissioning of the rig file at ``rig`` stands."""
+    return Path(rig).with_suffix(SUFFIX)
+
+
+def write(found: Commissioning, path: Path | str) -> None:
+    """Write what was ``found`` to ``path``, in one piece. Raises ConfigError where that is not possible."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        plain.write(Path(path), plain.text_of(found, VERSION, HEAD))
+    except OSError as error:
+        raise ConfigError(f"{path}: the commissioning cannot be written ({reason(error)})") from error
+
+
+def read(path: Path | str) -> Commissioning:
+    """The commissioning in the file at ``path``. Raises ConfigError with all that is wrong with the file."""
+    found = plain.read(Commissioning, Path(path), VERSION)
+    for number, row in enumerate(found.rows):
+        if row.verdict not in VERDICTS:
+            known = ", ".join(VERDICTS)
+            raise ConfigError(f"{path}: rows[{number}].verdict = {row.verdict!r}: must be one of {known}")
+    return found
+
+
+def of_rig(rig: Path | str) -> Commissioning | None:
+    """The commissioning of the rig file at ``rig``; None where it has none. Raises what :func:`read` does."""
+    path = beside(rig)
+    return read(path) if path.exists() else None

@@ -1,0 +1,157 @@
+"""Records (dataclasses) as plain data, and back by a strict reader; files of them are written in one piece."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rths_nodes.core.errors import ConfigError, Problems, join, show, unknown
+from rths_nodes.core.text_files import read_text
+from rths_nodes.core.yaml_text import dump, parse
+from rths_nodes.recording.records import reason
+
+END = "..."
+"""The last line of a file: one that was torn off lacks it."""
+
+T = TypeVar("T")
+_NUMBERS = itertools.count()
+
+
+def write(path: Path, text: bytes) -> None:
+    """Put ``text`` in the place of the file at ``path``, in one piece.
+
+    Whoever reads meanwhile, or after a crash, finds the text of before or this one. Raises OSError, and the file
+    of before stays.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{next(_NUMBERS)}")
+    try:
+        with beside.open("wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def text_of(record: Any, version: int, head: str = "") -> bytes:
+    """``record`` as the text of a file, behind comments ``head``."""
+    return f"{head}version: {version}\n{dump(plain(record))}{END}\n".encode()
+
+
+def read(cls: type[T], path: Path, version: int) -> T:
+    """The record of ``cls`` in the file at ``path``. Raises ConfigError with all that is wrong with it."""
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({reason(error)})") from error
+    except ValueError as error:  # too large, or bytes that are no text
+        raise ConfigError(f"{path}: cannot be read ({error})") from error
+    if text.rstrip("\n").rpartition("\n")[2] != END:
+        raise ConfigError(f"{path}: damaged, its end is missing (the last line must be {END!r})")
+    data = parse(text, str(path))
+    if not isinstance(data, Mapping) or data.get("version") != version:
+        found = show(data.get("version")) if isinstance(data, Mapping) else "none"
+        raise ConfigError(f"{path}: version = {found}: must be {version}")
+    try:
+        return built(cls, {key: value for key, value in data.items() if key != "version"}, "")
+    except ConfigError as error:
+        raise error.within(str(path)) from None
+
+
+def plain(value: Any) -> Any:
+    """``value`` as YAML can hold it: mappings, lists, numbers, texts; what is none of them by its text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in list(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in list(value)]  # as it is now: others may go on with it
+    if hasattr(value, "tolist"):  # numbers and arrays of numpy
+        return plain(value.tolist())
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, (bool, int, float, str)):  # their subclasses, as an IntEnum
+        return next(kind(value) for kind in (int, float, str) if isinstance(value, kind))
+    return str(value)
+
+
+@cache
+def _kinds(cls: type) -> Mapping[str, Any]:
+    """Types of the fields of a record."""
+    return typing.get_type_hints(cls)
+
+
+def built(cls: type[T], data: Any, path: str) -> T:
+    """A record of ``cls``; raises one ConfigError for all unknown and missing keys and wrong types in it."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path or 'the record'} = {show(data)}: must be a section (key: value)")
+    known = {each.name: each for each in fields(cls)}  # type: ignore[arg-type]
+    problems, values = Problems(), {}
+    for name in data:
+        if name not in known:
+            problems += unknown(join(path, name), "key", name, known).problems
+    kinds = _kinds(cls)  # type: ignore[arg-type]
+    for name, each in known.items():
+        with problems.gathered():
+            if name in data:
+                values[name] = _checked(kinds[name], data[name], join(path, name))
+            elif each.default is MISSING and each.default_factory is MISSING:
+                raise ConfigError(f"{join(path, name)}: missing")
+    problems.refuse()
+    return cls(**values)
+
+
+def _checked(kind: Any, value: Any, path: str) -> Any:
+    """``value`` as the annotation ``kind`` of a field says. Raises ConfigError."""
+    parts = typing.get_args(kind)
+    match typing.get_origin(kind) or kind:
+        case typing.Any:
+            return value
+        case types.UnionType:
+            return None if value is None else _checked(parts[0], value, path)
+        case inner if is_dataclass(inner):
+            return built(inner, value, path)  # type: ignore[arg-type]
+        case inner if inner is list:
+            if not isinstance(value, list):
+                raise ConfigError(f"{path} = {show(value)}: must be a list")
+            return _each(parts[0], [(f"{path}[{index}]", entry) for index, entry in enumerate(value)])
+        case inner if inner is dict:
+            if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+                raise ConfigError(f"{path} = {show(value)}: must be a section (key: value)")
+            found = _each(parts[1], [(join(path, name), entry) for name, entry in value.items()])
+            return dict(zip(value, found, strict=True))
+        case inner:
+            return _scalar(inner, value, path)
+
+
+def _each(kind: Any, entries: list[tuple[str, Any]]) -> list[Any]:
+    """The entries, each with its path, as ``kind`` says; raises one ConfigError for all of them."""
+    problems, found = Problems(), []
+    for path, entry in entries:
+        with problems.gathered():
+            found.append(_checked(kind, entry, path))
+    problems.refuse()
+    return found
+
+
+_WORDS = {str: "text", bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _scalar(kind: Any, value: Any, path: str) -> Any:
+    """Text, flag or number; a number may be nan where it could not be measured, never infinite."""
+    right = type(value) is kind or (kind is float and type(value) is int)
+    if not right or (kind is float and math.isinf(value)):
+        raise ConfigError(f"{path} = {show(value)}: must be {_WORDS[kind]}")
+    return kind(value)

@@ -1,0 +1,76 @@
+"""The commissioning of doc/first_test.md at a terminal, with ``rths emulate`` and its switches in another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from emulated_bench import free_port
+from terminal import Terminal
+
+import rths_nodes
+from rths_nodes.loop.procedure.commissioning import CAUSES, rig_hash
+from rths_nodes.loop.scenario import files
+from rths_nodes.recording import commissioning
+
+if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+    pytest.skip("no C compiler here", allow_module_level=True)
+
+PAGE = (Path(__file__).resolve().parents[2] / "doc" / "first_test.md").read_text()
+RIG = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)[0]
+EMULATE, COMMISSION = (
+    next(line.split()[1:] for line in PAGE.splitlines() if line.startswith("    rths ") and word in line)
+    for word in ("--no-specimen", "rths commission")
+)
+RTHS = [sys.executable, "-m", "rths_nodes.app.cli"]
+SWITCHES = {
+    "pull the network cable": "cable out @+200",
+    "Plug the network cable": "cable in",
+    "open the interlock": "interlock open @+200",
+    "Close the interlock": "interlock closed",
+    "take the pressure off": "pressure off @+200",
+    "Bring the pressure back": "pressure high",
+    "That was before": "cable in\ninterlock closed\npressure high",
+}
+"""Words of a question -> line for the emulator."""
+FIRST = (("operator: ", "A. Tester"), ("stands beside you: ", "B. Müller"), ("emergency stop", "y"))
+
+
+@pytest.mark.long
+@pytest.mark.nodes
+def test_an_operator_is_led_through_a_whole_commissioning(tmp_path: Path) -> None:
+    (tmp_path / "my_rig.yaml").write_text(RIG.replace("port: 25010", f"port: {free_port()}"))
+    environment = os.environ | {"PYTHONPATH": str(Path(rths_nodes.__file__).parents[1])}
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*RTHS, *EMULATE], cwd=tmp_path, env=environment, **piped) as far:
+        assert far.stdin is not None
+        assert far.stdout is not None
+        assert "emulated at" in far.stdout.readline()
+        person = Terminal([*RTHS, *COMMISSION, "--pace", "lockstep"], tmp_path, environment)
+        try:
+            for question, answer in FIRST:
+                person.wait_for(question)
+                person.type(answer)
+            while "sign this result" not in (asked := person.wait_for("Enter: |sign this result")):
+                person.type("")
+                for words, line in SWITCHES.items():
+                    if words in asked:
+                        far.stdin.write(f"{line}\n")
+                        far.stdin.flush()
+            person.type("y")
+            person.wait_for("do you sign it")
+            person.type("y")
+            assert person.end() == 0, person.shown
+        finally:
+            person.close()
+            far.kill()
+    found = commissioning.of_rig(tmp_path / "my_rig.yaml")
+    assert found is not None
+    assert (found.operator, found.second_person, found.failed) == ("A. Tester", "B. Müller", [])
+    assert {row.cause for row in found.rows} >= set(CAUSES)
+    assert found.rig_hash == rig_hash(files.load("chen_ricles_2010", rig=tmp_path / "my_rig.yaml"))

@@ -1,0 +1,209 @@
+"""A rig is commissioned against the emulator: every planted fault is found, none is invented on a healthy one.
+
+All is judged in samples of the rig's own counter, so that no machine is too slow for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from emulated_bench import EmulatedBench, rig_text
+
+from rths_nodes.app.cli import main
+from rths_nodes.app.emulation import planted
+from rths_nodes.app.emulation.planted import Planted
+from rths_nodes.app.emulation.switches import Switches
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.commissioning.whole import PARTS, commission, scenario_of
+from rths_nodes.loop.procedure.commissioning import (
+    CABLE,
+    CAUSES,
+    CLOSED,
+    FAILED,
+    INTERLOCK,
+    KILLED,
+    PRESSURE,
+    SIGN,
+    STROKE,
+    UNTRIED,
+    VELOCITY,
+    CommissioningRow,
+)
+from rths_nodes.loop.scenario import files
+
+if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+    pytest.skip("no C compiler here", allow_module_level=True)
+
+FAULTS = {
+    planted.BRAKING: ("closed", 1, CLOSED, "rests after 14.6 ms"),
+    planted.HARD: ("closed", 1, CLOSED, "brakes within 3 samples, harder than stated (8)"),
+    planted.STROKE: ("limits", 1, STROKE, "20.4 mm"),
+    planted.VELOCITY: ("limits", 1, VELOCITY, "0.42 m/s"),
+    planted.WATCHDOG: ("killed", 1, KILLED, "is not over"),
+    planted.ENDLESS: ("killed", 1, KILLED, "it does not brake"),
+    planted.BRIDGE: ("killed", 2, KILLED, "brakes after 40 ms"),
+    planted.SWAPPED: ("signs", 2, SIGN, "south moves in its place"),
+    planted.SIGN: ("signs", 1, SIGN, "north -1 mm: the wrong way"),
+    planted.INTERLOCK: ("interlock", 1, INTERLOCK, "nothing was seen in 1 s"),
+    planted.JUMP: ("pressure", 1, PRESSURE, "north moves "),
+}
+"""Planted fault -> part that finds it, axes of the rig, cause of the row, what it says."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Callable[..., EmulatedBench]]:
+    """Makes an emulated rig with its person."""
+    made: list[EmulatedBench] = []
+
+    def make(n_axes: int = 1, *faults: str, mounted: float = 0.0) -> EmulatedBench:
+        made.append(EmulatedBench(tmp_path, n_axes, faults, mounted))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def failing(rows: list[CommissioningRow]) -> list[CommissioningRow]:
+    return [row for row in rows if row.verdict == FAILED]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_axes", [1, 2])
+def test_a_healthy_rig_passes_every_row(bench: Callable[..., EmulatedBench], n_axes: int) -> None:
+    far = bench(n_axes)
+    rows = commission(far.bench)
+    assert failing(rows) == []
+    assert {row.cause for row in rows} == {*CAUSES, *UNTRIED}
+    for cause in (SIGN, VELOCITY, CLOSED):
+        assert [row.what for row in rows if row.cause == cause] == ["north", "south"][:n_axes]
+    assert len(far.bench.build) == 16
+    assert len(far.asked) == 12 + (n_axes - 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, marks=[pytest.mark.long] if part in ("limits", "killed") else [])
+        for fault, (part, *_) in FAULTS.items()
+    ],
+)
+def test_a_planted_fault_is_found(bench: Callable[..., EmulatedBench], fault: str) -> None:
+    part, n_axes, cause, words = FAULTS[fault]
+    rows = failing(commission(bench(n_axes, fault).bench, {part: PARTS[part]}))
+    assert {row.cause for row in rows} == {cause}
+    assert words in rows[0].measured
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", [planted.WATCHDOG, planted.ENDLESS, planted.BRIDGE])
+def test_a_pulled_cable_finds_what_the_receiver_does_without_commands(
+    bench: Callable[..., EmulatedBench], fault: str
+) -> None:
+    rows = commission(bench(1, fault).bench, {"cable": PARTS["cable"]})
+    assert [(row.cause, row.what) for row in failing(rows)] == [(CABLE, "north")]
+
+
+def test_every_planted_fault_has_its_row() -> None:
+    assert FAULTS.keys() == planted.KINDS.keys()
+
+
+@pytest.mark.parametrize("part", ["closed", "interlock", "pressure"])
+def test_a_healthy_rig_passes_what_finds_the_faults(bench: Callable[..., EmulatedBench], part: str) -> None:
+    rows = commission(bench(2).bench, {part: PARTS[part]})
+    assert rows
+    assert failing(rows) == []
+
+
+def test_who_acts_before_the_axes_move_does_it_once_more(bench: Callable[..., EmulatedBench]) -> None:
+    far = bench(1)
+    far.hasty = 1
+    rows = commission(far.bench, {"interlock": PARTS["interlock"]})
+    assert failing(rows) == []
+    assert [words for words in far.asked if "before the axes moved" in words] == [far.asked[1]]
+
+
+def test_after_a_wrong_sign_nothing_else_is_moved(bench: Callable[..., EmulatedBench]) -> None:
+    far = bench(1, planted.SIGN)
+    rows = commission(far.bench)
+    assert [row.cause for row in rows] == [SIGN]
+    assert len(far.asked) == 1
+
+
+def test_a_specimen_ends_it(bench: Callable[..., EmulatedBench]) -> None:
+    """5 MN/m: the small move of 1 mm would be 5 kN, and 1 kN is allowed."""
+    rows = commission(bench(1, mounted=5e6).bench)
+    assert [row.verdict for row in rows] == [FAILED]
+    assert "a specimen is mounted, or something is in the way" in rows[0].measured
+
+
+def test_a_rig_file_without_what_bounds_the_moves_is_refused(tmp_path: Path) -> None:
+    text = rig_text(25010, 2).replace("servo_rate: 1024.0\n", "")
+    file = tmp_path / "bench.yaml"
+    file.write_text(text.replace("    small_move: {displacement: 1.0e-3, velocity: 40.0e-3, force: 1.0e3}\n", ""))
+    with pytest.raises(ConfigError) as refused:
+        scenario_of(files.load_rig(file))
+    assert [problem.partition(":")[0] for problem in refused.value.problems] == [
+        "servo_rate",
+        "axes.north.small_move",
+        "axes.south.small_move",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bench_simulated"], "port.type = 'simulator': computes its rig here"),
+        (["bench_udp"], "there is no terminal, at which an operator could be led"),
+        (["bench_udp", "--out", f"{__file__}/a.yaml"], f"{__file__}/a.yaml: cannot be written there"),
+        (["nothing"], "rig: unknown rig 'nothing'"),
+    ],
+)
+def test_what_cannot_be_commissioned_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(["commission", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_real_rig_that_is_not_commissioned_is_told_by_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bench.yaml"
+    file.write_text(rig_text(25010, 1, emulator=False))
+    assert main(["check", "chen_ricles_2010", "--rig", str(file)]) == 0
+    assert "caution: rungs d, e, f, g need a commissioned rig: it was not commissioned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("interlock", "must be SWITCH POSITION"),
+        ("door open", "unknown switch 'door'"),
+        ("cable open", "unknown position 'open'; known: in, out"),
+    ],
+)
+def test_a_switch_that_is_none_is_refused(words: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Switches().turn(words)
+
+
+def test_switches_are_turned_at_their_sample() -> None:
+    switches = Switches()
+    assert switches.at(20) == {}
+    switches.turn("cable out @+20")
+    switches.turn("interlock open @ 30")
+    switches.turn("pressure low")
+    assert switches.at(29) == {"pressure": "low"}
+    assert switches.at(30) == {"pressure": "low", "interlock": "open"}
+    assert not switches.out()
+    assert switches.at(40) == {"pressure": "low", "interlock": "open", "cable": "out"}
+    assert switches.out()
+
+
+def test_swapped_axes_need_two() -> None:
+    with pytest.raises(ConfigError, match="the rig has one axis"):
+        Planted([planted.SWAPPED], 1)
