@@ -102,7 +102,7 @@ def under_way(folder: Path | str) -> bool:
 
 def exists(folder: Path | str) -> bool:
     """There is a record of a procedure in ``folder``."""
-    return (Path(folder) / FILE).is_file()
+    return os.path.isfile(Path(folder) / FILE)  # false, too, for a name that is too long to be one
 
 
 def of_recording(path: Path | str) -> tuple[ProcedureRecord, str] | None:
