@@ -118,7 +118,7 @@ def _check_unattended(scenario: Scenario, answers: Answers, options: argparse.Na
     if options.key or options.operator:
         raise ConfigError("--key, --operator: belong to --services, which is not given")
     head = scenario.rig_file
-    if any(each.startswith("rig_file") for each in options.set):
+    if any(each.lstrip().startswith("rig_file") for each in options.set):  # keys may have blanks around them
         raise ConfigError("--set rig_file: the rig file alone says whether its rig is armed unseen")
     if answers.arm and head is not None and not head.unattended and not Assembly(scenario).port.simulated:
         raise ConfigError(

@@ -61,10 +61,13 @@ def test_nothing_is_asked_for_where_nothing_real_is_armed_by_the_file(
     assert carry(**changed) == 0
 
 
+@pytest.mark.parametrize(
+    "given", ["rig_file.unattended=true", " rig_file.unattended=true", "\trig_file={name: mine, unattended: true}"]
+)
 def test_the_command_line_does_not_stand_in_for_the_rig_file(
-    carry: Carry, capsys: pytest.CaptureFixture[str]
+    given: str, carry: Carry, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert carry("--set=rig_file.unattended=true") == 2
+    assert carry(f"--set={given}") == 2
     assert "the rig file alone says whether its rig is armed unseen" in capsys.readouterr().err
 
 
