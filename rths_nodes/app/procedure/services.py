@@ -188,6 +188,8 @@ class Served:
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
         if ACTS[name].anybody:  # never refused for how it is asked for
+            if way == STRANGER:
+                self._check_ends_something(name)
             reason = dict(zip(request.names, request.values, strict=False)).get("reason", "")
             return self._conductor.do(name, by, way, reason=_reason(reason, by, way))
         arguments = _arguments(request)
@@ -195,6 +197,12 @@ class Served:
             raise ConfigError(f"{name}: lacks {', '.join(lacking)}")
         given = {key: _value(name, key, each) for key, each in arguments.items()}
         return "\n".join([self._conductor.do(name, by, way, **given), *self._found(name)]).strip()
+
+    def _check_ends_something(self, act: str) -> None:
+        """Raises ConfigError where a stranger's ``act`` ends nothing: such ones would fill the record."""
+        idle = "" if self._conductor.session.at_work else "nothing is under way, and nothing is armed"
+        if reason := idle or self._conductor.possible()[act]:
+            raise ConfigError(f"{act}: {reason}")
 
     def _found(self, act: str) -> list[str]:
         """What an operator has to see before he confirms or signs, in words."""

@@ -77,6 +77,11 @@ class Acting:
         act = self._machine.under_way
         return act.stopped if act is not None else ""
 
+    @property
+    def at_work(self) -> bool:
+        """True while an act is under way, or something is armed."""
+        return self._machine.busy or self.state is State.ARMED
+
     def possible(self) -> dict[str, str]:
         """Every act: empty where it is possible now, else why it is not."""
         with self._machine.lock:

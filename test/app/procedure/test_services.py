@@ -285,6 +285,19 @@ def test_strangers_who_ask_all_the_time_do_not_lock_the_operator_out(session: Se
     assert session.send(mine).done
 
 
+@pytest.mark.parametrize("last", ["connect", "arm"])
+def test_stops_of_a_stranger_that_end_nothing_do_not_fill_the_record(session: Session, last: str) -> None:
+    """He may ask for them all day: the record is written with every act in it, also while the rig moves."""
+    climbed(session, last)
+    acts = session.conductor.record.acts
+    session.send(Request("stop"))  # it ends what is armed
+    before = len(acts)
+    for number in range(100):
+        told = session.send(Request(("stop", "hold")[number % 2]))
+        assert told.reason.endswith("nothing is under way, and nothing is armed")
+    assert len(acts) == before
+
+
 def test_a_stranger_fills_neither_record_nor_terminal(session: Session) -> None:
     for _ in range(1000):
         session.send(Request("arm"))
