@@ -134,7 +134,10 @@ def unpacked(kind: type[Any], packet: bytes) -> Any:
     """A Request or Answer out of a packet. Raises ValueError for what is none."""
     if len(packet) > LONGEST_PACKET:
         raise ValueError(f"more than {LONGEST_PACKET} bytes")
-    values = json.loads(packet)  # JSON and encoding errors are ValueErrors
+    try:
+        values = json.loads(packet)  # JSON and encoding errors are ValueErrors
+    except RecursionError:
+        raise ValueError("lists in lists without an end") from None
     usual = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, dict) or values.keys() - usual.keys():
         raise ValueError(f"other fields than: {', '.join(usual)}")

@@ -184,7 +184,8 @@ class Served:
     # -- doing it -----------------------------------------------------------------------------------------
 
     def _do(self, request: Request, by: str, way: str) -> str:
-        name = request.act
+        name, by = request.act, _written(by)
+        request = replace(request, values=tuple(map(_written, request.values)))
         if name not in ACTS:
             raise unknown("act", "act", name, ACTS)
         if ACTS[name].anybody:  # never refused for how it is asked for
@@ -232,6 +233,11 @@ def _reason(given: str, by: str, way: str) -> str:
         return given
     words = "".join(each if each.isprintable() else " " for each in given[:LONGEST_REASON])
     return f"asked for by {by}{f': {words}' if words else ''}"
+
+
+def _written(given: str) -> str:
+    """A text that can be written into any file: a question mark for what is no character."""
+    return given.encode(errors="replace").decode()
 
 
 def _arguments(request: Request) -> dict[str, str]:

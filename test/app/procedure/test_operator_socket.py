@@ -205,8 +205,9 @@ def test_a_client_is_not_led_astray_by_who_has_taken_the_name(name: bytes, names
         b'{"names": [1]}',
         b'{"acts": ""}',
         b" " * (LONGEST_PACKET + 1),
+        b"[" * LONGEST_PACKET,
     ],
-    ids=["no JSON", "no text", "a list", "a number", "a text", "numbers", "a typo", "too long"],
+    ids=["no JSON", "no text", "a list", "a number", "a text", "numbers", "a typo", "too long", "too deep"],
 )
 def test_what_is_no_request_is_told_so(served: OperatorSocket, desk: Desk, name: bytes, packet: bytes) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as call:

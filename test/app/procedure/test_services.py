@@ -326,6 +326,15 @@ def test_by_the_socket_a_process_is_known_by_its_user(tmp_path: Path) -> None:
     conductor.session.close()
 
 
+def test_what_is_said_by_the_socket_can_be_written_into_a_report(tmp_path: Path) -> None:
+    """JSON has texts of which UTF-8 knows nothing: the report failed behind a whole test."""
+    conductor = conductor_of(tmp_path, 0)
+    note = Request("note", ("text",), ("a crack \ud800",), "Ada\udfff")
+    assert Served(conductor, SECRET, print).answer_process(note, Credentials(1, os.getuid())).done
+    told = conductor.record.notes[-1]
+    assert (told.text, told.by) == ("a crack ?", "Ada?")
+
+
 def test_a_program_that_is_gone_leaves_nothing_armed(session: Session, tmp_path: Path) -> None:
     climbed(session, "arm")
     Served(session.conductor, SECRET, print).stop_for(Credentials(1, os.getuid()))
