@@ -61,7 +61,7 @@ def test_the_loop_gets_the_filtered_force_and_the_rest_is_as_it_was(tmp_path: Pa
     names = [row.title for row in limits_of(Evaluation(found)).rows]
     assert any("force, as corrected" in title for title in names)
     words = [each for part in set_up.parts(Evaluation(found), {}) for each in part.words]
-    assert "axis_1: force through a low-pass of 50 Hz, order 2, late by 4.5 ms." in words
+    assert "bench (axis_1): force through a low-pass of 50 Hz, order 2, late by 4.5 ms." in words
 
 
 def test_a_simulator_needs_no_correction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
