@@ -143,7 +143,9 @@ class Leader:
         self.do("confirm_offsets", hash=self.told.offsets_hash, unloaded=unloaded)
 
     def sign(self) -> None:
-        """Each thing that nothing has verified, one for one."""
+        """Each thing that nothing has verified, one for one; why stands in front of them."""
+        if self.told.to_sign:
+            print(self.told.possible["position"], flush=True)
         for what in self.told.to_sign:
             self.agree(f"{what}; do you sign for it?")
             self.do("sign_for", what=what)

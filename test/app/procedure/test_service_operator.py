@@ -21,7 +21,7 @@ pytest.importorskip("rclpy")
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "service_operator" / "whole_test.py"
 HEAD = 6
-TO_SIGN = ("scale of displacement of story_1 not verified", "scale of force of story_1 not verified")
+TO_SIGN = ("scale of displacement of story_1", "scale of force of story_1")
 
 
 class Served:
@@ -108,6 +108,7 @@ def test_a_person_is_asked_for_all_that_he_answers_for(serve: Serve, words: tupl
     served.answers(r"does the specimen carry nothing now, .*\? \[y/N\] ", "y")
     for what in TO_SIGN:
         served.answers(rf"{what}; do you sign for it\? \[y/N\] ", "y")
+        assert f"{what} not verified: verify it, or sign for it ({what})\r\n" in served.terminal.shown
     for rung in "dg":
         served.arms(rung)
     assert served.end() == (0, 0), served.terminal.shown
