@@ -132,6 +132,7 @@ def head(shown: str) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
     folder: Path, environment: dict[str, str]
 ) -> None:
@@ -143,7 +144,7 @@ def test_the_file_of_answers_of_the_page_takes_a_test_to_its_report(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=500,
         )
     shown = done.stdout + done.stderr
     place = folder / "runs" / "my_first"
