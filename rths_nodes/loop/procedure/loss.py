@@ -5,6 +5,10 @@ rig from the controller itself, the actuators stand or go elsewhere; once all th
 at once. So the command goes to where the rig stands, at every tick, within velocity and stroke, as long as the rig
 does not follow; whoever closes the interlock again then moves nothing. Where the pressure has only dropped to low,
 actuators follow slowly: the command goes to where they are once, and they rest there.
+
+An open interlock may be a signal only, and a rig that follows all the same would run before its command until it
+carries no force: what it misses is the static error of its loop. So the command waits once, goes to where the rig
+stands, and waits again: an axis that went along follows, and is led no further.
 """
 
 from __future__ import annotations
@@ -28,6 +32,11 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 DROPPED = "rig: its hydraulics have dropped from high to low: the actuators follow slowly"
 ANOTHER_MODE = "rig: the controller has changed its control mode"
+TRIAL, VERDICT, RESTS, LAST_WAIT = 2, 3, 5, 8
+"""Times of TAKEN_AFTER_S, from the loss on: the command goes to the rig once; it is seen whether an axis went
+along; one that did rests; what it misses its command by until the end is the static error alone."""
+WENT_ALONG = 0.5
+"""Share of the trial by which an axis goes along that follows."""
 TAKEN_AFTER_S = 0.1
 """After so long at rest a controller has taken the command that it was sent."""
 
@@ -56,6 +65,9 @@ class LossWatch:
         self._dropped = self._elsewhere = False
         self._sent: Array | None = None
         self._still = 0
+        self._ticks = 0
+        self._from = self._trial = self._sum = np.zeros(0)
+        self._follows = np.zeros(0, bool)
         self._missed: Array | None = None
         """By what the rig missed its command at rest, m, the last time it followed; None since it moves."""
 
@@ -75,7 +87,7 @@ class LossWatch:
         self._pressure = pressure
         reason = self._why(port, measured, sent)
         if reason and not self.reason:
-            self.count, self.last = self.count + 1, reason
+            self.count, self.last, self._ticks = self.count + 1, reason, 0
         self.reason = reason
         if not reason and pressure != HYDRAULICS_LOW:
             rests = self._still >= self._taken_after
@@ -111,7 +123,30 @@ class LossWatch:
         way = np.where(np.isfinite(stands), stands - command, 0.0)
         if self.joined(way):
             self._dropped = False
+        way = self._tried(way, measured.displacement, command, shift)
         return np.asarray(command + np.clip(way, -self._step, self._step))
+
+    def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
+        """The ``way`` the ``command`` goes now: it waits before and behind its trial; arrays ``(n_axes,)`` m."""
+        self._ticks += 1
+        waited = self._ticks / self._taken_after
+        if waited <= 1 or waited > LAST_WAIT:
+            return way
+        if waited == TRIAL:
+            self._from, self._trial = measured, np.clip(way, -self._step, self._step)
+            return way
+        if waited == VERDICT:
+            along = (measured - self._from) * np.sign(self._trial)
+            self._follows = along >= WENT_ALONG * np.abs(self._trial)  # false for nan
+            if not self._follows.any():
+                self._ticks = LAST_WAIT * self._taken_after
+            self._sum = np.zeros_like(way)
+        elif waited > RESTS:
+            self._sum += measured - command
+        if waited == LAST_WAIT:
+            mean = self._sum / ((LAST_WAIT - RESTS) * self._taken_after)
+            self._missed = np.where(self._follows, mean, shift)
+        return np.zeros_like(way)
 
     def joined(self, way: Array) -> bool:
         """Whether a ``way`` ``(n_axes,)`` m is gone in one tick."""

@@ -220,3 +220,39 @@ def test_a_rung_that_is_held_trips_and_stays(walk):
     assert w.climb("e", slower(w.scenario, 2)).outcome == "tripped"
     port.set_hydraulics("high")
     assert moved(w) < JUMP
+
+
+class _SignalOnly:
+    """A port whose interlock opens at its ``at``-th command as a signal: the actuators follow all the same."""
+
+    def __init__(self, port: Any, at: int) -> None:
+        self._port, self._at, self._written = port, at, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    @property
+    def interlock(self) -> str:
+        return "rig: its interlock is open: a gate" if self._written >= self._at else str(self._port.interlock)
+
+    def write(self, command: Any) -> None:
+        self._written += 1
+        self._port.write(command)
+
+
+def test_a_rig_that_follows_behind_an_open_interlock_is_not_unloaded(walk):
+    """Without the trial the command ran after the static error of the loop until no force was left: 17.8 kN."""
+    w = walk(*LIVELY, SOFT, rig=SLOWLY)
+    w.to_start()
+    drive = w.session.drive
+    drive.port = port = _SignalOnly(drive.port, at=300)
+    assert w.climb("g").outcome == "tripped"
+    for _ in range(400):
+        drive.tick()
+    begun = port.truth()
+    assert abs(begun.force[0]) > 10e3
+    for _ in range(5 * 1024):
+        drive.tick()
+    left = port.truth()
+    assert abs(left.force[0] - begun.force[0]) < 0.02 * abs(begun.force[0])
+    assert abs(left.displacement[0] - begun.displacement[0]) < 1e-5
