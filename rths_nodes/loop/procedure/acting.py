@@ -161,7 +161,6 @@ class Acting:
         """Where the rig gets, and why, because what is armed was armed too long ago."""
         if self._clock.monotonic_ns() <= self._armed_until:
             return None
-        self._rung = None
         return State.HELD, f"armed for {ARMED_FOR_S:g} s without a run: position and arm again"
 
     def _displaced(self) -> tuple[State, str] | None:
@@ -170,9 +169,11 @@ class Acting:
         reason = loss.last if loss.count > self._losses else ""
         if self.state is State.POSITIONED:
             return (State.HELD, f"{reason}: position again") if reason else None
-        if reason := self.drive.unfit() or reason:
-            return State.TRIPPED, reason
-        return self._lapsed()
+        reason = self.drive.unfit() or reason
+        then = (State.TRIPPED, reason) if reason else self._lapsed()
+        if then is not None:  # no stop goes to it any more
+            self._rung = None
+        return then
 
     @contextmanager
     def _moving(

@@ -203,8 +203,8 @@ class RigSession(Acting):
         with self._machine.lock:
             self._begin("arm")
             self._armed_until = self._clock.monotonic_ns() + round(1e9 * ARMED_FOR_S)
-            self._machine.to(State.ARMED, f"rung {rung}")
             self._rung = under_way
+            self._machine.to(State.ARMED, f"rung {rung}")
 
     @as_act
     def run(self, runner: Callable[[Scenario, Port], RunOutcome]) -> RungRecord:

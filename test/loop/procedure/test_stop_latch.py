@@ -6,59 +6,36 @@ thread asks for the stop and has its answer.
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from stop_at import AtLine, elsewhere
 
-from rths_nodes.loop.procedure import acting, machine, rungs, session
+from rths_nodes.loop.procedure import session
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.supervision.states import State
 
-WATCHED = {module.__file__ for module in (acting, machine, rungs, session)}
-EACH_TICK = ("leave", "<lambda>", "_disarmed", "_lapsed")
-"""Of these, not of the act."""
 BRAKES = 0.02**2 / (2.0 * 20.0) + 2.0 * 0.02 / 1024.0
 """The way of a stop from the velocity of positioning, m, with the ticks in which it is heard."""
 
 
-class StopAt:
+class StopAt(AtLine):
     """Stops ``w`` at the line with this number among those that the act runs outside of the lock."""
 
     def __init__(self, w: Any, line: int) -> None:
-        self.w, self.line, self.seen = w, line, 0
+        super().__init__(w.session, line, self._stop)
+        self.w = w
         self.state: State | None = None
         self.sent = 0
         """Commands that had been sent by then."""
 
-    def __enter__(self) -> StopAt:
-        sys.settrace(self._calls)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(None)
-
-    def _calls(self, frame: Any, event: str, argument: Any) -> Any:
-        code = frame.f_code
-        return self._lines if code.co_filename in WATCHED and code.co_name not in EACH_TICK else None
-
-    def _lines(self, frame: Any, event: str, argument: Any) -> Any:
-        if event == "line" and self.w.session._machine.busy and not self.w.session._machine.lock._is_owned():
-            self.seen += 1
-            if self.seen == self.line:
-                self._stop()
-        return self._lines
-
     def _stop(self) -> None:
         self.state, self.sent = self.w.session.state, len(self.w.sent)
         assert self.w.session.possible()["stop"] == ""
-        asking = threading.Thread(target=self.w.session.stop, args=("enough",))
-        asking.start()
-        asking.join()
+        assert elsewhere(lambda: self.w.session.stop("enough")) is None
 
 
 def at_every_line(
@@ -245,3 +222,39 @@ def test_what_was_armed_too_long_ago_does_not_run(walk, ticks):
     assert w.session.reason == "armed for 60 s without a run: position and arm again"
     w.session.position()
     assert w.climb("g").outcome == "finished"
+
+
+def test_a_stop_ends_the_way_to_the_start_after_what_was_armed_has_tripped(walk, alternating):
+    """It went to the rung that had been armed once, and the rig on to the end of its way."""
+    w = walk()
+    w.to_start()
+    w.arm("g")
+    w.session.drive.port.set_interlock(False)
+    w.session.drive.tick()
+    assert w.session.state is State.TRIPPED
+    w.session.drive.port.set_interlock(True)
+    w.session.drive.tick()
+    w.session.acknowledge()
+    alternating[0] = 0.02
+    begun, port = len(w.sent), w.session.drive.port
+    write = port.write
+
+    def stopped(command: Any) -> None:
+        write(command)
+        if len(w.sent) == begun + 600:
+            assert elsewhere(lambda: w.session.stop("enough")) is None
+
+    port.write = stopped
+    with pytest.raises(ActRefused, match="enough"):
+        w.session.position()
+    assert w.session.state is State.HELD
+    assert abs(w.sent[-1] - w.sent[begun + 599]) <= BRAKES
+
+
+def test_a_stop_that_is_asked_for_as_the_rung_is_armed_leaves_nothing_armed(walk):
+    w = walk()
+    w.to_start()
+    w.on_state = lambda state: w.session.stop("enough") if state is State.ARMED else None
+    w.arm("g")
+    assert w.session.state is State.HELD
+    assert w.session._rung is None
