@@ -31,8 +31,13 @@ def disagreement(axes: Mapping[str, Any], active: Array, displacement: Array) ->
 
 
 def not_taken(axes: Mapping[str, Any], active: Array, sent: Array) -> str:
-    """Why the controller does not drive to what was ``sent`` last, in words; empty where it does."""
+    """Why the controller does not drive to what was ``sent`` last, in words; empty where it does.
+
+    An axis of force is held where its loop has led it to, and follows only changes of what is sent from there on.
+    """
     for (name, axis), now, last in zip(axes.items(), active.tolist(), sent.tolist(), strict=True):
+        if axis.limits.of_force:
+            continue
         span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
         if not abs(now - last) <= MOVED * span:
             return (

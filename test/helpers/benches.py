@@ -1,0 +1,204 @@
+"""Simulated benches for sequences of acts: one axis, two that are coupled, a loaded column; and their tests.
+
+The ground moves by a file, and the compensator is a plug-in: both can be changed between any two acts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import numpy as np
+import rig_walk
+
+from rths_nodes.core import registry
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+
+_KEPT = tempfile.TemporaryDirectory()
+FOLDER = Path(_KEPT.name)
+PACKAGE = "sequences_laws"
+MOTION, LAW = FOLDER / "motion.txt", FOLDER / PACKAGE / "law.py"
+"""Files that somebody may change."""
+SOURCE = '''
+"""A compensator of another package."""
+
+from rths_nodes.control.compensators.none import NoCompensation
+
+
+class Mine(NoCompensation):
+    """As none."""
+'''
+TIMES = np.arange(0.0, 6.0, 1.0 / 256.0)
+SLOW_ERROR = 2.5e-3
+"""m: how far a slow motion of these rigs may miss its command."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The test ``name`` with overrides on a ``rig``; ``settles`` is how long its actuators take, in ticks."""
+
+    name: str
+    rig: str
+    sets: tuple[str, ...]
+    settles: int
+    rungs: str = "cdeg"
+    load: int | None = None
+    newtons: float = 0.0
+
+    def scenario(self, known: bool, *sets: str) -> Scenario:
+        """Its test; the stiffnesses are known well enough, or not."""
+        return _loaded(self, known, sets)
+
+
+@cache
+def _loaded(bench: Bench, known: bool, sets: tuple[str, ...]) -> Scenario:
+    file = FOLDER / "bench.yaml"
+    file.write_text(bench.rig if known else bench.rig.replace("    stiffness_known_to: 0.03\n", ""))
+    restored()
+    return files.load(bench.name, [*bench.sets, *sets], rig=str(file))
+
+
+def moved(scale: float) -> None:
+    """The file of the ground motion, with ``scale`` times its values."""
+    values = scale * 1.2 * np.sin(2.0 * np.pi * 2.0 * TIMES)
+    MOTION.write_text("\n".join(f"{time:.8f} {value:.8f}" for time, value in zip(TIMES, values, strict=True)))
+
+
+def restored() -> None:
+    """Files as they were when the scenarios were read."""
+    moved(1.0)
+    LAW.parent.mkdir(exist_ok=True)
+    (LAW.parent / "__init__.py").write_text("")
+    LAW.write_text(SOURCE)
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "input file": lambda: moved(3.0),
+    "plug-in": lambda: LAW.write_text(SOURCE + "\n# edited\n"),
+}
+"""What somebody may change while a test is under way."""
+
+
+def install(patch: Callable[[object, str, object], None]) -> Callable[[], None]:
+    """The plug-in is there, by ``patch`` (object, name, value); what takes it away again."""
+    restored()
+    sys.path.insert(0, str(FOLDER))
+    importlib.invalidate_caches()
+    point = EntryPoint("mine", f"{PACKAGE}.law:Mine", "rths_nodes.compensator")
+    kept = registry.load("compensator", "none").Params
+    patch(registry, "_entry_points", lambda: EntryPoints([point]))
+    _forget()
+
+    def remove() -> None:
+        sys.path.remove(str(FOLDER))
+        for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+            del sys.modules[name]
+        _forget()
+        _loaded.cache_clear()
+        kept.type_name = "none"
+
+    return remove
+
+
+def _forget() -> None:
+    registry._table.cache_clear()
+    registry._load.cache_clear()
+
+
+OURS = ("compensator.type=mine", f"ground_motion={{type: record, file: {MOTION}, unit: m/s^2}}")
+
+ONE = Bench(
+    "chen_ricles_2010",
+    rig_walk.RIG.replace("velocity: 1.2", "velocity: 0.4")
+    .replace("deceleration: 20.0", "deceleration: 2.0")
+    .replace("velocity: 5.0e-3", "velocity: 50.0e-3")
+    .replace("    elastic_limit", f"    slow_error: {SLOW_ERROR}\n    elastic_limit"),
+    ("duration=0.6", "servo_rate=256", "substeps=4", *OURS),
+    96,
+)
+"""A test of 154 samples, 30 mm and 0.16 m/s, without a trip; the bench is slower, and unloaded faster."""
+
+AXIS = """
+  {name}:
+    serves: [{name}]
+    displacement: {{unit: mm, range: 165.0}}
+    force: {{unit: kN, range: 110.0}}
+    command: {{unit: mm, range: 160.0}}
+    limits: {{stroke: 0.15, velocity: 0.4, force: 100.0e3, deceleration: {deceleration}}}
+    elastic_limit: 0.05
+    stiffness: {stiffness}
+    stiffness_known_to: 0.03
+    slow_error: 4.0e-3
+    small_move: {{displacement: 1.0e-3, velocity: 20.0e-3, force: 10.0e3}}
+    unloading: {{travel: 0.08, velocity: 50.0e-3}}
+"""
+HEAD = """
+version: 1
+name: bench
+port: {type: simulator, transport_samples: 1, hydraulics: high, interlock: closed}
+axes:
+"""
+PAIR = Bench(
+    "two_actuator_coupler",
+    HEAD
+    + AXIS.format(name="north", deceleration=2.0, stiffness=0.6e6)
+    + AXIS.format(name="south", deceleration=1.0, stiffness=0.15e6),
+    ("duration=0.6", "servo_rate=256", "substeps=4", *OURS),
+    384,
+)
+"""Two actuators on a floor that turns: 22 and 25 mm, and they brake differently."""
+
+COLUMN = Bench(
+    "column_under_axial_load",
+    HEAD
+    + """
+  drift:
+    serves: [drift]
+    displacement: {unit: mm, range: 110.0, noise_rms: 0.002}
+    force: {unit: kN, range: 330.0, noise_rms: 0.02}
+    command: {unit: mm, range: 110.0}
+    limits: {stroke: 0.1, velocity: 0.5, force: 300.0e3, deceleration: 1.0}
+    elastic_limit: 0.05
+    slow_error: 4.0e-3
+    small_move: {displacement: 1.0e-3, velocity: 20.0e-3, force: 30.0e3}
+    unloading: {travel: 0.05, velocity: 50.0e-3}
+  load:
+    serves: [load]
+    displacement: {unit: mm, range: 11.0, noise_rms: 0.001}
+    force: {unit: kN, range: 770.0, noise_rms: 0.2}
+    command: {unit: mm, range: 11.0}
+    limits:
+      {stroke: 0.01, velocity: 0.02, force: 700.0e3, force_rate: 2.0e6, force_error: 50.0e3, deceleration: 0.3}
+    elastic_limit: 0.002
+    slow_error: 0.5e-3
+    small_move: {displacement: 50.0e-6, velocity: 0.5e-3, force: 100.0e3}
+    unloading: {travel: 0.002, velocity: 2.0e-3}
+    force_control:
+      closed_by: nodes
+      largest_correction: 10.0e-6
+      law:
+        type: feed_forward_pi
+        stiffness: 1.0e9
+        lead: 0.0147
+        column: {column_length: 3.0, actuator_length: 2.0}
+""",
+    (
+        "servo_rate=512",
+        "duration=3.0",
+        "ground_motion.delay=1.4",
+        "axes.load.load.ramp_time=0.6",
+        "axes.load.load.held_for=0.3",
+    ),
+    256,
+    rungs="ceg",
+    load=1,
+    newtons=500e3,
+)
+"""A column that drifts by 20 mm under 500 kN; its test has neither file nor plug-in."""
