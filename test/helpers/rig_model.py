@@ -61,8 +61,13 @@ FROM: dict[str, frozenset[str]] = {
 
 FAULTS = frozenset(("interlock", "no_pressure", "silent", "overload", "cable", "interrupted", "host"))
 """What ends a motion by a trip."""
-VAGUE = frozenset(("low_pressure", "dead", "shifted", "force_shifted"))
+LYING = frozenset(("frozen", "flickers", "flipped", "drifts"))
+"""A displacement sensor is wrong."""
+LYING_FORCE = frozenset(("force_frozen", "force_flipped", "force_drifts"))
+VAGUE = frozenset(("low_pressure", "shifted", "force_shifted")) | LYING | LYING_FORCE
 """What may end it, or be found, or not matter."""
+BENIGN = frozenset(("repair", "pressure_back", "interlock_back", "input file", "plug-in"))
+"""What ends nothing that is under way."""
 
 
 @dataclass
@@ -85,7 +90,11 @@ class RigModel:
     given_back: bool = False
     shift: float = 0.0
     force_shift: float = 0.0
-    dead: bool = False
+    lying: bool = False
+    """A displacement sensor has gone wrong."""
+    lying_force: bool = False
+    edited: bool = False
+    """A file of the test, or what computes it, is another than it was read."""
     vague: bool = False
     """Where the actuators stand is not known: they could not follow, or their sensor has not shown it."""
     taken: bool = False
@@ -119,8 +128,25 @@ class RigModel:
     def standing(self) -> bool:
         """Whether something is wrong from before, of which it is not known what it does to a motion."""
         return bool(
-            self.vague or self.dead or self.shift or self.force_shift or self.wrong or self.pressure == "low"
+            self.vague
+            or self.lying
+            or self.lying_force
+            or self.shift
+            or self.force_shift
+            or self.wrong
+            or self.pressure == "low"
         )
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing leads on from here."""
+        gone = self.broken or self.given_back or self.state == "FINISHED"
+        return gone or (self.state == "HELD" and self.cleared is False)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether what was found of the rig, at the offsets or in its check, may be wrong."""
+        return self.cleared is None or self.taken_off
 
     @property
     def sound(self) -> bool:
@@ -141,13 +167,15 @@ class RigModel:
             return False
         if self.suspended != (act == "resume") and self.state == "HELD":
             return False
+        if act in ("arm", "run") and self.edited:
+            return False
         if act in ("position", "arm", "run"):
             return _all(self.cleared, self.fit)
         if act in ("check", "unload"):
-            return self.fit
+            return _all(self.fit, None if self.unsure else True)
         return {
             "connect": None if self.standing or not self.sound else True,
-            "take_offsets": self.sound,
+            "take_offsets": _all(self.sound, None if self.standing else True),
             "confirm_offsets": _all(self.taken, None if self.standing else True),
             "sign_for": self.unsigned,
             "acknowledge": not (self.broken or self.given_back),
@@ -155,7 +183,7 @@ class RigModel:
 
     def begin(self, act: str) -> None:
         """``act`` begins."""
-        self.act, self.trouble = act, ["standing"] * self.standing
+        self.act, self.trouble = act, ["standing"] * self.standing + ["unsure"] * self.unsure
         if not self.sound:
             self.trouble.append("unsound")
 

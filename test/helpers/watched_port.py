@@ -7,33 +7,53 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from motion_watch import MotionWatch
 
 from rths_nodes.core.errors import PortError
 from rths_nodes.core.protocols import Port
-from rths_nodes.core.samples import Array, Command, Measurement
+from rths_nodes.core.samples import MODE_FORCE, Array, Command, Measurement
 from rths_nodes.loop.supervision.states import State
 
 ROUNDING = 1e-9
 PHASES = ("wait_tick", "write", "read")
 """Where in a tick something happens."""
+SENSORS = {
+    "frozen": ("displacement", "frozen", 0.0),
+    "flickers": ("displacement", "flickers", 0.0),
+    "flipped": ("displacement", "flipped", 0.0),
+    "drifts": ("displacement", "drifts", 5e-3),
+    "force_frozen": ("force", "frozen", 0.0),
+    "force_flipped": ("force", "flipped", 0.0),
+    "force_drifts": ("force", "drifts", 2e5),
+}
+"""What becomes of a sensor: channel, how, and the rate of its drift in m/s or N/s."""
 
 
 class WatchedPort:
-    """``port`` with the sensors of its one axis laid open; every command is judged in the ``state`` of its tick.
+    """``port`` with its sensors laid open; every command is judged in the ``state`` of its tick.
 
-    ``moving`` are the states in which it may change, ``step`` m by how much in a tick, ``stroke`` m how far it may
-    go. ``violations`` says in words what was wrong: of the command that was sent, and of the one that acts.
+    ``moving`` are the states in which it may change, ``step`` ``(n_axes,)`` m by how much in a tick, ``stroke`` m
+    how far it may go. ``violations`` says in words what was wrong: of the command that was sent, and of the one
+    that acts. ``watch`` judges the motions.
     """
 
     def __init__(
-        self, port: Port, state: Callable[[], State], moving: frozenset[State], step: float, stroke: float
+        self,
+        port: Port,
+        state: Callable[[], State],
+        moving: frozenset[State],
+        step: Array,
+        stroke: Array,
+        watch: MotionWatch,
     ) -> None:
         self._port, self._state, self._moving = port, state, moving
         self._step, self._stroke = step, stroke
+        self.watch = watch
         self.lost: Callable[[], bool] = lambda: False
         """Whether the rig does not follow: then the command goes to where it stands, in any state."""
         self._was_lost = False
         self._last: dict[str, Array] = {}
+        self._by_force: Array = np.zeros(len(step), bool)
         self.violations: list[str] = []
         self.ticks = 0
         self.pending: list[tuple[int, str, Callable[[], object]]] = []
@@ -41,9 +61,12 @@ class WatchedPort:
         self.each_tick: Callable[[], object] = lambda: None
         self.shift, self.force_shift = 0.0, 0.0
         """By what the sensors are off, m and N."""
-        self.dead = self.silent = self.failing = False
-        """The displacement does not change any more, is no number, the way to the rig has failed."""
-        self._frozen: Array | None = None
+        self.silent = self.failing = False
+        """The displacement is no number, the way to the rig has failed."""
+        self.wrong: set[tuple[int, str]] = set()
+        """Axis and channel of the sensors that are wrong."""
+        self.missed: Array = np.zeros(len(step))
+        """By what the rig missed its command in the last tick, m."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
@@ -65,40 +88,61 @@ class WatchedPort:
             raise PortError("rig: the cable is cut")
         return self._port.wait_tick()
 
+    def sensor(self, what: str) -> None:
+        """A sensor goes wrong (SENSORS), of the axis whose turn it is."""
+        channel, how, rate = SENSORS[what]
+        axis = self.ticks % len(self._step)
+        self._port.set_sensor(axis, channel, how, rate)  # type: ignore[attr-defined]
+        self.wrong.add((axis, channel))
+
+    def repaired(self) -> None:
+        """All sensors are right again."""
+        for axis, channel in self.wrong:
+            self._port.set_sensor(axis, channel, "right")  # type: ignore[attr-defined]
+        self.wrong.clear()
+        self.silent, self.shift, self.force_shift = False, 0.0, 0.0
+
     def write(self, command: Command) -> None:
         self._due("write")
         self._last.setdefault("sent", self._port.active_command)
         self._last.setdefault("active", self._port.active_command)
-        self._judge("sent", np.array(command.command))
+        modes = command.control_mode
+        by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(self._step))])
+        now, lost = np.array(command.command), self.lost()
+        self._judge("sent", now, ~(by_force | self._by_force))
+        self._by_force = by_force
+        self.watch.state, self.watch.lost = self._state().name, lost
+        self.watch.sent(now, modes, f"tick {self.ticks}, {self._state().name}")
         self._port.write(command)
-        lost = self.lost()
         if lost or self._was_lost:  # on its return it has what was sent last
             self._last["active"] = self._port.active_command
         self._was_lost = lost
-        self._judge("active", self._port.active_command)
+        self._judge("active", self._port.active_command, np.ones(len(self._step), bool))
         self.ticks += 1
 
-    def _judge(self, what: str, now: Array) -> None:
+    def _judge(self, what: str, now: Array, moved: Array) -> None:
         last, state = self._last[what], self._state()
         told = f"tick {self.ticks}, {state.name}: {what} {now.tolist()} after {last.tolist()} m"
-        if not (np.isfinite(now).all() and (np.abs(now) <= self._stroke).all()):
+        step = np.where(moved, now - last, 0.0)
+        if not (np.isfinite(now).all() and (np.abs(now) <= self._stroke)[moved].all()):
             self.violations.append(f"{told}: beyond the stroke")
-        elif state not in self._moving and not self.lost() and not np.array_equal(now, last):
+        elif state not in self._moving and not self.lost() and step.any():
             self.violations.append(f"{told}: moves in a state that is none of motion")
-        elif (np.abs(now - last) > self._step * (1.0 + ROUNDING)).any():
-            self.violations.append(f"{told}: a step beyond the velocity limit, {self._step:g} m")
+        elif (np.abs(step) > self._step * (1.0 + ROUNDING)).any():
+            self.violations.append(f"{told}: a step beyond the velocity limit, {self._step.tolist()} m")
         self._last[what] = now.copy()
 
     def read(self) -> Measurement:
         measured = self._port.read()
         shown = measured.displacement + self.shift
-        if not self.dead:
-            self._frozen = None
-        elif self._frozen is None:
-            self._frozen = shown.copy()
-        if self._frozen is not None:
-            shown = self._frozen.copy()
         if self.silent:
             shown = np.full_like(shown, np.nan)
         self._due("read")
-        return replace(measured, displacement=shown, force=measured.force + self.force_shift)
+        shown_as = replace(measured, displacement=shown, force=measured.force + self.force_shift)
+        if "sent" in self._last:
+            self.missed = shown - self._last["sent"]
+            true, told = self._port.truth(), f"tick {self.ticks}, {self._state().name}"
+            assert true is not None
+            self.watch.state = self._state().name
+            self.watch.measured(shown, true.displacement, true.force, told)
+        return shown_as

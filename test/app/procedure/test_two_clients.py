@@ -1,0 +1,192 @@
+"""Two clients of one test, in any order, while files and code change: one act at a time, and what is armed runs.
+
+The second client acts in a thread of his own at a tick that is drawn, and has his answer before the rig goes on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import benches
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from motion_watch import MOTION, Bounds, MotionWatch
+from stop_at import elsewhere
+from watched_port import PHASES, WatchedPort
+from watched_session import farthest
+
+from rths_nodes.app.procedure.acts import ACTS
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.supervision.handover import OperatorRequests
+from rths_nodes.loop.supervision.states import State
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "take_offsets": {"seconds": 0.05},
+    "confirm_offsets": {"hash": "another", "unloaded": True},
+    "sign_for": {"what": "everything"},
+    "arm": {"rung": "g", "scenario_hash": "another", "offsets_hash": "another"},
+    "note": {"text": "coffee"},
+}
+"""What another client says with an act."""
+steps = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(
+                st.one_of(st.integers(0, 8), st.integers(0, 300)),
+                st.sampled_from(PHASES),
+                st.sampled_from(sorted(ACTS)),
+            ),
+            max_size=3,
+        ),
+        st.sampled_from(("", "", "", *benches.CHANGES, "restored")),
+    ),
+    min_size=8,
+    max_size=14,
+)
+"""What the other one does within each act of the first, at which tick; and what is changed before it."""
+
+
+class Clients:
+    """A test in ``folder`` and its two clients."""
+
+    def __init__(self, folder: Path) -> None:
+        scenario = benches.ONE.scenario(True)
+        ladder = Ladder(scenario, ("e", "g"), 0.3, 2, realtime=False)
+        record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
+        self.test = Conductor(ladder, record, folder)
+        self.test.watch.changed = self._changed
+        limits, session = scenario.limits["story_1"], self.test.session
+        bounds = Bounds(np.array([limits.deceleration]), np.array([benches.SLOW_ERROR]), scenario.dt)
+        self.watch = MotionWatch(bounds)
+        self.port = WatchedPort(
+            session.drive.port,
+            lambda: session.state,
+            frozenset(State[name] for name in MOTION),
+            np.array([limits.velocity * scenario.dt]),
+            np.array([limits.stroke]),
+            self.watch,
+        )
+        self.port.each_tick = self._tick
+        self.port.lost = lambda: bool(session.drive.loss.reason)
+        session.drive.port = self.port  # type: ignore[assignment]
+        self.edited = self.busy = False
+
+    def _changed(self, state: State, reason: str) -> None:
+        if state is State.TRIPPED:
+            self.watch.stopped(reason)
+
+    def _tick(self) -> None:
+        """Nobody leaves a rung that is held."""
+        if self.busy and self.test.can_resume and self.test.session.possible()["resume"] == "":
+            assert elsewhere(lambda: self.test.do("resume")) is None
+
+    def next(self) -> tuple[str, dict[str, Any]]:
+        """The act that leads on, and what the first client says with it."""
+        test, state = self.test, self.test.state
+        offsets = test.session.offsets
+        if state is State.IDLE:
+            return "connect", {}
+        if state in (State.CONNECTED, State.REFERENCED) and offsets is None:
+            taken = test.taken
+            return ("take_offsets", {"seconds": 0.05}) if taken is None else ("confirm_offsets", _of(taken.hash))
+        if state is State.REFERENCED:
+            return ("check" if test.session.clearance.barred() else "position"), {}
+        if state is State.POSITIONED:
+            assert offsets is not None
+            rung = test.next_rung or "g"
+            hashes = {"scenario_hash": test.ladder.step(rung).hash, "offsets_hash": offsets.hash}
+            return "arm", {"rung": rung} | hashes
+        leads = {State.HELD: "position", State.ARMED: "run", State.TRIPPED: "acknowledge"}
+        return leads.get(state, "note"), {"text": "over"} if state not in leads else {}
+
+    def goes_on(self, others: list[tuple[int, str, str]]) -> None:
+        """The first client does what leads on, and the other one acts meanwhile."""
+        act, given = self.next()
+        state = self.test.state
+        self.watch.begin(act)
+        self.watch.reach = farthest(benches.ONE, 1) if act == "run" else None
+        for later, phase, other in others:
+            self.port.after(later, phase, lambda other=other: self._other(other))
+        self.busy, self.stopped = True, False
+        try:
+            self.test.do(act, **given)
+            done = True
+        except ConfigError:
+            done = False
+        self.busy = False
+        self.port.pending.clear()
+        self.watch.end()
+        if self.edited and act in ("arm", "run"):
+            assert not done, f"{act} with another plug-in than the test began with"
+            assert self.test.state is state
+        elif not self.stopped:
+            assert done, (act, self.test.state, self.test.session.reason)
+        for _ in range(benches.ONE.settles if self.test.state not in (State.IDLE, State.FINISHED) else 0):
+            self.test.session.drive.tick()
+        assert not self.port.violations + self.watch.violations
+
+    def _other(self, act: str) -> None:
+        raised = elsewhere(lambda: self.test.do(act, by="B. Nother", **GIVEN.get(act, {})))
+        if not ACTS[act].at_once:
+            assert "another act is under way" in str(raised), (act, raised)
+        if act == "stop":
+            self.stopped = True
+            assert raised is None, raised
+            self.watch.stopped("a stop of the other client")
+        if act == "hold" and raised is None and not self.test.can_resume:
+            self.stopped = True
+
+    def change(self, what: str) -> None:
+        """Somebody edits a file."""
+        if what == "restored":
+            benches.restored()
+        elif what:
+            benches.CHANGES[what]()
+        self.edited = benches.LAW.read_text() != benches.SOURCE
+
+
+def _of(hash: str) -> dict[str, Any]:
+    return {"hash": hash, "unloaded": True}
+
+
+@pytest.fixture(autouse=True)
+def _plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(OperatorRequests, "wait", lambda self, seconds=0.0: None)
+    remove = benches.install(monkeypatch.setattr)
+    yield
+    monkeypatch.undo()
+    remove()
+
+
+def _many(examples: int) -> None:
+    @settings(max_examples=examples, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(steps)
+    def sequence(steps: list[tuple[list[tuple[int, str, str]], str]]) -> None:
+        benches.restored()
+        with tempfile.TemporaryDirectory() as folder:
+            clients = Clients(Path(folder, "test"))
+            for others, what in steps:
+                clients.change(what)
+                clients.goes_on(others)
+            clients.watch.begin("close")
+            clients.test.session.close()
+
+    sequence()
+
+
+def test_two_clients_and_changes_between_any_two_acts() -> None:
+    _many(6)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_two_clients_in_many_sequences() -> None:
+    _many(120)
