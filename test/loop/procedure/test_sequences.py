@@ -360,6 +360,7 @@ BRIEFLY = {"one": 34, "pair": 13, "column": 3}
 """Sequences of make test; twenty times as many in soak."""
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sequences_of_acts_and_faults(kind: str) -> None:
     many(KINDS[kind], BRIEFLY[kind])
