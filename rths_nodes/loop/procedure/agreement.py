@@ -11,7 +11,7 @@ from rths_nodes.core.samples import Array
 AGREEMENT = 0.02
 """Share of the range of the displacement sensor by which active command and measured position may differ."""
 MOVED = 1e-4
-"""Share of the range of the command by which the active one may differ from what was sent: converters round."""
+"""Share of the range of the command by which the active one may differ from what was sent, or a step of its converter."""
 
 
 def disagreement(axes: Mapping[str, Any], active: Array, displacement: Array) -> str:
@@ -39,7 +39,7 @@ def not_taken(axes: Mapping[str, Any], active: Array, sent: Array) -> str:
         if axis.limits.of_force:
             continue
         span = axis.rig_axis.command.range_si if axis.rig_axis else axis.limits.stroke
-        if not abs(now - last) <= MOVED * span:
+        if not abs(now - last) <= max(MOVED * span, axis.output.resolution):
             return (
                 f"axes.{name}: the controller drives to {now:.6g} m, {last:.6g} m was sent last: it does not take "
                 "the external command"

@@ -52,7 +52,10 @@ def judge(
             _signs(rig, move, found[name])
             if not found[name].findings:
                 bands = rig.bands(move.stands[0])
-                judge_scales(rig, move, known.get(move.index), bands, found[name])
+                row = known.get(move.index, {})
+                own = row.get(move.index) if _seen_at_rest(move, bands) else None
+                judge_scales(rig, move, own, bands, found[name])
+                found[name].beside = {rig.names[i]: each for i, each in row.items() if i != move.index}
     _not_moved(rig, moves, stopped, found)
     return found
 
@@ -212,7 +215,7 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks
     i, name = move.index, rig.names[move.index]
     force, moved = float(move.change("force")[i]), float(move.change("displacement")[i])
     of = f"{force:.4g} N"
-    if abs(force) <= bands.force[i]:  # at rest a dashpot has no force: it has one under way, both ways
+    if not _seen_at_rest(move, bands):  # a dashpot has no force there: it has one under way, both ways
         force = _under_way(move)
         of = f"{force:.4g} N under way"
         noise = SEEN * float(move.stands[0].force_scatter[i]) / np.sqrt(max(1, min(len(move.out), len(move.back))))
@@ -229,6 +232,11 @@ def _force_sign(rig: RigKnowledge, move: AxisMove, bands: Bands, own: AxisChecks
         )
         return
     own.force_sign = VERIFIED
+
+
+def _seen_at_rest(move: AxisMove, bands: Bands) -> bool:
+    """Whether the force has changed from one rest to the other: what has one in motion only has no stiffness."""
+    return bool(abs(move.change("force")[move.index]) > bands.force[move.index])
 
 
 def _under_way(move: AxisMove) -> float:

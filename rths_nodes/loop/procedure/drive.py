@@ -383,8 +383,24 @@ class RigDrive:
         self.keeper.give_back()
 
     def await_rest(self) -> None:
-        """Until the rig holds."""
+        """Until the rig holds, and its actuators have caught up with their last command."""
         self._over.wait()
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.broken:
+            return
+        if self.realtime:
+            self._clock.sleep(self.loss.taken_after * self._dt)
+            return
+        self.keeper.borrow()
+        try:
+            for _ in range(self.loss.taken_after):
+                self.tick()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self.keeper.give_back()
 
 
 def _nothing() -> None:

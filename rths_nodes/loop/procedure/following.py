@@ -31,7 +31,8 @@ BLOCKS = 8
 STUCK = 0.1
 """Share of its travel below which a channel does not move with the rig."""
 STEPS, LOUDEST = 20.0, 8.0
-"""The travel D: so many steps of the resolution, so many times the scatter at the offsets."""
+"""The travel D: so many steps of the resolution, so many times the scatter at the offsets. A load cell that shows
+less is dead where it should show more than that over STUCK."""
 TWICE = 2.0
 """D in lost motion and static error."""
 LEAST_TRAVEL = 5e-4
@@ -46,14 +47,26 @@ class Travel(NamedTuple):
     shown: float
 
 
-class OneWay:
-    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block."""
+class _Mark(NamedTuple):
+    """The highest command of an earlier window, what was shown then, and between what it has stayed since."""
 
-    def __init__(self, way: float, block: int) -> None:
-        self._way, self._block = way, block
+    high: float
+    shown: float
+    lowest: float
+    highest: float
+
+
+class OneWay:
+    """One command and its measurement: whether a travel of ``way`` is shown; ``block`` samples are a block.
+
+    It is by STUCK of it, the same way; or, with ``least``, by anything more than that, whatever its direction.
+    """
+
+    def __init__(self, way: float, block: int, least: float | None = None) -> None:
+        self._way, self._block, self._least = way, block, least
         self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
-        self._marks: list[tuple[float, float] | None] = [None, None]
-        """Upwards and downwards, with the sign of the direction: the end of an earlier window, what was shown."""
+        self._marks: list[_Mark | None] = [None, None]
+        """Upwards and downwards, with the sign of the direction: the end of an earlier window."""
         self._silent = [False, False]
         self._empty()
 
@@ -93,14 +106,15 @@ class OneWay:
 
     def _along(self, way: int, low: float, high: float, shown: float) -> Travel | None:
         mark = self._marks[way]
-        if mark is None or high < mark[0]:
-            self._marks[way] = high, shown
+        if mark is None or high < mark.high:
+            self._marks[way] = _Mark(high, shown, shown, shown)
             return None
-        gone, moved = low - mark[0], shown - mark[1]
+        self._marks[way] = mark = _Mark(mark.high, mark.shown, min(mark.lowest, shown), max(mark.highest, shown))
+        gone, moved = low - mark.high, shown - mark.shown
         if gone < self._way or not gone:
             return None
-        self._marks[way] = high, shown
-        if moved >= STUCK * gone:
+        self._marks[way] = _Mark(high, shown, shown, shown)
+        if moved >= STUCK * gone if self._least is None else mark.highest - mark.lowest > self._least:
             self._silent = [False, False]
             return None
         self._silent[way] = True
@@ -133,8 +147,9 @@ class _Axis:
         way = max(seen, lost, LEAST_TRAVEL * limits.stroke)
         late = max(LATE_S, TIMES_LATE * self._late) + scenario.port.transport_samples * scenario.dt
         block = max(1, round(late / BLOCKS / scenario.dt))
-        self._moved, self._stiffness = OneWay(way, block), self._found.stiffness or 0.0
-        self._pushed = OneWay(max(way, felt / self._stiffness), block) if self._stiffness > 0.0 else None
+        self._moved, stiffness = OneWay(way, block), self._found.stiffness or 0.0
+        self._stiffness = {**self._found.beside, name: stiffness}
+        self._pushed = OneWay(max(stiffness * way, felt / STUCK), block, felt) if stiffness > 0.0 else None
 
     def bound(self, force: float) -> float:
         """slow_error (m) under a measured ``force`` (N)."""
@@ -168,18 +183,21 @@ class _Axis:
             f"{_mm(travel.shown)} where the command went {_mm(travel.gone)} one way: {WHY}"
         )
 
-    def mute(self, displacement: float, force: float) -> str:
-        """Why its load cell seems to be dead: no force has changed there and back. Plateaus one way are real."""
+    def mute(self, displacements: Mapping[str, float], force: float) -> str:
+        """Why its load cell seems to be dead: nothing has changed there and back. Plateaus one way are real.
+
+        What is to be expected is the force of the small moves, by the ``displacements`` (m) of all axes.
+        """
         if self._pushed is None:
             return ""
-        travel = self._pushed.stuck(displacement, force / self._stiffness)
+        expected = sum(each * displacements[name] for name, each in self._stiffness.items())
+        travel = self._pushed.stuck(expected, force)
         if travel is None or not self._pushed.both_ways:
             return ""
         self._pushed = None  # it is told once
         return (
-            f"axes.{self.name}: the force does not move with the rig: it has changed by "
-            f"{self._stiffness * travel.shown:.4g} N where the axis went {_mm(travel.gone)}, there and back: "
-            "is the load cell dead?"
+            f"axes.{self.name}: the force does not move with the rig: it has changed by {travel.shown:.4g} N "
+            f"where it should by some {travel.gone:.4g} N, there and back: is the load cell dead?"
         )
 
 
@@ -209,6 +227,7 @@ class Following:
         """
         modes = command.control_mode
         rows = self._rows(command.command + self._held, shown)
+        places = dict(zip((axis.name for axis in self._axes), shown.displacement.tolist(), strict=True))
         for index, (axis, sent, place, force) in enumerate(rows):
             if modes and modes[index] == MODE_FORCE:  # its command is in N
                 continue
@@ -216,7 +235,7 @@ class Following:
             reason = reason or (axis.slow_error(sent, place, force, window=True) if paused else "")
             if reason:
                 return reason
-            if words := axis.mute(place, force):
+            if words := axis.mute(places, force):
                 self.told.append(words)
         return ""
 

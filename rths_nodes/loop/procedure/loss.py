@@ -53,7 +53,8 @@ class LossWatch:
         self._axes = scenario.axes
         self._step = np.array([axis.velocity for axis in limits]) * scenario.dt
         self._stroke = np.array([axis.stroke for axis in limits])
-        self._taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
+        self.taken_after = scenario.port.transport_samples + math.ceil(TAKEN_AFTER_S / scenario.dt)
+        """Ticks at rest until the actuators are where they were sent last."""
         self._by_force = any(axis.of_force for axis in limits)
         self.count, self.last = 0, ""
         self.begin(HYDRAULICS_NOT_TOLD)
@@ -90,7 +91,7 @@ class LossWatch:
             self.count, self.last, self._ticks = self.count + 1, reason, 0
         self.reason = reason
         if not reason and pressure != HYDRAULICS_LOW:
-            rests = self._still >= self._taken_after
+            rests = self._still >= self.taken_after
             self._missed = measured.displacement - sent if rests else None
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
@@ -104,7 +105,7 @@ class LossWatch:
             return ""
         if self._modes and measured.control_mode and measured.control_mode != self._modes:
             return ANOTHER_MODE
-        if not (self._elsewhere or self._still >= self._taken_after) or (active := port.active_command) is None:
+        if not (self._elsewhere or self._still >= self.taken_after) or (active := port.active_command) is None:
             return ""
         elsewhere = not_taken(self._axes, active, sent)
         self._elsewhere = bool(elsewhere)

@@ -100,6 +100,8 @@ class AxisChecks:
     lost_motion: float | None = None
     ratios: dict[str, float] = field(default_factory=dict)
     """Stiffness over what is expected, by who expects it: the scenario's specimen, the integrator."""
+    beside: dict[str, float] = field(default_factory=dict)
+    """By how much its force changes with the displacements of the other axes, N/m by axis: of a coupled specimen."""
     unlike: list[str] = field(default_factory=list)
     """What of it somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 

@@ -26,8 +26,8 @@ CERTAINTY = 3.0
 """So many standard deviations a result may be off by noise."""
 
 
-def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, float]:
-    """Tangent stiffness (N/m) of each axis that was moved to its end, the others held."""
+def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
+    """Tangent stiffness (N/m) of each axis that was moved to its end, by its own displacement and those of others."""
     whole = [move for move in moves if move.complete]
     places = [move.index for move in whole]
     if not places:
@@ -38,7 +38,7 @@ def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, float
         matrix = force @ np.linalg.inv(displacement)
     except np.linalg.LinAlgError:
         return {}
-    return {place: float(matrix[row, row]) for row, place in enumerate(places)}
+    return {place: dict(zip(places, row, strict=True)) for place, row in zip(places, matrix.tolist(), strict=True)}
 
 
 def uncertainty(rig: RigKnowledge, move: AxisMove) -> float:
