@@ -346,8 +346,8 @@ class Way:
                 self._tangent[:, index] = (self._forces() - force) / step if step else change / gone
                 return
             if why or length >= furthest:
-                self._give_up(active, why or f"the force does not fall: {UNKNOWN}")
-                if not self.given_up:  # nothing is loaded beyond its tolerance: nothing to be done
+                self._give_up(np.array([index]), why or f"the force does not fall: {UNKNOWN}")
+                if not self.given_up:  # it is not loaded beyond its tolerance: a dashpot, say, has nothing to do
                     self._tangent[:, index] = 0.0
                     self._tangent[index, index] = np.inf
                 return

@@ -1,0 +1,77 @@
+"""A healthy rig for any shipped scenario, and short tests of it: of neither anybody has a reason to say anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rths_nodes.core.strict import as_data, build
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.rehearsal import slower
+from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
+from rths_nodes.loop.scenario.schema import Axis, Scenario
+
+QUIET = 2e-6
+"""m rms: a displacement sensor has at least this noise."""
+FINE = 1e-5
+"""Share of its range, rms, that a load cell has."""
+LOAD_STEP = 5e-6
+"""m: the coarsest displacement sensor of an axis that is controlled by force, and so moves by tenths of a mm."""
+LASTS = {1: 3.0, 10: 1.0, 50: 0.5}
+"""s of the structure that a short test lasts, by its time ratio."""
+EL_CENTRO = ("ground_motion.begin=1.2",)
+BENCHMARK = ("ground_motion.begin=4.5",)
+STRONG = {
+    "column_under_axial_load": (
+        "axes.load.load={value: 100.0e3, ramp_time: 0.6, held_for: 0.1}",
+        "ground_motion.delay=0.7",
+        "ground_motion.motion.frequency=1.0",
+    ),
+    "marths_2023": BENCHMARK,
+    "rths_benchmark_2020": BENCHMARK,
+} | dict.fromkeys(
+    (
+        *("chen_ricles_2010", "horiuchi_1996_energy_absorber", "horiuchi_1996_four_story", "phillips_spencer_2012"),
+        *("tadc_el_centro", "tall_frame", "three_independent_axes", "two_actuator_coupler", "yielding_five_story"),
+    ),
+    EL_CENTRO,
+)
+"""What lets a short test of a scenario come to its strong part."""
+LATER = {"column_under_axial_load": 0.8, "rths_benchmark_2020": 0.5, "marths_2023": 0.5}
+"""s that it begins later in spite of that."""
+
+
+def short(name: str, ratio: int, seed: int = 1, case: str = "") -> Scenario:
+    """The shipped scenario, as a short test at that time ratio, on no rig yet."""
+    lasts = LASTS[ratio] + LATER.get(name, 0.0)
+    return slower(files.load(name, [f"seed={seed}", f"duration={lasts}", *STRONG.get(name, ())], case), ratio)
+
+
+def on_healthy_rig(plain: Scenario, resolution: float) -> Scenario:
+    """``plain`` on a rig with its limits, whose displacement sensors have steps of ``resolution`` m."""
+    axes = {name: _axis(axis, resolution) for name, axis in plain.axes.items()}
+    port = {"type": "simulator", "transport_samples": 1, "hydraulics": "high", "interlock": "closed"}
+    rig = build(RigFile, {"version": 1, "name": "healthy", "port": port, "axes": axes})
+    return build(Scenario, on_rig(plain.data(), rig))
+
+
+def _axis(axis: Axis, resolution: float) -> dict[str, Any]:
+    limits, by_force = axis.limits, axis.limits.of_force
+    move = 0.1e-3 if by_force else 1e-3
+    channel = {"unit": "m", "range": 1.2 * limits.stroke}
+    noise = max(axis.sensors.displacement_noise_rms, QUIET)
+    step = min(resolution, LOAD_STEP) if by_force else resolution
+    weight = max(axis.sensors.force_noise_rms, FINE * limits.force)
+    return {
+        "displacement": channel | {"resolution": step, "noise_rms": noise},
+        "command": channel,
+        "force": {"unit": "N", "range": 1.2 * limits.force, "noise_rms": weight},
+        "limits": as_data(limits),
+        "elastic_limit": limits.stroke,
+        "small_move": {"displacement": move, "velocity": 4.0 * move, "force": 0.5 * limits.force},
+        "unloading": {
+            "travel": limits.stroke,
+            "velocity": min(5e-3, limits.velocity),
+            "carries_gravity": by_force,
+        },
+        "force_control": as_data(axis.force_control) if by_force else None,
+    }
