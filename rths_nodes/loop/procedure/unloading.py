@@ -289,14 +289,14 @@ class Way:
             if not np.any(step):
                 self._give_up(active, "the travel is used up")
                 return
-            yield from self._go(step, active)
+            why = yield from self._go(step, active)
             if self.given_up:
                 return
             level = self._level(active)
             waited = 0 if level < FALLS * best else waited + 1
             best = min(best, level)
             if waited >= PATIENCE:
-                self._give_up(active, "the force does not fall")
+                self._give_up(active, why or "the force does not fall")
                 return
         self._give_up(active, f"it was not unloaded after {MOST_STEPS} steps")
 
@@ -379,10 +379,10 @@ class Way:
         step[places] = min(1.0, float(share)) * wanted
         return step
 
-    def _go(self, step: Array, active: Places) -> Steps[None]:
-        """One step, its rest, and what it tells of the tangent."""
+    def _go(self, step: Array, active: Places) -> Steps[str]:
+        """One step, its rest, and what it tells of the tangent; why it ended before, empty where it did not."""
         start, before = self._walk.command, self._forces()
-        yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
+        why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()
         gone, change = self._walk.command - start, self._forces() - before
         length = float(gone @ gone)
@@ -395,3 +395,4 @@ class Way:
                 # a secant that has the wrong sign is noise, or a reversal: the tangent stays as it was
                 if (np.diagonal(updated) * np.diagonal(tangent) > 0.0).all():
                     self._tangent[at] = updated
+        return why

@@ -40,7 +40,7 @@ def whole(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "
         for rung in ("d", "g") if name in COMPUTED else ("g",):
             w.session.position()
             _climbed(w, rung)
-        assert w.session.unload().given_up == ""
+        assert w.session.unload().given_up == "", w.record.unloading
         w.session.finish()
     finally:
         w.session.close()
