@@ -30,7 +30,12 @@ STRONG = {
     "rths_benchmark_2020": BENCHMARK,
 } | dict.fromkeys(
     (
-        *("chen_ricles_2010", "horiuchi_1996_energy_absorber", "horiuchi_1996_four_story", "phillips_spencer_2012"),
+        *(
+            "chen_ricles_2010",
+            "horiuchi_1996_energy_absorber",
+            "horiuchi_1996_four_story",
+            "phillips_spencer_2012",
+        ),
         *("tadc_el_centro", "tall_frame", "three_independent_axes", "two_actuator_coupler", "yielding_five_story"),
     ),
     EL_CENTRO,

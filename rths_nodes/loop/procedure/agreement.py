@@ -11,7 +11,7 @@ from rths_nodes.core.samples import Array
 AGREEMENT = 0.02
 """Share of the range of the displacement sensor by which active command and measured position may differ."""
 MOVED = 1e-4
-"""Share of the range of the command by which the active one may differ from what was sent, or a step of its converter."""
+"""Share of the range of the command by which the active one may differ from what was sent; a step may be more."""
 
 
 def disagreement(axes: Mapping[str, Any], active: Array, displacement: Array) -> str:

@@ -92,7 +92,11 @@ def _of_scenario(scenario: Scenario, rig: RigKnowledge) -> dict[str, float]:
     moves = _driven(model, scenario, bounded)
     found = stiffnesses(bounded, moves)
     # what changes by less than the rig could see is no stiffness: it has a force in motion only
-    seen = {index: row[index] for index, row in found.items() if row[index] * rig.way[index] > 10.0 * _least(rig)[index]}
+    seen = {
+        index: row[index]
+        for index, row in found.items()
+        if row[index] * rig.way[index] > 10.0 * _least(rig)[index]
+    }
     return {rig.names[index]: value for index, value in seen.items()}
 
 

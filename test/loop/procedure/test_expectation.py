@@ -7,13 +7,8 @@ import re
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
 from rths_nodes.loop.procedure.expectation import DECLARED, SCENARIO
-from rths_nodes.loop.procedure.records import ProcedureRecord
-from rths_nodes.loop.procedure.session import ActRefused, RigSession
-from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
-from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.procedure.session import ActRefused
 
 UNKNOWN = ("    stiffness: 7.6e6\n    stiffness_known_to: 0.03\n", "")
 
@@ -80,54 +75,13 @@ def test_that_nothing_is_known_is_said(walk):
     assert any("compared with nothing" in words for words in found.remarks)
 
 
-# -- false words ------------------------------------------------------------------------------------------------
-
-ONE_AXIS = (
-    *("chen_ricles_2010", "horiuchi_1996_energy_absorber", "horiuchi_1996_four_story", "horiuchi_1996_frp_column"),
-    *("horiuchi_1996_verification", "predefined_sine", "rths_benchmark_2020", "tadc_el_centro", "tadc_sine"),
-)
-MORE_AXES = (
-    "marths_2023",
-    "phillips_spencer_2012",
-    "three_independent_axes",
-    "two_actuator_coupler",
-    "tall_frame",
-)
-
-
-def session_of(name: str) -> RigSession:
-    """On the shipped bench, or on a rig with the limits of the scenario."""
-    if name in ONE_AXIS:
-        scenario = files.load(name, rig="bench_simulated")
-    else:
-        plain = files.load(name)
-        axes = {}
-        for axis, limits in plain.limits.items():
-            channel = {"unit": "m", "range": 1.2 * limits.stroke, "noise_rms": 2e-6}
-            axes[axis] = {
-                "displacement": channel,
-                "force": {"unit": "N", "range": 1.2 * limits.force, "noise_rms": 1e-5 * limits.force},
-                "command": channel,
-                "limits": {key: getattr(limits, key) for key in ("stroke", "velocity", "force", "deceleration")},
-                "small_move": {"displacement": 1e-3, "velocity": 4e-3, "force": 0.5 * limits.force},
-            }
-        port = {"type": "simulator", "transport_samples": 1}
-        rig = build(RigFile, {"version": 1, "name": "any", "port": port, "axes": axes})
-        scenario = build(Scenario, on_rig(plain.data(), rig))
-    return RigSession(scenario, ProcedureRecord("test", name, ""), realtime=False)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [*ONE_AXIS, *MORE_AXES])
-def test_no_shipped_scenario_is_unlike_itself(name):
-    session = session_of(name)
-    session.connect()
-    session.confirm_offsets(session.take_offsets(0.5).hash, True)
-    for axis, found in session.check().items():
-        assert found.unlike == [], axis
-        for ratio in found.ratios.values():
-            assert ratio == pytest.approx(1.0, abs=0.1), axis
-    session.close()
+def test_what_has_a_force_in_motion_only_has_no_stiffness_to_be_compared(walk):
+    """Neither is anything said of what is known of it: the words are that it has none."""
+    w = walk("axes.story_1.specimen={type: maxwell_damper, damping: 0.3e6, series_stiffness: 8.0e6}", rig=UNKNOWN)
+    found = checked(w)
+    assert (found.stiffness, found.ratios, found.unlike) == (None, {}, [])
+    assert any("it has a force in motion only" in words for words in found.remarks)
+    assert not any("compared with nothing" in words for words in found.remarks)
 
 
 def test_what_an_integrator_counts_on_is_compared_too(walk):

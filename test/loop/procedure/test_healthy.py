@@ -78,7 +78,9 @@ def _climbed(w: Walk, rung: str) -> None:
     w.on_state, w.progress = on_state, progress
     written = w.climb(rung)
     assert (written.outcome, written.reason) == ("finished", ""), written
-    assert [words for words in written.remarks if not words.startswith("held behind sample")] == [], written.remarks
+    assert [words for words in written.remarks if not words.startswith("held behind sample")] == [], (
+        written.remarks
+    )
     assert len(resumed) == slow
 
 

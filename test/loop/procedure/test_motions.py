@@ -83,3 +83,21 @@ def test_a_ramp_that_is_ended_brakes_on_its_line_and_in_front_of_its_goal(after)
         assert now[1] == pytest.approx(-now[0] / 3.0, abs=1e-12)
         before = now
     assert 0.0 < before[0] < 0.12
+
+
+def test_behind_a_test_that_ends_under_way_the_rig_has_caught_up(walk):
+    """So that the next act is not refused because the actuators are still on their way."""
+    far = "ground_motion={type: sine, amplitude: 0.5, frequency: 1.0}"
+    w = walk(far, "duration=1.4", "compensator.type=none")
+    w.to_start()
+    assert w.climb("g").outcome == "finished"
+    assert abs(w.run.command[-1, 0] - w.run.command[-2, 0]) * w.scenario.servo_rate > 0.02
+    drive = w.session.drive
+    assert np.abs(drive.measured.displacement - drive.command).max() < 0.5e-3
+
+
+def test_a_coarse_converter_takes_what_was_sent(walk):
+    w = walk(rig=("command: {unit: mm, range: 260.0}", "command: {unit: mm, range: 260.0, resolution: 0.127}"))
+    w.to_start()
+    assert w.climb("g").outcome == "finished"
+    assert w.session.unload().given_up == ""
