@@ -1,4 +1,4 @@
-"""A healthy rig for any shipped scenario, and short tests of it: of neither anybody has a reason to say anything."""
+"""A healthy rig for any shipped scenario, and short tests of it, of which nobody has a reason to say anything."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRONG = {
     "column_under_axial_load": (
         "axes.load.load={value: 100.0e3, ramp_time: 0.6, held_for: 0.1}",
         "ground_motion.delay=0.7",
-        "ground_motion.motion.amplitude=0.4",  # from further off, upright again it would be loaded beyond the bound
+        "ground_motion.motion.amplitude=0.4",  # from further off it would be loaded beyond the bound
     ),
     "marths_2023": BENCHMARK,
     "rths_benchmark_2020": BENCHMARK,

@@ -180,6 +180,8 @@ def _followed(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:
     own.late = max(0.0, move.late) * rig.dt
     left = abs(float(after.displacement[i] - first.displacement[i]))
     own.lost_motion = max(left, half / late * gone - moved)
+    seconds = len(move.out) * rig.dt
+    own.damping = max(0.0, _under_way(move)) * seconds / abs(gone) if gone and seconds else None
 
 
 def _signs(rig: RigKnowledge, move: AxisMove, own: AxisChecks) -> None:

@@ -101,7 +101,9 @@ class AxisChecks:
     ratios: dict[str, float] = field(default_factory=dict)
     """Stiffness over what is expected, by who expects it: the scenario's specimen, the integrator."""
     beside: dict[str, float] = field(default_factory=dict)
-    """By how much its force changes with the displacements of the other axes, N/m by axis: of a coupled specimen."""
+    """By how much its force changes with the displacement of each other axis, N/m: of a coupled specimen."""
+    damping: float | None = None
+    """Its force in motion alone over its velocity, N s/m."""
     unlike: list[str] = field(default_factory=list)
     """What of it somebody has to sign for, in words that begin with ``stiffness of AXIS``."""
 

@@ -27,7 +27,7 @@ CERTAINTY = 3.0
 
 
 def stiffnesses(rig: RigKnowledge, moves: Sequence[AxisMove]) -> dict[int, dict[int, float]]:
-    """Tangent stiffness (N/m) of each axis that was moved to its end, by its own displacement and those of others."""
+    """Tangent stiffness (N/m) of each axis that was moved to its end, by its own displacement and by others'."""
     whole = [move for move in moves if move.complete]
     places = [move.index for move in whole]
     if not places:

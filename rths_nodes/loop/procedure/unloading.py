@@ -44,6 +44,8 @@ BLIND = 0.25
 """Share of the travel within which the force of an axis must answer, where nobody has bounded a small move."""
 BLIND_STEP = 0.25
 """Share of that way of one step, until the force has answered."""
+IN_MOTION = 2.0
+"""So many times what the damping that the small move found lets a force change with the velocity it may."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Of what the stiffness lets expect; a yielded or hardened specimen leaves neither."""
 DRIFTS = 0.7
@@ -157,6 +159,8 @@ class Way:
         self._weight = np.array([each.carries_gravity for each in bounds])
         found = [checks.get(name, AxisChecks()) for name in self._names]
         self._stiffness = np.array([each.stiffness or np.nan for each in found])
+        self._damping = IN_MOTION * np.array([each.damping or 0.0 for each in found])
+        self._rate = 1.0 / scenario.dt
         self._blind = np.array([_blind(*each) for each in zip(rigs, bounds, found, strict=True)])
         self._step = np.minimum(FIRST_STEP * self._travel, BLIND_STEP * self._blind)
         self._start = np.array(command, float)
@@ -230,11 +234,15 @@ class Way:
     def _within(self, active: Places, share: float) -> bool:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
-    def _deaf(self, change: Array, moved: Array) -> str:
-        """Why the forces do not go with the axes, which have ``moved`` ``(n_axes,)`` m meanwhile."""
+    def _deaf(self, change: Array, moved: Array, faster: Array) -> str:
+        """Why the forces do not go with the axes, which have ``moved`` ``(n_axes,)`` m meanwhile.
+
+        ``faster`` ``(n_axes,)`` m/s is by how much their velocity differs from before.
+        """
         expected = np.where(np.isfinite(self._tangent), self._tangent, 0.0) @ moved
         far = np.abs(moved) >= (1.0 - BLIND_STEP) * self._blind
-        deaf = far & (np.sign(expected) * change < LEAST_ANSWER * np.abs(expected))
+        answer = np.sign(expected) * change + self._damping * np.abs(faster)
+        deaf = far & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
@@ -246,13 +254,17 @@ class Way:
     def _guard(self, active: Places) -> Callable[[Measurement], str]:
         """A force that rises, one that has gone through zero, and one that does not answer end a step."""
         assert self.last is not None
-        marks = deque([(self.last.displacement, self.last.force)])
+        marks = deque([(self.last.displacement, self.last.force, np.zeros(len(self._names)))])
+        before = self._walk.command
         far = (1.0 - BLIND_STEP) * self._blind
         sign = np.sign(self._forces())[active]
         through = (self._tolerance + self._noise)[active]
         loaded = np.abs(self._forces())[active] > self._tolerance[active]
 
         def guard(measured: Measurement) -> str:
+            nonlocal before
+            velocity = (self._walk.command - before) * self._rate
+            before = self._walk.command
             for name, force, highest in zip(
                 self._names, np.abs(measured.force).tolist(), (self._highest + self._noise).tolist(), strict=True
             ):
@@ -260,10 +272,10 @@ class Way:
                     return f"the force of axes.{name} rises"
             here = measured.displacement
             if (np.abs(here - marks[-1][0]) >= BLIND_STEP * self._blind).any():
-                marks.append((here, measured.force))
+                marks.append((here, measured.force, velocity))
                 while len(marks) > 1 and (np.abs(here - marks[1][0]) >= far).any():
                     marks.popleft()
-                if why := self._deaf(measured.force - marks[0][1], here - marks[0][0]):
+                if why := self._deaf(measured.force - marks[0][1], here - marks[0][0], velocity - marks[0][2]):
                     self.given_up = why
                     return why
             beyond = -sign * (measured.force - self.tare)[active] > through
@@ -385,6 +397,7 @@ class Way:
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()
         gone, change = self._walk.command - start, self._forces() - before
+        self.given_up = self.given_up or self._deaf(change, gone, np.zeros(len(gone)))
         length = float(gone @ gone)
         if length and (np.abs(change) > self._seen())[active].any():
             at = np.ix_(active, active)

@@ -1,4 +1,4 @@
-"""False words: none, whatever the shipped scenario, time ratio, resolution and noise, from `connect` to `finish`."""
+"""False words: none, whatever the shipped scenario, time ratio, resolution and noise, from connect to finish."""
 
 from __future__ import annotations
 
