@@ -11,8 +11,9 @@ from rths_nodes.loop.pacing import Clock
 from rths_nodes.loop.procedure import acts
 from rths_nodes.loop.procedure.acts import ActRefused
 from rths_nodes.loop.procedure.clearance import Clearance
-from rths_nodes.loop.procedure.drive import DriveOutcome, RigDrive
+from rths_nodes.loop.procedure.drive import RigDrive
 from rths_nodes.loop.procedure.machine import ActUnderWay, SessionMachine, stopped_by_operator
+from rths_nodes.loop.procedure.motions import DriveOutcome
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.rungs import RungUnderWay
 from rths_nodes.loop.supervision.states import State

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
 from rths_nodes.loop.procedure.agreement import disagreement, not_taken
 from rths_nodes.loop.procedure.keeper import Keeper
 from rths_nodes.loop.procedure.loss import LossWatch
-from rths_nodes.loop.procedure.motions import GuidedMotion, NotFollowing
+from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
 from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
@@ -33,18 +33,6 @@ LOOK_S = 0.001
 """Between two looks whether a Measurement is there, where the port cannot wait for it."""
 KEPT_ALIVE = 0.25
 """In lockstep: share of the port's longest wait after which a rig that waits for commands gets one."""
-
-
-@dataclass(frozen=True)
-class DriveOutcome:
-    """How a guided motion has ended: at its end, where ``reason`` is empty, else by a safe stop.
-
-    ``tripped``: by a breach or a fault, not at the operator's wish.
-    """
-
-    reason: str = ""
-    tripped: bool = False
-    samples: int = 0
 
 
 class RigDrive:
@@ -385,9 +373,6 @@ class RigDrive:
     def await_rest(self) -> None:
         """Until the rig holds, and its actuators have caught up with their last command."""
         self._over.wait()
-        self._settle()
-
-    def _settle(self) -> None:
         if self.broken:
             return
         if self.realtime:

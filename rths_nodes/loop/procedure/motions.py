@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,18 @@ GENTLE = 0.1
 
 SLOW = 0.02
 """Share of the velocity limit at which an axis goes to its start, where the rig file has no velocity for it."""
+
+
+@dataclass(frozen=True)
+class DriveOutcome:
+    """How a guided motion has ended: at its end, where ``reason`` is empty, else by a safe stop.
+
+    ``tripped``: by a breach or a fault, not at the operator's wish.
+    """
+
+    reason: str = ""
+    tripped: bool = False
+    samples: int = 0
 
 
 class NotFollowing(Exception):

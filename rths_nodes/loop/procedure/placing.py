@@ -18,7 +18,7 @@ from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.quasi_static import QuasiStatic, Script
 from rths_nodes.loop.procedure.records import VERIFIED, AxisChecks, UnloadingRecord
 from rths_nodes.loop.procedure.small_move import Drive
-from rths_nodes.loop.procedure.unloading import bounds_of, written
+from rths_nodes.loop.procedure.unloading_bounds import bounds_of, written
 from rths_nodes.loop.scenario.schema import Scenario
 
 
