@@ -130,7 +130,7 @@ class LossWatch:
     def _tried(self, way: Array, measured: Array, command: Array, shift: Array) -> Array:
         """The ``way`` the ``command`` goes now: it waits before and behind its trial; arrays ``(n_axes,)`` m."""
         self._ticks += 1
-        waited = self._ticks / self._taken_after
+        waited = self._ticks / self.taken_after
         if waited <= 1 or waited > LAST_WAIT:
             return way
         if waited == TRIAL:
@@ -140,12 +140,12 @@ class LossWatch:
             along = (measured - self._from) * np.sign(self._trial)
             self._follows = along >= WENT_ALONG * np.abs(self._trial)  # false for nan
             if not self._follows.any():
-                self._ticks = LAST_WAIT * self._taken_after
+                self._ticks = LAST_WAIT * self.taken_after
             self._sum = np.zeros_like(way)
         elif waited > RESTS:
             self._sum += measured - command
         if waited == LAST_WAIT:
-            mean = self._sum / ((LAST_WAIT - RESTS) * self._taken_after)
+            mean = self._sum / ((LAST_WAIT - RESTS) * self.taken_after)
             self._missed = np.where(self._follows, mean, shift)
         return np.zeros_like(way)
 
