@@ -109,7 +109,8 @@ class WatchedPort:
         modes = command.control_mode
         by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(self._step))])
         now, lost = np.array(command.command), self.lost()
-        self._judge("sent", now, ~(by_force | self._by_force))
+        moved = ~(by_force | self._by_force)  # a force loop leads its axis to its force, while the rest stands, too
+        self._judge("sent", now, moved)
         self._by_force = by_force
         self.watch.state, self.watch.lost = self._state().name, lost
         self.watch.sent(now, modes, f"tick {self.ticks}, {self._state().name}")
@@ -117,7 +118,7 @@ class WatchedPort:
         if lost or self._was_lost:  # on its return it has what was sent last
             self._last["active"] = self._port.active_command
         self._was_lost = lost
-        self._judge("active", self._port.active_command, np.ones(len(self._step), bool))
+        self._judge("active", self._port.active_command, moved)
         self.ticks += 1
 
     def _judge(self, what: str, now: Array, moved: Array) -> None:
