@@ -28,9 +28,19 @@ class FaultyLoop(Loop):
     def __init__(self, assembly: Assembly, faults: Sequence[Any]) -> None:
         super().__init__(assembly)
         self.commands.hurry()
-        scenario = assembly.scenario
+        scenario, names = assembly.scenario, assembly.names
+        self._arrived: deque[Command] = deque()
+        limits = LimitCheck(
+            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
+        )
+        self._outgoing = OutgoingCommands(limits)
+        self._sound_port = self.rig.port
+        self.put_in(faults)
+
+    def put_in(self, faults: Sequence[Any]) -> None:
+        """From the coming sample on ``faults`` happen, in place of those of before, of which none is under way."""
+        scenario, codec = self.scenario, self.assembly.codec()
         check(faults, scenario, "embedded", "lockstep", recorded=False)
-        codec = assembly.codec()
         rate, seed = scenario.servo_rate, scenario.seed
         self._targets: FaultyStream[Target] = FaultyStream(
             "target", faults, rate, seed, _corrupter(codec.pack_target, codec.unpack_target), _poison("target")
@@ -38,13 +48,7 @@ class FaultyLoop(Loop):
         self._commands: FaultyStream[Command] = FaultyStream(
             "command", faults, rate, seed, _corrupter(codec.pack_command, codec.unpack_command), _poison("command")
         )
-        self._arrived: deque[Command] = deque()
-        names = assembly.names
-        limits = LimitCheck(
-            scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
-        )
-        self._outgoing = OutgoingCommands(limits)
-        self.rig.port = FaultyPort(self.rig.port, faults, tuple(scenario.axes), rate)
+        self.rig.port = FaultyPort(self._sound_port, faults, tuple(scenario.axes), rate)
 
     def _to_compensator(self, target: Target) -> None:
         self._targets.put(self.rig.ticks, _copied(target))

@@ -1,0 +1,264 @@
+"""The hosts of stops.py whose tests run by a clock: nodes, and a test computer with an emulated rig over UDP."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stop_figures import Found, Row, found, stated
+
+import rths_nodes
+from rths_nodes.app import hosts
+from rths_nodes.app.emulation.emulator import Emulator
+from rths_nodes.app.emulation.misbehaviour import Misbehaviour
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.samples import FLAG_TRIPPED
+from rths_nodes.laboratory.ports import datagrams
+from rths_nodes.loop.faults.kinds import parse
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.recording import bag
+from rths_nodes.ros.nodes.tick_gate import LOOK_EVERY_NS
+
+ROOT = str(Path(__file__).resolve().parents[1])
+MEASURED = ("limit", "pressure", "interlock")
+TRIES = 3
+"""A run that has ended before its cause, as on a busy machine, is tried again so often."""
+EARLIEST_S, LATEST_S = 0.5, 2.5
+"""A cause comes so long after the first sample."""
+MORE_S = 2.0
+TRANSPORT = 2
+FAULTS = {
+    "limit": "sensor_spike@{0}:{1},force,{2}",
+    "silence": "monitor_dead@{0}",
+    "kill": "kill@{0}:compensator",
+    "pressure": "hydraulics@{0}:off",
+    "interlock": "interlock@{0}",
+}
+REASONS = {
+    "stop": "emergency stop",
+    "limit": "limits.force",
+    "silence": "heartbeat.monitor",
+    "kill": "",
+    "pressure": "hydraulics",
+    "interlock": "interlock",
+}
+LONGEST_S = 60.0
+
+
+@contextmanager
+def emergency_stop() -> Iterator[Callable[[], None]]:
+    """Yields what asks every rig of the namespace to trip, by the topic that everybody hears."""
+    from rclpy.node import Node
+    from std_msgs.msg import Empty
+
+    from rths_nodes.ros.hosting.composed import ros_context
+
+    with ros_context() as context:
+        node = Node("somebody", context=context)
+        publisher = node.create_publisher(Empty, "/rths/emergency_stop", 1)
+        yield lambda: publisher.publish(Empty())
+        node.destroy_node()
+
+
+def drawn(scenario: Scenario, random: np.random.Generator) -> tuple[int, str]:
+    """Sample and axis of a cause."""
+    sample = int(random.integers(round(EARLIEST_S / scenario.dt), round(LATEST_S / scenario.dt)))
+    return sample, str(random.choice(list(scenario.axes)))
+
+
+def tried(run: Callable[[], Found | str | None], row: Row) -> None:
+    """Run until the cause is reached, but not for ever."""
+    for _ in range(TRIES):
+        one = run()
+        if one is not None:
+            row.add(one)
+            return
+        row.early += 1
+
+
+# -- nodes
+
+
+def nodes(host: str, scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+    """The hosts ``composed`` and ``processes``, behind them the simulator."""
+    dt, silence = scenario.dt, scenario.bridge.longest(scenario.dt) + 1
+    looked = math.ceil(LOOK_EVERY_NS * 1e-9 / dt)
+    first = {"stop": looked + 2, "limit": 1, "kill": silence, "pressure": 1, "interlock": 1}
+    first["silence"] = math.ceil((scenario.heartbeat.monitor + scenario.heartbeat.period) / dt)
+    random = np.random.default_rng(seed)
+    with emergency_stop() as stop:
+        for cause in causes:
+            if cause in first:
+                row = Row(host, cause, scenario, stated(scenario, first[cause]))
+                for _ in range(runs):
+                    tried(partial(_nodes_once, host, scenario, cause, *drawn(scenario, random), stop), row)
+                yield row
+
+
+def _nodes_once(
+    host: str, scenario: Scenario, cause: str, sample: int, axis: str, stop: Callable[[], None]
+) -> Found | str | None:
+    words = FAULTS.get(cause, "").format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)
+    asked: list[int] = []
+
+    def progress(now: int, _: int) -> None:
+        if cause == "stop" and now >= sample and not asked:
+            asked.append(time.time_ns())
+            stop()
+
+    with tempfile.TemporaryDirectory(prefix="rths_stops_") as folder:
+        record = Path(folder) / "run"
+        given: dict[str, Any] = {"host": host, "pace": "realtime", "record": record, "progress": progress}
+        done = hosts.run(
+            scenario, [f"duration={LATEST_S + MORE_S}"], faults=[words] if words else [], keep=False, **given
+        )
+        if cause == "stop" and asked:
+            topics = bag.read(record).messages()
+            stamps = [stamp for topic, _, stamp in topics if topic.endswith("/rths/measurement")]
+            sample = int(np.searchsorted(stamps, asked[0], "right")) - 1
+        return _of_recording(record, cause, sample, done.reason)
+
+
+def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found | str | None:
+    """Of a run that was recorded; None where it had ended before the cause, or by another one."""
+    run = rths_nodes.read(record)
+    tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
+    if not len(tripped):
+        return f"sample {sample}: no stop: {reason}" if len(run.flags) > sample + 2 else None
+    if tripped[0] < sample or REASONS[cause] not in reason:
+        return None
+    first = int(tripped[0]) + (cause in MEASURED) - sample
+    one = found(run.scenario, run.command, sample, first, len(run.flags) - 1 - sample)
+    return replace(one, sharpest=math.nan) if cause == "interlock" else one  # there no command is taken any more
+
+
+# -- a test computer, and an emulated rig
+
+
+class Far(Emulator):
+    """The emulated rig, whose active commands are kept; ``strike`` is called before state ``at`` is sent."""
+
+    def __init__(self, scenario: Scenario, plans: list[Misbehaviour], at: int, strike: Callable[[], None]) -> None:
+        self.path: list[list[float]] = []
+        self.brakes: list[bool] = []
+        self.places: list[np.ndarray] = []
+        self._at, self._strike = at, strike
+        super().__init__(scenario, 0, own_clock=True, plans=plans)
+
+    def _switch(self, sample: int) -> None:
+        if sample == self._at:
+            self._strike()
+        super()._switch(sample)
+
+    def _drive(self) -> None:
+        receiver = self._receiver
+        if not self.path:
+            self.path.append(receiver.command)
+        super()._drive()
+        self.path.append(receiver.command)
+        self.brakes.append(receiver.state_number >= datagrams.BRAKING or receiver.missing > self._bridged)
+        self.places.append(np.array(receiver.sensors.displacement[: len(receiver.command)]))
+
+
+def udp(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+    """The receiver stops by itself, or is led to rest by the test computer: then as late as a command may be."""
+    far = [f"port={{type: udp, emulator: true, transport_samples: {TRANSPORT}}}", f"duration={LATEST_S + MORE_S}"]
+    scenario = files.load(scenario.name, far)
+    silent = TRANSPORT + scenario.bridge.longest(scenario.dt) + 1
+    first = dict.fromkeys(("limit", "silence", "cable", "kill", "pressure"), silent) | {"interlock": 1}
+    first["stop"] = silent + math.ceil(LOOK_EVERY_NS * 1e-9 / scenario.dt)
+    random = np.random.default_rng(seed)
+    with emergency_stop() as stop:
+        for cause in causes:
+            row = Row("udp", cause, scenario, stated(scenario, first[cause]))
+            for _ in range(runs):
+                tried(partial(_udp_once, scenario, cause, *drawn(scenario, random), stop), row)
+            yield row
+
+
+def _udp_once(
+    scenario: Scenario, cause: str, sample: int, axis: str, stop: Callable[[], None]
+) -> Found | str | None:
+    plans = {
+        "cable": [Misbehaviour("lose", sample, 1_000_000), Misbehaviour("mute", sample, 1_000_000)],
+        "pressure": [Misbehaviour("hydraulics", sample, 0)],
+        "interlock": [Misbehaviour("interlock", sample, 0)],
+    }
+    computer: list[subprocess.Popen[str]] = []
+    strikes: dict[str, Callable[[], None]] = {
+        "kill": lambda: os.kill(computer[0].pid, signal.SIGKILL),
+        "silence": lambda: os.kill(computer[0].pid, signal.SIGSTOP),
+        "stop": stop,
+    }
+    far = Far(scenario, plans.get(cause, []), sample, strikes.get(cause, lambda: None))
+    with tempfile.TemporaryDirectory(prefix="rths_stops_") as folder:
+        record = Path(folder) / "run"
+        computer.append(_computer(scenario, far.address[1], cause, sample, axis, record))
+        try:
+            end = time.monotonic() + LONGEST_S
+            far.serve(lambda: time.monotonic() > end or (not far.path and computer[0].poll() is not None))
+        finally:
+            far.close()
+            with suppress(ProcessLookupError):
+                computer[0].send_signal(signal.SIGKILL if cause in ("kill", "silence") else signal.SIGCONT)
+            said = computer[0].communicate(timeout=LONGEST_S)[0]
+        return _of_rig(far, scenario, cause, sample, record, said)
+
+
+def _computer(
+    scenario: Scenario, port: int, cause: str, sample: int, axis: str, record: Path
+) -> subprocess.Popen[str]:
+    words = ["run", scenario.name, "--host", "composed", "--pace", "realtime", "--record", str(record)]
+    for value in (
+        f"port={{type: udp, emulator: true, port: {port}, transport_samples: {TRANSPORT}}}",
+        f"duration={scenario.duration}",
+    ):
+        words += ["--set", value]
+    if cause == "limit":
+        words += ["--fault", FAULTS[cause].format(sample * scenario.dt, axis, 3.0 * scenario.limits[axis].force)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, *filter(None, sys.path)])}
+    program = [sys.executable, "-m", "rths_nodes.app.cli", *words]
+    return subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=record.parent, env=environment
+    )
+
+
+def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path, said: str) -> Found | str | None:
+    """Of the commands that were active at the rig."""
+    brakes = np.flatnonzero(far.brakes) + 1  # what is driven at a tick is active at the next state
+    itself = int(brakes[0]) if len(brakes) else len(far.path)
+    led = itself
+    if cause in ("stop", "limit", "pressure"):
+        with suppress(ConfigError):
+            run = rths_nodes.read(record)
+            tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
+            if len(tripped) and REASONS[cause] in run.information.get("reason", ""):
+                led = int(tripped[0]) + (cause != "stop") + TRANSPORT
+    begun = min(itself, led)
+    if begun <= sample or len(far.path) <= sample + 1:
+        return None
+    if begun >= len(far.path):
+        return f"sample {sample}: no stop: {said.strip()[-200:]}"
+    path = np.array(far.path)
+    return found(scenario, path, sample, begun - sample).with_actuators(path[sample], np.array(far.places[sample - 1 :]))
+
+
+def of(host: str) -> Callable[[Scenario, list[str], int, int], Iterator[Row]]:
+    """What runs a host."""
+    return udp if host == "udp" else partial(nodes, host)
+
+
+assert all(parse(words.format(1.0, "axis", 1.0)) for words in FAULTS.values())
