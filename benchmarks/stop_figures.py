@@ -25,7 +25,7 @@ SHORT_M = 1e-6
 
 @dataclass(frozen=True)
 class Stated:
-    """Samples from the cause to the first that brakes and to rest, and ``way`` (m) of each axis beyond its place."""
+    """Samples from the cause to the first that brakes, and to rest; ``way`` (m) of each axis beyond its place."""
 
     first: int
     rest: int
@@ -37,8 +37,9 @@ class Found:
     """The same of one run.
 
     ``moved``: how far the actuators themselves went from where they were at the cause (m), until they stood;
-    ``behind``: how far they were behind their commands then (m); nan where that is not known. ``sharpest``: the largest deceleration of a command, as a share of the declared one; ``off_line``: how far axes
-    of one group were off their line, as a share of the way; nan where that was none.
+    ``behind``: how far they were behind their commands then (m); nan where that is not known. ``sharpest``: the
+    largest deceleration of a command, as a share of the declared one; ``off_line``: how far axes of one group were
+    off their line, as a share of the way; nan where that was none.
     """
 
     first: int
@@ -61,7 +62,11 @@ class Found:
             ("samples to rest", self.rest, stated.rest),
             *(("m beyond", way, most * (1.0 + ROUNDING)) for way, most in zip(self.way, stated.way, strict=True)),
             *(
-                ("m that an actuator went beyond the place of its command", moved - behind, most * (1.0 + ROUNDING))
+                (
+                    "m that an actuator went beyond the place of its command",
+                    moved - behind,
+                    most * (1.0 + ROUNDING),
+                )
                 for moved, behind, most in zip(self.moved, self.behind, stated.way, strict=False)
             ),
             ("of the declared deceleration", self.sharpest, 1.0 + ROUNDING),

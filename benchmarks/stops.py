@@ -1,17 +1,17 @@
 """How soon a rig brakes and rests, and how far it goes, by cause and host: python benchmarks/stops.py --runs 1000
 
-The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause is put
-in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is silent, a node
-or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is commanded is measured
-in samples of its own counter, from the cause on, and judged by what the package states: excess_travel and the time of a
-common stop (`rths check`), rest_samples of the receiver, bridge.max_bridge, heartbeat.monitor, the looks of the
-actuator node. One run beyond what is stated, above the declared deceleration, or off the common line is exit code 1.
+The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause is
+put in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is silent, a
+node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is commanded is
+measured in samples of its own counter, from the cause on, and judged by what the package states: excess_travel and
+the time of a common stop (`rths check`), bridge.max_bridge, transport_samples, heartbeat.monitor, the looks of the
+actuator node. Exit code 1: a run was beyond what is stated, above the declared deceleration, or off the common line.
 
     embedded      the loop in one process; each run goes on from a copy of the process at its moment
     receiver      the C receiver, which gets the commands of a recorded test by datagrams
     composed      nodes in one process, in real time
     processes     nodes in processes of their own, in real time
-    udp           a test computer in real time (composed) and an emulated rig with its own clock: here the rig is measured
+    udp           a test computer in real time (composed), and an emulated rig with its own clock, which is measured
 
 The first two depend on no clock. The others take some seconds a run, `--real-time-runs` of them.
 """
@@ -70,7 +70,7 @@ def moments_of(scenario: Scenario, commands: Array, runs: int, random: np.random
 
 
 class Watched:
-    """A sink: the applied commands, flags and true displacements; from each moment on copies go on with a cause."""
+    """A sink: applied commands, flags, true displacements; from each moment on a copy goes on with a cause."""
 
     def __init__(self, loop: FaultyLoop, causes: dict[int, list[str]], copies: Copies, seed: int) -> None:
         self._loop, self._causes, self._copies, self._seed = loop, causes, copies, seed
@@ -82,7 +82,9 @@ class Watched:
     def measurement(self, measured: Measurement) -> None:
         self.path.append(measured.command.copy())
         self.flags.append(measured.flags)
-        for number, cause in enumerate(self._causes.get(measured.sample, ()) if self._copies.inside is None else ()):
+        for number, cause in enumerate(
+            self._causes.get(measured.sample, ()) if self._copies.inside is None else ()
+        ):
             if self._copies.split((cause, measured.sample)):
                 self._put_in(cause, measured.sample, np.random.default_rng((self._seed, measured.sample, number)))
                 return
@@ -122,7 +124,9 @@ class Watched:
             at = sample + int(np.flatnonzero(flags[sample + 1 :] & (FLAG_BRIDGED | FLAG_TRIPPED))[0])
         run = found(scenario, path, at, int(tripped[0]) + (cause in MEASURED) - at, len(flags) - 1 - at)
         run = run.with_actuators(path[at], np.array([*self.true[at:], *self._settled()]))
-        return replace(run, sharpest=math.nan) if cause == "interlock" else run  # there no command is taken any more
+        return (
+            replace(run, sharpest=math.nan) if cause == "interlock" else run
+        )  # there no command is taken any more
 
     def _settled(self) -> Iterator[Array]:
         """Where the actuators go behind their last command."""
@@ -138,7 +142,9 @@ def embedded(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Ite
     """The loop in one process, from copies of it."""
     per_step, bridged = scenario.samples_per_step, scenario.bridge.longest(scenario.dt)
     first = {"stop": per_step, "limit": 1, "silence": bridged + 1, "pressure": 1, "interlock": 1}
-    rows = {each: Row("embedded", each, scenario, stated(scenario, first[each])) for each in causes if each in first}
+    rows = {
+        each: Row("embedded", each, scenario, stated(scenario, first[each])) for each in causes if each in first
+    }
     commands = hosts.run(scenario).read().command
     random = np.random.default_rng(seed)
     at: dict[int, list[str]] = defaultdict(list)
@@ -188,7 +194,9 @@ class Replay:
                 self._send(datagrams.COMMAND, sample, datagrams.command_rows(now.tolist(), slope, np.zeros(0)))
             for number, cause in enumerate(self._causes.get(sample, ())):
                 if self._copies.split((cause, sample)):
-                    self._copies.finish(self._stopped(cause, sample, np.random.default_rng((seed, sample, number))))
+                    self._copies.finish(
+                        self._stopped(cause, sample, np.random.default_rng((seed, sample, number)))
+                    )
             self._tick()
 
     def _send(self, kind: int, counter: int = 0, rows: bytes = b"") -> None:
@@ -225,7 +233,7 @@ class Replay:
 
 
 def receiver(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
-    """The C receiver, by the commands of a recorded test. A cable, a dead and a silent test computer are one to it."""
+    """The C receiver. Without cable, with a dead or a silent test computer it is the same: no command comes."""
     commands = hosts.run(scenario).read().command
     far = files.load(scenario.name, [*SCENARIOS[scenario.name], UDP % TRANSPORT, f"duration={scenario.duration}"])
     copies, random = Copies(os.cpu_count() or 1), np.random.default_rng(seed)
@@ -272,7 +280,9 @@ def tell(rows: list[Row], markdown: bool) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="of each cause; default: %(default)d")
-    parser.add_argument("--real-time-runs", type=int, default=30, help="of those in real time; default: %(default)d")
+    parser.add_argument(
+        "--real-time-runs", type=int, default=30, help="of those in real time; default: %(default)d"
+    )
     parser.add_argument("--hosts", nargs="+", choices=(*IN_PROCESS, *REAL_TIME), default=(*IN_PROCESS, *REAL_TIME))
     parser.add_argument("--causes", nargs="+", choices=CAUSES, default=CAUSES)
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))

@@ -253,7 +253,9 @@ def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path,
     if begun >= len(far.path):
         return f"sample {sample}: no stop: {said.strip()[-200:]}"
     path = np.array(far.path)
-    return found(scenario, path, sample, begun - sample).with_actuators(path[sample], np.array(far.places[sample - 1 :]))
+    return found(scenario, path, sample, begun - sample).with_actuators(
+        path[sample], np.array(far.places[sample - 1 :])
+    )
 
 
 def of(host: str) -> Callable[[Scenario, list[str], int, int], Iterator[Row]]:

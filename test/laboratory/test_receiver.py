@@ -524,6 +524,69 @@ def test_a_stop_from_any_state_is_on_a_line_and_within_its_deceleration(
     assert (accelerations(found[151:]) <= most * (1.0 + 1e-6) + slack).all()
 
 
+def check_stops(count: int, seed: int) -> None:
+    """Stops of every kind from random states: places up to the ends, velocities up to the limits, groups."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        n = int(rng.integers(1, 4))
+        velocity = rng.uniform(0.1, 1.0, n)
+        declared = velocity / (DT * 10.0 ** rng.uniform(0.0, 1.8, n))  # up to 63 samples to rest
+        stroke, groups = rng.uniform(0.01, 0.1, n), rng.integers(0, 2, n)
+        start = (stroke * (1.0 - 10.0 ** rng.uniform(-6, 0, n)) * rng.choice([-1.0, 1.0], n)).tolist()
+        speed = (velocity * rng.choice([-1.0, 1.0], n) * rng.uniform(0.0, 1.0, n)).tolist()
+        limits = [ReceiverLimits(*row) for row in zip(stroke, velocity, declared, strict=True)]
+        receiver = Receiver(limits, DT, 1, 2, groups=groups.tolist(), position=start)
+        head = Head(datagrams.OPEN, n, SESSION, period=round(DT * 1e9), transport=1)
+        for head.kind in (datagrams.OPEN, datagrams.BEGIN):
+            receiver.receive(datagrams.packed(head))
+        path = [start]
+
+        def tick(receiver: Receiver = receiver, path: list[list[float]] = path) -> None:
+            receiver.state()
+            receiver.drive()
+            path.append(receiver.command)
+
+        tick()
+        head.kind, head.counter = datagrams.COMMAND, 1
+        points = [place + v * DT for place, v in zip(start, speed, strict=True)]
+        receiver.receive(datagrams.packed(head, datagrams.command_rows(points, speed, EMPTY)))
+        tick()
+        cause = rng.integers(3)  # the third one: no command comes any more
+        if cause == 0:
+            head.kind = datagrams.CLOSE
+            receiver.receive(datagrams.packed(head))
+        elif cause == 1:
+            receiver.sensors.interlock = 2
+        while not receiver.at_rest:
+            tick()
+            assert len(path) <= 3 + receiver.rest_samples
+        found = np.array(path[1:])
+        assert (np.abs(found) <= stroke).all()
+        noise = 1e-15 / DT**2
+        assert (accelerations(found) <= declared * (1.0 + 1e-6) + noise).all(), (
+            limits,
+            groups,
+            start,
+            speed,
+            cause,
+        )
+        steps = np.diff(found, axis=0)
+        for group in (groups == 0, groups == 1):
+            along = steps[:, group]
+            if cause < 2 and group.sum() > 1:  # a bridge first takes an axis that has no room away from the line
+                assert np.abs(along[1:, :1] * along[:1] - along[1:] * along[:1, :1]).max(initial=0.0) < 1e-14
+
+
+def test_no_stop_of_the_receiver_is_above_its_acceleration() -> None:
+    check_stops(2_000, seed=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_none_of_a_hundred_thousand_stops_of_the_receiver_is_above_its_acceleration() -> None:
+    check_stops(100_000, seed=2)
+
+
 def test_the_stated_time_of_a_stop_is_right_for_large_numbers() -> None:
     receiver = Receiver([ReceiverLimits(10.0, 500.0, 1e-2)], DT, BRIDGED, WATCHDOG)
     assert 5e7 <= receiver.rest_samples <= 5.01e7

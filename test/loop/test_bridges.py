@@ -400,12 +400,26 @@ def test_the_excess_travel_is_that_of_the_worst_case(velocity: float) -> None:
 
 def test_check_states_the_excess_travel(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "chen_ricles_2010"]) == 0
-    words = "axes.story_1: at most 36.5 mm further until it is safe: 10 ms bridged at 0.76 m/s, then 10 m/s^2"
+    words = (
+        "axes.story_1: its command goes at most 36.5 mm further until it is safe, the actuator by what it is behind "
+        "in addition: 10 ms bridged at 0.76 m/s, then 10 m/s^2"
+    )
     told = capsys.readouterr().out
     assert words in told
     assert (
         "axes.story_1: stroke 250 mm less the braking way from 0.76 m/s, 28.9 mm: 221.1 mm; smallest way" in told
     )
+
+
+def test_check_counts_what_is_on_the_way_to_the_rig(capsys: pytest.CaptureFixture[str]) -> None:
+    """A receiver goes on for ``transport_samples`` before it misses anything: 16 samples, 11.9 mm at 0.76 m/s."""
+    assert (
+        main(["check", "chen_ricles_2010", "--set", "port={type: udp, emulator: true, transport_samples: 16}"])
+        == 0
+    )
+    told = capsys.readouterr().out
+    assert "its command goes at most 48.4 mm further until it is safe" in told
+    assert "10 ms bridged and 15.6 ms on the way at 0.76 m/s, then 10 m/s^2" in told
 
 
 def test_check_tells_the_longer_way_of_axes_that_stop_together(capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,8 +428,9 @@ def test_check_tells_the_longer_way_of_axes_that_stop_together(capsys: pytest.Ca
     told = capsys.readouterr().out
     for axis in ("north", "south"):
         assert (
-            f"axes.{axis}: at most 110 mm further until it is safe: 10 ms bridged at 1 m/s, then 5 m/s^2" in told
-        )
+            f"axes.{axis}: its command goes at most 110 mm further until it is safe, the actuator by what it "
+            "is behind in addition: 10 ms bridged at 1 m/s, then 5 m/s^2"
+        ) in told
     assert "axes north and south stop together, in at most 0.2 s" in told
 
 

@@ -176,12 +176,13 @@ def _loads(loaded: Scenario) -> Iterator[str]:
 
 
 def _excess_travel(loaded: Scenario) -> Iterator[str]:
-    """How far each axis may go on when what it needs does not come any more."""
+    """How far the command of each axis may go on when what it needs does not come any more."""
     from rths_nodes.core.braking import braked_together
     from rths_nodes.loop.supervision.pause import SHARPEST
     from rths_nodes.loop.supervision.safe_stop import braking_time, excess_travel
 
-    bridge, names = loaded.bridge.max_bridge, list(loaded.limits)
+    names, transport = list(loaded.limits), loaded.port.transport_samples * loaded.dt
+    bridge, on_the_way = loaded.bridge.max_bridge, f" and {1e3 * transport:.3g} ms on the way" if transport else ""
     sharpest = SHARPEST if loaded.bridge.pauses else 1.0
     for group in braked_together(loaded.limits.values(), loaded.stop_groups):
         members = {names[axis]: loaded.limits[names[axis]] for axis in group}
@@ -189,10 +190,11 @@ def _excess_travel(loaded: Scenario) -> Iterator[str]:
         for name, limits in members.items():
             if limits.of_force:
                 continue
-            travel = excess_travel(limits, bridge, sharpest, time)
+            travel = excess_travel(limits, bridge + transport, sharpest, time)
             yield (
-                f"axes.{name}: at most {1e3 * travel:.3g} mm further until it is safe: {1e3 * bridge:g} ms "
-                f"bridged at {limits.velocity:g} m/s, then {limits.velocity / time:.4g} m/s^2"
+                f"axes.{name}: its command goes at most {1e3 * travel:.3g} mm further until it is safe, the "
+                f"actuator by what it is behind in addition: {1e3 * bridge:g} ms bridged{on_the_way} at "
+                f"{limits.velocity:g} m/s, then {limits.velocity / time:.4g} m/s^2"
             )
         if len(members) > 1:
             yield f"axes {' and '.join(members)} stop together, in at most {time:.3g} s"
