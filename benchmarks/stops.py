@@ -1,17 +1,18 @@
 """How soon a rig brakes and rests, and how far it goes, by cause and host: python benchmarks/stops.py --runs 1000
 
-The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause is
-put in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is silent, a
-node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is commanded is
-measured in samples of its own counter, from the cause on, and judged by what the package states: excess_travel and
-the time of a common stop (`rths check`), bridge.max_bridge, transport_samples, heartbeat.monitor, the looks of the
-actuator node. Exit code 1: a run was beyond what is stated, above the declared deceleration, or off the common line.
+The table of doc/safety.md (`--markdown`). Each run is a shipped scenario, at a random moment of which the cause
+is put in as it comes: a request to stop, a force beyond its limit, Commands that stay away, a monitor that is
+silent, a node or the test computer killed, datagrams lost, the pressure off, the interlock open. What the rig is
+commanded is measured in samples of its own counter, from the cause on, and judged by what the package states:
+excess_travel and the time of a common stop (`rths check`), bridge.max_bridge, transport_samples,
+heartbeat.monitor, the looks of the actuator node. Exit code 1: a run was beyond what is stated, above the declared
+deceleration, or off the common line.
 
     embedded      the loop in one process; each run goes on from a copy of the process at its moment
     receiver      the C receiver, which gets the commands of a recorded test by datagrams
     composed      nodes in one process, in real time
     processes     nodes in processes of their own, in real time
-    udp           a test computer in real time (composed), and an emulated rig with its own clock, which is measured
+    udp           a test computer in real time (composed); measured is an emulated rig with a clock of its own
 
 The first two depend on no clock. The others take some seconds a run, `--real-time-runs` of them.
 """

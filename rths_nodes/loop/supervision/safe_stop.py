@@ -31,11 +31,11 @@ def braking_time(limits: Iterable[Limits]) -> float:
 
 
 def excess_travel(limits: Limits, max_bridge: float, sharpest: float = 1.0, time: float = 0.0) -> float:
-    """How far the command of an axis goes on at most, m, from the last sample that has all it needs until it stands.
+    """How far the command of an axis goes on, m, from the last sample that has all it needs until it stands.
 
-    It moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe stop,
-    which is ``sharpest`` times that of the mean; with others it takes ``time`` s, where that is longer. The actuator
-    goes by as much more as it is behind its command at that sample.
+    At most it moves at the velocity limit for ``max_bridge`` s, then slows down with the deceleration of the safe
+    stop, which is ``sharpest`` times that of the mean; with others it takes ``time`` s, where that is longer. The
+    actuator goes by as much more as it is behind its command at that sample.
     """
     braking = 0.5 * sharpest * limits.velocity * max(time, braking_time([limits]))
     return min(limits.velocity * max_bridge + braking, 2.0 * limits.stroke)
