@@ -26,6 +26,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ class Watched:
                 yield true.displacement
 
 
-def embedded(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+def embedded(scenario: Scenario, causes: list[str], runs: int, seed: int, at_once: int = 1) -> Iterator[Row]:
     """The loop in one process, from copies of it."""
     per_step, bridged = scenario.samples_per_step, scenario.bridge.longest(scenario.dt)
     first = {"stop": per_step, "limit": 1, "silence": bridged + 1, "pressure": 1, "interlock": 1}
@@ -152,7 +153,7 @@ def embedded(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Ite
     for cause in rows:
         for moment in moments_of(scenario, commands, runs, random):
             at[moment].append(cause)
-    copies = Copies(os.cpu_count() or 1)
+    copies = Copies(at_once)
     loop = FaultyLoop(Assembly(scenario), ())
     watched = Watched(loop, at, copies, seed)
     try:
@@ -233,11 +234,11 @@ class Replay:
         return found(self._scenario, np.array(self.path), sample, brakes.index(True) + 1)
 
 
-def receiver(scenario: Scenario, causes: list[str], runs: int, seed: int) -> Iterator[Row]:
+def receiver(scenario: Scenario, causes: list[str], runs: int, seed: int, at_once: int = 1) -> Iterator[Row]:
     """The C receiver. Without cable, with a dead or a silent test computer it is the same: no command comes."""
     commands = hosts.run(scenario).read().command
     far = files.load(scenario.name, [*SCENARIOS[scenario.name], UDP % TRANSPORT, f"duration={scenario.duration}"])
-    copies, random = Copies(os.cpu_count() or 1), np.random.default_rng(seed)
+    copies, random = Copies(at_once), np.random.default_rng(seed)
     at: dict[int, list[str]] = defaultdict(list)
     replay = Replay(far, commands, at, copies)
     silent = TRANSPORT + replay._bridged + 1
@@ -289,15 +290,20 @@ def main() -> int:
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--seconds", type=float, default=12.0, help="of a test; default: %(default)g")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--at-once", type=int, default=os.cpu_count() or 1, help="copies of a test; default: %(default)d"
+    )
     parser.add_argument("--markdown", action="store_true", help="as the table stands in doc/safety.md")
     options = parser.parse_args()
     rows: list[Row] = []
     for host in options.hosts:
         for name in options.scenarios if host in IN_PROCESS else options.scenarios[:1]:
             scenario = files.load(name, [*SCENARIOS[name], f"duration={options.seconds}"])
-            run: Host = {"embedded": embedded, "receiver": receiver}.get(host) or real_time(host)
-            runs = options.runs if host in IN_PROCESS else options.real_time_runs
-            rows += run(scenario, list(options.causes), runs, options.seed)
+            if host in IN_PROCESS:
+                run = partial({"embedded": embedded, "receiver": receiver}[host], at_once=options.at_once)
+                rows += run(scenario, list(options.causes), options.runs, options.seed)
+            else:
+                rows += real_time(host)(scenario, list(options.causes), options.real_time_runs, options.seed)
     return tell(rows, options.markdown)
 
 
