@@ -109,7 +109,7 @@ class WatchedPort:
         modes = command.control_mode
         by_force = np.array([bool(modes) and modes[axis] == MODE_FORCE for axis in range(len(self._step))])
         now, lost = np.array(command.command), self.lost()
-        moved = ~(by_force | self._by_force)  # a force loop leads its axis to its force, while the rest stands, too
+        moved = ~(by_force | self._by_force)  # a force loop leads its axis while the rest stands, too
         self._judge("sent", now, moved)
         self._by_force = by_force
         self.watch.state, self.watch.lost = self._state().name, lost
