@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
     "report": ("report", "make a report (HTML) of a recording"),
-    "recover": ("recover", "complete the recording of a recorder that was killed"),
+    "recover": ("recover", "complete the recording of a recorder that was killed, or the record of a test"),
     "replay": ("replay", "publish a recording again on its topics, with /clock"),
     "emulate": ("emulate", "be the rig at the other end of the port udp, where there is none"),
     "list": ("listing", "list scenarios and components, each with what it is"),

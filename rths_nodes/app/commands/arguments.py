@@ -80,9 +80,9 @@ def where(given: argparse.Namespace) -> Where:
     return Where(given.jobs or processors(), given.scheduler)
 
 
-def add_recording(parser: argparse.ArgumentParser) -> None:
-    """The folder of a recording."""
-    parser.add_argument("recording")
+def add_recording(parser: argparse.ArgumentParser, words: str = "folder of a recording") -> None:
+    """The folder of a recording, or what ``words`` say."""
+    parser.add_argument("recording", help=words)
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
