@@ -88,8 +88,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the example package is, built and installed as anybody would."""
     place = tmp_path_factory.mktemp("example")
     source = shutil.copytree(EXAMPLE, place / "source")  # a build leaves files behind
-    words = ["install", "--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--target", place / "built"]
-    subprocess.run([sys.executable, "-m", "pip", *words, source], check=True, capture_output=True, text=True)
+    # --use-pep517: before 23.1 pip runs setup.py itself where wheel is missing, and --target loses the program then
+    words = ["install", "--quiet", "--use-pep517", "--no-index", "--no-build-isolation", "--no-deps"]
+    command = [sys.executable, "-m", "pip", *words, "--target", place / "built", source]
+    subprocess.run(command, check=True, capture_output=True, text=True)
     assert (place / "built" / "share" / "rths_example_driver" / "package.xml").is_file()
     return place / "built"
 
