@@ -581,7 +581,7 @@ def test_no_stop_of_the_receiver_is_above_its_acceleration() -> None:
     check_stops(2_000, seed=1)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_none_of_a_hundred_thousand_stops_of_the_receiver_is_above_its_acceleration() -> None:
     check_stops(100_000, seed=2)

@@ -67,7 +67,7 @@ def test_no_stop_is_above_the_declared_deceleration() -> None:
     assert check_stops(10_000, seed=1) > 3_000
 
 
-@pytest.mark.long
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_none_of_a_hundred_thousand_stops_is_above_the_declared_deceleration() -> None:
     assert check_stops(100_000, seed=2) > 30_000

@@ -327,7 +327,7 @@ def test_a_late_command_is_never_sent() -> None:
 
 
 def test_a_line_out_of_the_stroke_trips() -> None:
-    rig = rig_of("axes.axis_1.limits.stroke=0.026")
+    rig = rig_of("axes.axis_1.limits.stroke=0.026", "axes.axis_1.limits.deceleration=10")
     for sample in range(1, 20):
         rig.tick(command(sample, 5e-4 * sample))
     last = []
