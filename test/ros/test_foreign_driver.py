@@ -88,7 +88,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the example package is, built and installed as anybody would."""
     place = tmp_path_factory.mktemp("example")
     source = shutil.copytree(EXAMPLE, place / "source")  # a build leaves files behind
-    # --use-pep517: before 23.1 pip runs setup.py itself where wheel is missing, and --target loses the program then
+    # --use-pep517: pip before 23.1 runs setup.py itself where wheel is missing, and --target loses the program
     words = ["install", "--quiet", "--use-pep517", "--no-index", "--no-build-isolation", "--no-deps"]
     command = [sys.executable, "-m", "pip", *words, "--target", place / "built", source]
     subprocess.run(command, check=True, capture_output=True, text=True)
