@@ -136,13 +136,14 @@ def test_without_levels_nothing_is_watched() -> None:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_what_it_does(action: str, different: Any) -> None:
     level = f"{LEVELS}={{displacement: {{maximum: 0.015, persistence: 2, action: {action}}}}}"
-    run = rths_nodes.run(NAME, [BRIEF, level])
+    gentle = [BRIEF, "axes.axis_1.limits.deceleration=10"]
+    run = rths_nodes.run(NAME, [*gentle, level])
     row = run.timing["levels"]["axis_1"]["displacement"]
     first = int(np.argmax(run.displacement[:, 0] > 0.015))
     assert row["first"] == first > 0
     if action == "indicate":
         assert run.outcome == "finished"
-        assert different(run, rths_nodes.run(NAME, [BRIEF])) == []
+        assert different(run, rths_nodes.run(NAME, gentle)) == []
         assert row["highest"] == run.displacement.max()
         return
     assert run.outcome == {"hold": "held"}.get(action, "tripped")

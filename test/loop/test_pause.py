@@ -32,7 +32,8 @@ LONGEST = 10
 
 LIMITS = {"a": build(Limits, {"stroke": 0.1, "velocity": 0.76, "force": 1e6, "deceleration": BRAKING})}
 PARAMS = build(BridgeParams, {"when_late": "pause", "max_pause": 0.5})
-SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none", "bridge.when_late=pause"])
+GENTLE = "axes.axis_1.limits.deceleration=10"
+SINE = files.load("predefined_sine", ["duration=1", "compensator.type=none", "bridge.when_late=pause", GENTLE])
 
 
 def command(sample: int, value: float, flags: int = 0) -> Command:

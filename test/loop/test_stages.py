@@ -29,7 +29,7 @@ from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.states import State
 
 PAPER = files.load("chen_ricles_2010", ["duration=1"])
-SINE = files.load("predefined_sine", ["duration=1"])
+SINE = files.load("predefined_sine", ["duration=1", "axes.axis_1.limits.deceleration=10"])
 
 
 def measurement(sample: int, displacement: float = 0.0, force: float = 0.0, flags: int = 0) -> Measurement:

@@ -105,6 +105,7 @@ class Simulator:
 
     simulated = True
     build = ""
+    stated = ear = None
     partial_stop: str
 
     def __init__(
