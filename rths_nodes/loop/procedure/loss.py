@@ -83,7 +83,7 @@ class LossWatch:
         pressure = measured.hydraulics
         if pressure != HYDRAULICS_LOW:
             self._dropped = False
-        elif self._pressure == HYDRAULICS_HIGH:
+        elif self._pressure in (HYDRAULICS_HIGH, HYDRAULICS_NOT_TOLD):
             self._dropped = True
         self._pressure = pressure
         reason = self._why(port, measured, sent)

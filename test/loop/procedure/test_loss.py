@@ -222,6 +222,16 @@ def test_a_rung_that_is_held_trips_and_stays(walk):
     assert moved(w) < JUMP
 
 
+def test_low_pressure_that_is_told_for_the_first_time_disarms(walk):
+    w = walk(*LIVELY, rig=(", hydraulics: high", ""))
+    w.to_start()
+    w.arm("g")
+    w.session.drive.port.set_hydraulics("low")
+    w.session.drive.tick()
+    assert w.session.state is State.TRIPPED
+    assert "low" in w.session.reason
+
+
 class _SignalOnly:
     """A port whose interlock opens at its ``at``-th command as a signal: the actuators follow all the same."""
 
