@@ -1,4 +1,4 @@
-"""What is stated of a stop, and what was found of one, in samples of the rig's own counter, for stops.py."""
+"""The stated and the found figures of a stop, in samples of the rig's own counter, for stops.py."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Found:
         return replace(self, moved=tuple(moved.tolist()), behind=tuple(behind.tolist()))
 
     def beyond(self, stated: Stated) -> list[str]:
-        """What is beyond what is stated, in words."""
+        """Figures that are beyond the stated ones, in words."""
         rows: list[tuple[str, float, float]] = [
             ("samples to the first that brakes", self.first, stated.first),
             ("samples to rest", self.rest, stated.rest),
@@ -76,7 +76,7 @@ class Found:
 
 
 def stated(scenario: Scenario, first: int) -> Stated:
-    """Of a stop that begins at its velocity limits ``first`` samples after the cause."""
+    """Stated figures of a stop that begins at its velocity limits ``first`` samples after the cause."""
     limits, dt = list(scenario.limits.values()), scenario.dt
     way, samples = [0.0] * len(limits), 1
     for group in braked_together(limits, scenario.stop_groups):
@@ -89,7 +89,7 @@ def stated(scenario: Scenario, first: int) -> Stated:
 
 
 def found(scenario: Scenario, path: Array, at: int, first: int, rest: int | None = None) -> Found:
-    """Of the commands ``path`` ``(samples, n_axes)`` (m) with the cause at sample ``at``.
+    """Found figures of the commands ``path`` ``(samples, n_axes)`` (m) with the cause at sample ``at``.
 
     The first sample that brakes is ``first`` samples later; the rig is at rest ``rest`` samples later, or when the
     last command has changed.
@@ -141,12 +141,12 @@ class Row:
             self.found.append(run)
 
     def largest(self, name: str) -> float:
-        """Of all runs and axes; nan for none."""
+        """Largest of all runs and axes; nan for none."""
         values = [np.max(getattr(each, name)) for each in self.found]
         return float(np.nanmax(values)) if values and not np.all(np.isnan(values)) else math.nan
 
     def cells(self) -> list[str]:
-        """Of the table: host, cause, scenario, runs, and stated / largest in ms and mm."""
+        """Cells of the table: host, cause, scenario, runs, and stated / largest in ms and mm."""
         dt, given = self.scenario.dt, self.stated
 
         def pair(most: float, name: str, unit: float, digits: int) -> str:

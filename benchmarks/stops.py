@@ -24,7 +24,7 @@ import math
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -116,7 +116,7 @@ class Watched:
         self._loop.put_in([parse(words[cause])])
 
     def found(self, cause: str, sample: int) -> Found | str:
-        """Of a copy, once its run is over; words where no stop has come of it."""
+        """Figures of a copy, once its run is over; words where no stop has come of it."""
         flags, path, scenario = np.array(self.flags), np.array(self.path), self._loop.scenario
         tripped = np.flatnonzero(flags & FLAG_TRIPPED)
         if not len(tripped):
@@ -148,18 +148,32 @@ def embedded(scenario: Scenario, causes: list[str], runs: int, seed: int, at_onc
         each: Row("embedded", each, scenario, stated(scenario, first[each])) for each in causes if each in first
     }
     commands = hosts.run(scenario).read().command
-    random = np.random.default_rng(seed)
-    at: dict[int, list[str]] = defaultdict(list)
-    for cause in rows:
-        for moment in moments_of(scenario, commands, runs, random):
-            at[moment].append(cause)
-    copies = Copies(at_once)
+    random, copies = np.random.default_rng(seed), Copies(at_once)
+    at = {cause: moments_of(scenario, commands, runs, random) for cause in rows}
     loop = FaultyLoop(Assembly(scenario), ())
-    watched = Watched(loop, at, copies, seed)
-    try:
+    watched = Watched(loop, by_moment(at), copies, seed)
+
+    def run() -> None:
         loop.run([watched], interrupted=lambda: watched.asked)
         if copies.inside is not None:
             copies.finish(watched.found(*copies.inside))
+
+    return filled(rows, copies, run)
+
+
+def by_moment(moments: Mapping[str, Iterable[int]]) -> dict[int, list[str]]:
+    """Causes by the sample at which they are put in, from the ``moments`` of each."""
+    at: dict[int, list[str]] = defaultdict(list)
+    for cause, samples in moments.items():
+        for sample in samples:
+            at[sample].append(cause)
+    return at
+
+
+def filled(rows: dict[str, Row], copies: Copies, run: Callable[[], None]) -> Iterator[Row]:
+    """The ``rows`` by cause, with what the ``copies`` have found that ``run`` makes."""
+    try:
+        run()
     except BaseException:
         copies.failed()
         raise
@@ -219,7 +233,7 @@ class Replay:
     _stuck = False
 
     def _stopped(self, cause: str, sample: int, random: np.random.Generator) -> Found:
-        """What comes of ``cause`` before state ``sample`` is sent."""
+        """Figures of ``cause``, put in before state ``sample`` is sent."""
         receiver, axis = self.receiver, int(random.integers(self._commands.shape[1]))
         if cause == "stop":
             self._send(datagrams.CLOSE, sample)
@@ -239,23 +253,14 @@ def receiver(scenario: Scenario, causes: list[str], runs: int, seed: int, at_onc
     commands = hosts.run(scenario).read().command
     far = files.load(scenario.name, [*SCENARIOS[scenario.name], UDP % TRANSPORT, f"duration={scenario.duration}"])
     copies, random = Copies(at_once), np.random.default_rng(seed)
-    at: dict[int, list[str]] = defaultdict(list)
+    at: dict[int, list[str]] = {}
     replay = Replay(far, commands, at, copies)
     silent = TRANSPORT + replay._bridged + 1
     persistence = replay.persistence
     first = {"stop": 1, "limit": persistence, "interlock": 1} | dict.fromkeys(("silence", "cable", "kill"), silent)
     rows = {each: Row("receiver", each, far, stated(far, first[each])) for each in causes if each in first}
-    for cause in rows:
-        for moment in moments_of(far, commands, runs, random):
-            at[moment].append(cause)
-    try:
-        replay.run(seed)
-    except BaseException:
-        copies.failed()
-        raise
-    for (cause, moment), run in copies.wait():
-        rows[cause].add(run, f" at sample {moment}")
-    yield from rows.values()
+    at |= by_moment({cause: moments_of(far, commands, runs, random) for cause in rows})
+    return filled(rows, copies, lambda: replay.run(seed))
 
 
 Host = Callable[[Scenario, list[str], int, int], Iterator[Row]]

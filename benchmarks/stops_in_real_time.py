@@ -133,7 +133,7 @@ def _nodes_once(
 
 
 def _of_recording(record: Path, cause: str, sample: int, reason: str) -> Found | str | None:
-    """Of a run that was recorded; None where it had ended before the cause, or by another one."""
+    """Figures of a run that was recorded; None where it had ended before the cause, or by another one."""
     run = rths_nodes.read(record)
     tripped = np.flatnonzero(run.flags & FLAG_TRIPPED)
     if not len(tripped):
@@ -219,7 +219,7 @@ def _udp_once(
 
 
 def _last_words(computer: subprocess.Popen[str]) -> str:
-    """What it has printed; one that does not end, as on a machine without time for it, is killed."""
+    """The output of the process; one that does not end, as on a machine without time for it, is killed."""
     try:
         return computer.communicate(timeout=LONGEST_S)[0]
     except subprocess.TimeoutExpired:
@@ -246,7 +246,7 @@ def _computer(
 
 
 def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path, said: str) -> Found | str | None:
-    """Of the commands that were active at the rig."""
+    """Figures of the commands that were active at the rig."""
     brakes = np.flatnonzero(far.brakes) + 1  # what is driven at a tick is active at the next state
     itself = int(brakes[0]) if len(brakes) else len(far.path)
     led = itself
@@ -268,7 +268,7 @@ def _of_rig(far: Far, scenario: Scenario, cause: str, sample: int, record: Path,
 
 
 def of(host: str) -> Callable[[Scenario, list[str], int, int], Iterator[Row]]:
-    """What runs a host."""
+    """The function that runs a host."""
     return udp if host == "udp" else partial(nodes, host)
 
 
