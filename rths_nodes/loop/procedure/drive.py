@@ -21,7 +21,7 @@ from rths_nodes.core.readback import why_failed, why_opened
 from rths_nodes.core.samples import FLAG_TRIPPED, Array, Command, Measurement
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock, FollowedTicks, Pacer
 from rths_nodes.loop.procedure.agreement import disagreement, not_taken
-from rths_nodes.loop.procedure.keeper import Keeper
+from rths_nodes.loop.procedure.keeper import Keeper, to_its_end
 from rths_nodes.loop.procedure.loss import LossWatch
 from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
@@ -197,28 +197,26 @@ class RigDrive:
         self._samples = 0
         if self.realtime:
             self._motion = motion
-            try:
-                self._over.wait()
-            except BaseException:  # somebody interrupts the act: the rig comes to rest before anything else
-                self.stop("interrupted")
-                self._over.wait()
-                raise
+            self._await_end()
             return self._outcome
         self.keeper.borrow()
         try:
             self._motion = motion
+            self._await_end()
+        finally:
+            self.keeper.give_back()
+        return self._outcome
+
+    def _await_end(self) -> None:
+        """Until the motion is over: whatever interrupts the caller stops it first."""
+        to_its_end(self._over.wait if self.realtime else self._ticks, lambda: self.stop("interrupted"))
+
+    def _ticks(self) -> None:
+        try:
             while not self._over.is_set():
                 self.tick()
         except Exception as error:
             self._fail(error)
-        except BaseException:  # somebody interrupts the act: the rig comes to rest before anything else
-            self._asked = "interrupted"
-            while not self._over.is_set():
-                self.tick()
-            raise
-        finally:
-            self.keeper.give_back()
-        return self._outcome
 
     def stop(self, reason: str) -> None:
         """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
@@ -364,14 +362,16 @@ class RigDrive:
             self._own_pace.start()
         self._brake(DriveOutcome())
         try:
-            while not self.realtime and self._stop is not None and not self.broken:
-                self.tick()
-        except Exception as error:
-            self._fail(error)
-        self.keeper.give_back()
+            if not self.realtime:
+                self._await_end()
+        finally:
+            self.keeper.give_back()
 
     def await_rest(self) -> None:
-        """Until the rig holds, and its actuators have caught up with their last command."""
+        """Until the rig holds, and its actuators have caught up with their last command, also if interrupted."""
+        to_its_end(self._rest)
+
+    def _rest(self) -> None:
         self._over.wait()
         if self.broken:
             return

@@ -112,3 +112,22 @@ class Keeper:
                     self._turn.notify_all()
                 self._failed(error)
                 return
+
+
+def to_its_end(wait: Callable[[], object], interrupted: Callable[[], object] = lambda: None) -> None:
+    """``wait`` until it returns. An interrupt, as Ctrl-C is one, calls ``interrupted``, and is raised at the end.
+
+    An Exception that it raises ends it at once.
+    """
+    first: BaseException | None = None
+    while True:
+        try:
+            wait()
+            break
+        except Exception:
+            raise
+        except BaseException as error:
+            first = first or error
+            interrupted()
+    if first is not None:
+        raise first

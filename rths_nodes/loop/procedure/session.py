@@ -239,12 +239,14 @@ class RigSession(Acting):
             outcome = RunOutcome("failed", f"{type(error).__name__}: {error}")
             raise
         finally:
-            rung.port.release()
-            drive.await_rest()
-            written.outcome, written.reason, written.samples = outcome.outcome, outcome.reason, outcome.samples
-            written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
-            self._rung = None
-            rung.over(outcome, drive.broken)
+            try:
+                rung.port.release()
+                drive.await_rest()
+            finally:
+                written.outcome, written.reason, written.samples = outcome.outcome, outcome.reason, outcome.samples
+                written.remarks += rung.relaxed(tuple(self.scenario.axes), self.scenario.dt)
+                self._rung = None
+                rung.over(outcome, drive.broken)
         return written
 
     @as_act

@@ -70,6 +70,32 @@ def test_who_interrupts_a_motion_finds_the_rig_at_rest(walk):
     assert set(w.sent[-50:]) == {held}
 
 
+@pytest.mark.parametrize("later", [1, 10, 30, 60])
+def test_who_interrupts_the_end_of_a_rung_finds_it_over(walk, later):
+    w = walk(*LIVELY)
+    w.to_start()
+    w.arm("g")
+    w.progress = lambda sample: w.session.stop("there") if sample >= 300 else None
+    port, wait_tick, ticks = w.session.drive.port, w.session.drive.port.wait_tick, [0]
+
+    def interrupted():
+        ticks[0] += 1
+        if ticks[0] in (300 + later, 302 + later):  # a second time, too
+            raise KeyboardInterrupt
+        return wait_tick()
+
+    port.wait_tick = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        w.session.run(w._embedded)
+    assert ticks[0] > 302 + later
+    assert w.session.state in (State.HELD, State.TRIPPED)
+    assert w.record.rungs[-1].outcome in ("held", "failed")
+    held = w.sent[-1]
+    for _ in range(50):
+        w.session.drive.tick()
+    assert set(w.sent[-50:]) == {held}
+
+
 def test_nobody_moves_a_rig_whose_port_was_given_back(walk):
     w = walk()
     w.to_start()
