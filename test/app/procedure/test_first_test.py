@@ -102,27 +102,46 @@ def test_the_template_has_the_keys_of_the_page(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_an_operator_gets_through_with_the_page_alone(folder: Path, environment: dict[str, str]) -> None:
-    """All that it says is asked is asked in that order, up to rung (d); then to the end."""
+    """All that it says is asked is asked in that order, up to rung (d); the three others go alike; then the end."""
     first, last = ROWS[:-2], ROWS[-2:]
     test = program(next(line for line in COMMANDS if line.endswith("duration=5") and "rths test" in line))
-    with emulated(command("rths emulate", "duration=5"), folder, environment):
-        terminal = Terminal([*test, SHORT, "--no-report"], folder, environment)
+    with emulated(command("rths emulate", "duration=5"), folder, environment, LONGER):
+        terminal = Terminal([*test, LONGER], folder, environment)
         try:
-            for asked, typed, _ in first:
-                shown = terminal.wait_for(re.escape(asked) + r"[^\n]*: $")
-                terminal.type({"Enter": "", "HASH": head(shown)}.get(typed, typed))
-            terminal.wait_for(r"act \(Enter: [^\n]*: $")
-            terminal.type("finish")
-            assert terminal.end() == 130
+            for row in first:
+                answer(terminal, *row)
+            for rung in "efg":
+                climb(terminal, rung)
+            for row in last:
+                answer(terminal, *row)
+            assert terminal.end() == 0, terminal.shown[-3000:]
         finally:
             terminal.close()
     (place,) = (folder / "runs").iterdir()
     record = procedure.read(place)
-    assert [(rung.name, rung.outcome) for rung in record.rungs] == [(name, "finished") for name in "abcd"]
-    assert record.operator == "A. Tester"
+    assert [(rung.name, rung.outcome) for rung in record.rungs] == [(name, "finished") for name in "abcdefg"]
+    assert (record.outcome, record.operator) == ("finished", "A. Tester")
     assert len([words for words in record.deviations if "signed for by A. Tester" in words]) == 2
-    assert [asked for asked, _, _ in last] == ["Enter: unload", "Enter: finish"]
+    assert record.unloading[-1].given_up == ""
+    assert "EMULATED" in (place / "report.html").read_text()
+
+
+def answer(terminal: Terminal, asked: str, typed: str, happens: str = "") -> None:
+    """Wait for what is ``asked``, and type what the page says."""
+    shown = terminal.wait_for(re.escape(asked) + r"[^\n]*: $")
+    terminal.type({"Enter": "", "HASH": head(shown)}.get(typed, typed))
+
+
+def climb(terminal: Terminal, rung: str) -> None:
+    """The acts of one more ``rung``."""
+    answer(terminal, f"Enter: position, for rung {rung}", "Enter")
+    answer(terminal, f"Enter: arm, for rung {rung}", "Enter")
+    if rung == "e":
+        answer(terminal, "time_ratio", "10")
+    answer(terminal, "type the first 6 characters", "HASH")
+    answer(terminal, f"Enter: run, for rung {rung}", "Enter")
 
 
 def head(shown: str) -> str:
