@@ -134,6 +134,8 @@ class _Axis:
         self._zero = float(offsets.force[index])
         self._given = None if rig is None else rig.slow_error
         self._late = self._found.late or 0.0
+        self._missed: float | None = None
+        """m: by what the rig missed its command when it was first looked at."""
         velocities = [] if rig is None else [each.velocity for each in (rig.small_move, rig.unloading) if each]
         self._fastest = max(velocities, default=0.0)
         self._least = LEAST_ERROR
@@ -161,11 +163,15 @@ class _Axis:
 
     def slow_error(self, command: float, displacement: float, force: float, window: bool = False) -> str:
         """Why it does not follow a slow ``command``; with ``window``, none of those of the last LATE_S."""
-        if not self._moved.settled:
+        settled = self._moved.settled
+        if window and not settled:
             return ""
         low, high = self._moved.window if window else (command, command)
         place, bound = displacement - self._shift, self.bound(force)
         error = place - min(max(place, low), high)
+        if not settled:  # the rig may still have to catch up with a motion before
+            self._missed = abs(error) if self._missed is None else self._missed
+            bound += self._missed
         if abs(error) <= bound:  # written so that nan does not pass
             return ""
         return (

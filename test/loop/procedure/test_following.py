@@ -75,6 +75,20 @@ def test_a_way_to_the_start_ends_where_the_sensor_does_not_follow(walk, far, how
 
 
 @pytest.mark.parametrize("how", WRONG)
+def test_a_fast_way_to_the_start_is_looked_at_from_its_first_tick(walk, far, how):
+    small = "small_move: {displacement: 1.0e-3, velocity: "
+    w = walk(rig=(f"{small}20.0e-3", f"slow_error: 1.5e-3\n    {small}400.0e-3"))
+    w.refer()
+    w.session.check()
+    rest(w)
+    wrong = Wrong(w)
+    wrong.goes(how)
+    with pytest.raises(ActRefused, match=r"axes.story_1.slow_error"):  # sooner than a travel could be told
+        w.session.position()
+    assert wrong.furthest < 2.0e-3
+
+
+@pytest.mark.parametrize("how", WRONG)
 def test_unloading_ends_where_the_displacement_does_not_follow(walk, how):
     w = walk(*FAR)
     w.to_start()
