@@ -126,11 +126,22 @@ def test_the_actuator_may_be_that_of_the_rig(rig: Rig) -> None:
     assert files.load(NAME, ["axes.axis_1.actuator.alpha=12"], rig=rig()).axes["axis_1"].actuator.alpha == 12.0
 
 
-def test_a_case_does_not_move_the_limits_of_a_rig_but_an_operator_may() -> None:
+def test_a_case_does_not_move_the_limits_of_a_rig_but_an_operator_may_narrow_them() -> None:
     name, key = "chen_ricles_2010", "axes.story_1.limits.velocity"
     on = files.load(name, case="alpha_45_k_p_0", rig="bench_simulated")
     assert (on.limits["story_1"].velocity, on.compensator.alpha_es) == (1.2, 45.0)
     assert files.load(name, [f"{key}=0.7"], "alpha_45_k_p_0", "bench_simulated").limits["story_1"].velocity == 0.7
+    wider = "axes.story_1.limits.velocity = 1.3 m/s: must be <= 1.2 m/s, the limit of the rig bench_simulated"
+    with pytest.raises(ConfigError, match=re.escape(wider)):
+        files.load(name, [f"{key}=1.3"], rig="bench_simulated")
+    with pytest.raises(ConfigError, match=re.escape(wider)):
+        files.load(on, [f"{key}=1.3"])
+
+
+def test_nobody_leaves_a_limit_of_a_rig_out(rig: Rig) -> None:
+    bounded = rig({"limits.tracking_error": 0.02})
+    with pytest.raises(ConfigError, match=r"limits.tracking_error = left out: must be <= 0.02 m, the limit"):
+        files.load(NAME, ["axes.axis_1.limits.tracking_error=null"], rig=bounded)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

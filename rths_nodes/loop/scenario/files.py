@@ -15,7 +15,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
 from rths_nodes.loop.scenario.overrides import override, with_absolute_cases, with_case
-from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
+from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
 from rths_nodes.loop.scenario.schema import Scenario
 
 SCENARIO, RIG, SETTINGS = "scenario", "rig", "settings"
@@ -54,9 +54,9 @@ def load(
 ) -> Scenario:
     """Read, check and build a scenario, or a ``case`` of it; ``overrides`` are ``section.key=value`` texts.
 
-    With a ``rig`` file it is the scenario on that rig; overrides come last. A Scenario that has been loaded before
-    may take the place of its file. Raises ConfigError with the file, the path of the key, value, unit, bound and
-    known names.
+    With a ``rig`` file it is the scenario on that rig; overrides come last, and only narrow its limits. A Scenario
+    that has been loaded before may take the place of its file. Raises ConfigError with the file, the path of the
+    key, value, unit, bound and known names.
     """
     on = load_rig(rig) if rig else None
     if not isinstance(scenario, Scenario):
@@ -66,7 +66,10 @@ def load(
     if case:
         scenario = with_case(scenario, case)
         scenario = scenario if on is None else _on(scenario, on)
-    return override(scenario, overrides)
+    changed = override(scenario, overrides)
+    if scenario.rig_file is not None:
+        refuse_wider(scenario.rig_file.name, scenario.limits, changed.limits)
+    return changed
 
 
 def load_rig(rig: str | os.PathLike[str]) -> RigFile:

@@ -205,6 +205,33 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
     return merged
 
 
+NEVER_WIDER = {
+    "stroke": "m",
+    "velocity": "m/s",
+    "force": "N",
+    "deceleration": "m/s^2",
+    "tracking_error": "m",
+    "force_rate": "N/s",
+    "force_error": "N",
+}
+"""Limits of a rig that nobody raises, or leaves out, for a test; their units."""
+
+
+def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Limits]) -> None:
+    """Raises ConfigError for limits ``changed`` beyond those that the file of ``rig`` has ``given``, by axis."""
+    problems = Problems()
+    for name, limits in changed.items():
+        for key, unit in NEVER_WIDER.items():
+            before, now = getattr(given[name], key), getattr(limits, key)
+            if before is not None and (now is None or now > before):
+                asked = "left out" if now is None else show(now, unit)
+                problems.append(
+                    f"axes.{name}.limits.{key} = {asked}: must be <= {show(before, unit)}, the limit of the rig "
+                    f"{rig}: a test may narrow the limits of its rig, not widen them"
+                )
+    problems.refuse()
+
+
 def _given(built: Any) -> dict[str, Any]:
     """What of a section differs from its defaults."""
     usual = as_data(type(built)())
