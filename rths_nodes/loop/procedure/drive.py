@@ -9,8 +9,9 @@ rig does not follow (``loss.py``).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -195,28 +196,18 @@ class RigDrive:
         if self.broken:
             return DriveOutcome(self.broken, True)
         self._samples = 0
+        interrupted = partial(self.stop, "interrupted")  # the rig comes to rest before anything else
         if self.realtime:
             self._motion = motion
-            self._await_end()
+            to_its_end(self._over.wait, interrupted)
             return self._outcome
         self.keeper.borrow()
         try:
             self._motion = motion
-            self._await_end()
+            to_its_end(partial(_tick, self), interrupted)
         finally:
             self.keeper.give_back()
         return self._outcome
-
-    def _await_end(self) -> None:
-        """Until the motion is over: whatever interrupts the caller stops it first."""
-        to_its_end(self._over.wait if self.realtime else self._ticks, lambda: self.stop("interrupted"))
-
-    def _ticks(self) -> None:
-        try:
-            while not self._over.is_set():
-                self.tick()
-        except Exception as error:
-            self._fail(error)
 
     def stop(self, reason: str) -> None:
         """The motion under way, or the next one, ends by a safe stop; the first reason counts. From any thread."""
@@ -363,29 +354,33 @@ class RigDrive:
         self._brake(DriveOutcome())
         try:
             if not self.realtime:
-                self._await_end()
+                to_its_end(partial(_tick, self))
         finally:
             self.keeper.give_back()
 
     def await_rest(self) -> None:
         """Until the rig holds, and its actuators have caught up with their last command, also if interrupted."""
-        to_its_end(self._rest)
 
-    def _rest(self) -> None:
-        self._over.wait()
-        if self.broken:
-            return
-        if self.realtime:
-            self._clock.sleep(self.loss.taken_after * self._dt)
-            return
-        self.keeper.borrow()
-        try:
-            for _ in range(self.loss.taken_after):
-                self.tick()
-        except Exception as error:
-            self._fail(error)
-        finally:
-            self.keeper.give_back()
+        def rest() -> None:
+            self._over.wait()
+            if self.realtime and not self.broken:
+                self._clock.sleep(self.loss.taken_after * self._dt)
+            elif not self.broken:
+                _tick(self, range(self.loss.taken_after))
+
+        to_its_end(rest)
+
+
+def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
+    """A tick of ``drive`` for ``each`` of these, by the thread that asks; left out: to the end of its motion."""
+    drive.keeper.borrow()
+    try:
+        for _ in iter(drive._over.is_set, True) if each is None else each:
+            drive.tick()
+    except Exception as error:
+        drive._fail(error)
+    finally:
+        drive.keeper.give_back()
 
 
 def _nothing() -> None:
