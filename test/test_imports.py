@@ -41,6 +41,7 @@ EXTERNAL = {
     "core/parameter_table.py": {"attrs"},
     "core/yaml_text.py": {"yaml"},
     "core/opensees/model_process.py": {"openseespy"},
+    "numerical/ground_motions/readers/waveforms.py": NUMBERS | {"obspy"},
     "loop/options.py": {"attrs"},
     "loop/scenario/": NUMBERS | {"attrs"},
     "recording/": NUMBERS | {"mcap", "attrs"},

@@ -296,7 +296,7 @@ def test_a_record_that_begins_later_is_the_same_record_shifted_and_silent_before
     np.testing.assert_array_equal(later.sample(np.array([-0.2, -1e-3, 1.7])), 0.0)
 
 
-@pytest.mark.parametrize("step", [0.01, 1 / 1024, 0.005, 1 / 3])
+@pytest.mark.parametrize("step", [0.01, 1 / 1024, 0.005, 1 / 30])
 def test_sample_at_the_points_gives_the_points_themselves(write: Write, step: float) -> None:
     values = np.round(np.sin(np.arange(1, 3001)), 6)
     motion = make("record", file=write("\n".join(map(str, values))), step=step, unit="m/s^2")
@@ -492,8 +492,10 @@ def test_refuses_scale_zero_and_step_zero() -> None:
 
 
 def test_refuses_to_begin_where_the_record_is_over(write: Write) -> None:
-    of = {"file": write("0.0\n1.0\n0.0\n"), "step": 0.5, "unit": "m/s^2"}
-    expect(refusal("record", **of, begin=1.0), "ground_motion.begin = 1 s", "must be < 1 s, the end of the record")
+    of = {"file": write("0.0\n1.0\n0.0\n"), "step": 0.05, "unit": "m/s^2"}
+    expect(
+        refusal("record", **of, begin=0.1), "ground_motion.begin = 0.1 s", "must be < 0.1 s, the end of the record"
+    )
     expect(refusal("record", **of, begin=-0.1), "ground_motion.begin = -0.1 s", "must be >= 0")
 
 

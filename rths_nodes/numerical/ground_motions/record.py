@@ -47,6 +47,8 @@ LARGEST_RECORD = 32 << 20
 """Bytes of a file: two million points, three hours at 200 Hz."""
 SHORTEST_STEP, LONGEST_STEP = 1e-5, 100.0
 """s between two points: no recorder is faster, and no record slower."""
+LEAST_STEP, LARGEST_STEP = 0.0002, 0.2
+"""s. Strong motion is sampled at 20 to 2000 Hz; a step beyond is a time in ms or min, or a sample number."""
 LEAST_PEAK, LARGEST_PEAK = 0.001, 50.0
 """m/s^2. Below, nobody feels it; the largest ever recorded is about 40 (Iwate-Miyagi 2008)."""
 TYPICAL_PEAK = 3.0
@@ -79,7 +81,8 @@ class Record:
             choices=KNOWN,
         )
         file: str | None = path(
-            "file: PEER AT2, COSMOS V2, CSMIP V2 or text in columns; relative to the working directory",
+            "file: PEER AT2, COSMOS, CSMIP V2 or text in columns; with obspy K-NET, SAC, miniSEED, SLIST, TSPAIR; "
+            "relative to the working directory",
             default=None,
         )
         step: float | None = number(
@@ -104,6 +107,7 @@ class Record:
         accept_any_peak: bool = flag(
             "true: a peak that no earthquake has, in the file or after scaling, is meant", default=False
         )
+        accept_any_step: bool = flag("true: a step that no record of strong motion has is meant", default=False)
 
         def validate(self, path: str) -> None:
             """Refuses both or none of record and file, and a scale of zero."""
@@ -137,8 +141,8 @@ class Record:
         """Reads and checks the record; ``seed`` is not used.
 
         Raises ConfigError for a file that is missing, unreadable, empty or wrong in a line, for a step or
-        unit that is missing or contradicts the file, for a peak that no earthquake has, in the file or scaled, and
-        for a begin after the end.
+        unit that is missing or contradicts the file, for a step that no record has, for a peak that no earthquake
+        has, in the file or scaled, and for a begin after the end.
         """
         params.validate(SECTION)
         self.values, self.step = _accelerations(params)
@@ -177,7 +181,9 @@ def _accelerations(params: Record.Params) -> tuple[Array, float]:
     source, series = _load(params)
     if len(series.values) < 2:
         raise ConfigError(f"{source}: holds {len(series.values)} point, must be at least 2")
-    step = _chosen_step(params.step, series.step, source)
+    step = _chosen_step(params.step, series, source)
+    if not params.accept_any_step:
+        _check_step(step, params.step, source)
     unit = _chosen_unit(params.unit, series.unit, source)
     if not params.accept_any_peak:
         peak = float(np.abs(series.values).max())
@@ -195,7 +201,7 @@ def _load(params: Record.Params) -> tuple[str, Series]:
         source = f"{SECTION}.file = {params.file!r}"
         path = Path(str(params.file)).expanduser()
     try:
-        return source, read(_text_of(path))
+        return source, read(_bytes_of(path))
     except FormatError as error:
         raise ConfigError(f"{source}: {error}") from None
 
@@ -214,26 +220,25 @@ def _shipped(name: str, source: str) -> Path:
     return Path(next(iter(folders))) / _FOLDER / RECORDS[name]
 
 
-def _text_of(path: Path) -> str:
+def _bytes_of(path: Path) -> bytes:
     if "\0" in str(path):
         raise FormatError("no file has a name with zero bytes")
     try:
-        data = read_bytes(path, LARGEST_RECORD)
+        return read_bytes(path, LARGEST_RECORD)
     except FileNotFoundError:
         raise FormatError(f"no such file (looked for {path.absolute()})") from None
     except OSError as error:
         raise FormatError(f"cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise FormatError(str(error)) from None
-    if b"\0" in data:
-        raise FormatError("is not plain text (it holds zero bytes)")
-    return data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
 
 
-def _chosen_step(given: float | None, stated: float | None, source: str) -> float:
+def _chosen_step(given: float | None, series: Series, source: str) -> float:
     """The parameter where both are there and agree: it may have more digits than a header."""
+    stated = series.step
     if stated is None and given is None:
-        raise ConfigError(f"{SECTION}.step: missing, in s; {source} does not state it. Example: step: 0.01")
+        why = series.note or "does not state it"
+        raise ConfigError(f"{SECTION}.step: missing, in s; {source}: {why}. Example: step: 0.01")
     if given is not None and stated is not None and abs(given - stated) > SAME_STEP * stated:
         raise ConfigError(f"{SECTION}.step = {given:g} s: {source} states {stated:g} s; {_LEAVE_OUT}")
     chosen = stated if given is None else given
@@ -243,6 +248,18 @@ def _chosen_step(given: float | None, stated: float | None, source: str) -> floa
             f"{source}: states a step of {chosen:g} s, must be {SHORTEST_STEP:g} to {LONGEST_STEP:g} s"
         )
     return chosen
+
+
+def _check_step(step: float, given: float | None, source: str) -> None:
+    """Refuses a step (s) that points to another unit of time, or to a number of samples."""
+    if LEAST_STEP <= step <= LARGEST_STEP:
+        return
+    path = f"{SECTION}.step = {given:g} s ({source})" if given else f"{source}: a step of {step:g} s"
+    ms = f" As ms it would be {step / 1000.0:g} s." if LEAST_STEP <= step / 1000.0 <= LARGEST_STEP else ""
+    raise ConfigError(
+        f"{path}: must be {LEAST_STEP:g} to {LARGEST_STEP:g} s: is the time in s, and no sample number?{ms} A "
+        f"title like 'time (ms)' above its column is read; or {SECTION}.accept_any_step = true where it is meant"
+    )
 
 
 def _chosen_unit(given: str | None, stated: str | None, source: str) -> str:

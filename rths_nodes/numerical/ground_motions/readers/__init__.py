@@ -1,0 +1,66 @@
+"""Readers of ground-motion files: bytes -> accelerations, with what the file says of its step and unit.
+
+The format is told by content, never by the file's name, and before anything is parsed: a file that looks like one
+of them is read as that, or refused with the line that is wrong. PEER AT2 (``at2.py``), COSMOS V1/V2 and CSMIP V2
+(``v2.py``) and columns of text (``columns.py``) are read here, K-NET, KiK-net, SAC, miniSEED, SLIST and TSPAIR by
+obspy (``waveforms.py``); some others are named in the refusal (``foreign.py``).
+"""
+
+from __future__ import annotations
+
+import codecs
+
+from rths_nodes.numerical.ground_motions.readers import foreign
+from rths_nodes.numerical.ground_motions.readers.at2 import is_at2, read_at2
+from rths_nodes.numerical.ground_motions.readers.columns import read_columns
+from rths_nodes.numerical.ground_motions.readers.series import UNITS, FormatError, Series, canonical_unit
+from rths_nodes.numerical.ground_motions.readers.v2 import has_start, is_v2, read_v2
+from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
+
+__all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
+
+READ = "PEER AT2, COSMOS, CSMIP V2 and columns of text are read, K-NET, SAC, miniSEED, SLIST and TSPAIR by obspy"
+"""Formats, for messages."""
+
+
+def read(data: bytes) -> Series:
+    """The acceleration series in the bytes of a file. Raises FormatError that names the line or the format."""
+    known = foreign.waveform(data)
+    if known is not None:
+        return read_waveform(data, known)
+    name = foreign.other(data)
+    if name is not None:
+        raise _unread(name)
+    return _read_text(_text(data))
+
+
+def _read_text(text: str) -> Series:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not text.strip():
+        raise FormatError("is empty")
+    if is_at2(lines):
+        return read_at2(lines)
+    if has_start(lines):
+        return read_v2(lines)
+    name = foreign.in_text(lines)
+    if name is not None:
+        raise _unread(name)
+    return read_v2(lines) if is_v2(lines) else read_columns(lines)
+
+
+def _text(data: bytes) -> str:
+    """The file as text, without a mark of byte order or the end mark of DOS."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace")
+    if b"\0" in data:
+        place = data.index(b"\0")
+        raise FormatError(
+            f"is not plain text: it holds {data.count(0)} zero bytes, the first in line "
+            f"{data.count(10, 0, place) + 1}; {READ}"
+        )
+    text = data.decode("utf-8-sig", errors="replace")  # station names in headers come in any encoding
+    return text.rstrip().removesuffix("\x1a")
+
+
+def _unread(name: str) -> FormatError:
+    return FormatError(f"is {name}, which is not read; {READ}")

@@ -1,0 +1,243 @@
+"""Columns of text: time and acceleration, or acceleration alone.
+
+They are divided by blanks, tabs, commas or semicolons; a header above and comment lines are allowed, and what the
+header states holds (``facts.py``). Numbers in another role (a number of points above the values, samples or
+ms in place of s) are refused, or read where the header says what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.readers.facts import SAME, Facts, check_duration, facts
+from rths_nodes.numerical.ground_motions.readers.series import (
+    COMMENT_MARKS,
+    FormatError,
+    Series,
+    complete,
+    number,
+    short,
+    shown,
+)
+
+UNIFORM = 0.01
+"""Largest deviation from a uniform time column, in steps, beyond what rounded printing explains."""
+UNIFORM_ROUNDED = 0.15
+"""The same, in steps, however coarsely the times are printed: one missing line makes at least 0.16."""
+FEWEST_COUNTED = 10
+"""Smallest number that is taken for a number of points above the values."""
+
+_LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
+_PROSE = re.compile(r"[a-z]{5}", re.I)
+_BEGIN = re.compile(r"\*+\s*begin", re.I)
+_COUNTED = "its first column counts the samples (0, 1, 2 ...): that is no time in s"
+
+Row = tuple[int, list[str]]
+"""Number of a line and its words."""
+
+
+def read_columns(lines: Sequence[str]) -> Series:
+    """The accelerations. Raises FormatError that names the line of what is wrong."""
+    rows = [(place, words) for place, line in enumerate(lines, 1) if (words := _words(line))]
+    # Like a number is enough: "0.0l3" on the first line is a damaged value, not a header to be passed over.
+    first = next((n for n, (_, words) in enumerate(rows) if all(map(_LIKE_NUMBER.match, words))), None)
+    if first is None:
+        raise FormatError(f"holds no line of numbers; it begins with {lines[0].strip()[:40]!r}")
+    rows, header = rows[first:], lines[: rows[first][0] - 1]
+    _check_commas([(place, lines[place - 1]) for place, _ in rows])
+    _check_header_end(header)
+    width = _width(rows, header)
+    stated = facts(header, width)
+    _check_first(rows)
+    table = np.array([[number(word, line) for word in words] for line, words in rows])
+    if stated.points is not None:
+        complete(list(table[:, -1]), stated.points)
+    check_duration(stated.step, len(table), stated.duration)
+    if width == 1:
+        return Series(table[:, 0], stated.step, stated.unit)
+    return _with_time(table, [line for line, _ in rows], stated)
+
+
+def _words(line: str) -> list[str]:
+    """The numbers of a line as text; none of a comment."""
+    if line.lstrip().startswith(COMMENT_MARKS):
+        return []
+    return [word for word in re.split(r"[,;\s]+", line.replace('"', "")) if word]
+
+
+def _check_commas(rows: Sequence[tuple[int, str]]) -> None:
+    """Refuses decimal commas, which would be read as the commas between columns."""
+    if any("." in line for _, line in rows):
+        return
+    table = _is_table_of_whole_numbers(rows)
+    for place, line in rows:
+        cells = [cell for cell in re.split(r"[;\s]+", line.replace('"', "")) if cell]
+        if any(map(_DECIMAL_COMMA.fullmatch, cells)) and (len(cells) > 1 or not table):
+            raise FormatError(
+                f"line {place}: {line.strip()[:40]!r} has decimal commas: write decimal points instead"
+            )
+
+
+def _is_table_of_whole_numbers(rows: Sequence[tuple[int, str]]) -> bool:
+    """True for rows such as ``20,15``, the first numbers of which rise."""
+    pairs = [line.strip().split(",") for _, line in rows]
+    if any(len(pair) != 2 or re.fullmatch(r"[-+]?0\d+", pair[1].strip()) for pair in pairs):
+        return False
+    try:
+        steps = np.diff([float(pair[0]) for pair in pairs])
+    except ValueError:
+        return False
+    return bool(len(steps) > 0 and steps.min() > 0)
+
+
+def _check_header_end(header: Sequence[str]) -> None:
+    """Refuses a number with units behind it, right above the others: a row or a header, nobody can tell."""
+    place = next((n for n in range(len(header), 0, -1) if header[n - 1].strip()), 0)
+    words = _words(header[place - 1]) if place else []
+    if 2 <= len(words) <= 4 and _is_plain(words[0]) and not any(map(_PROSE.search, words)):
+        raise FormatError(
+            f"line {place}: {shown(header[place - 1])} stands right above the numbers: take its units out where "
+            "it is one of the rows, or write # before it"
+        )
+
+
+def _is_plain(word: str) -> bool:
+    return re.fullmatch(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[ed][-+]?\d+)?", word, re.I) is not None
+
+
+def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
+    """Numbers in each row, one or two. Raises FormatError for others and for rows that differ."""
+    top, width = rows[0][0], len(rows[0][1])
+    widths = [len(words) for _, words in rows]
+    if len(rows) > 2 and width != widths[1] and len(set(widths[1:-1])) == 1 and width <= 3:
+        raise FormatError(
+            f"line {top}: {' '.join(rows[0][1])} stands above {len(rows) - 1} lines of {widths[1]}: the number of "
+            "points, or the step? Take it out, and give step and unit"
+        )
+    if width > 2:
+        known = "must be one (acceleration) or two (time first)"
+        raise FormatError(f"line {top}: {width} columns, {known}{_rows_hint(rows, header)}")
+    for line, words in rows:
+        if len(words) != width:
+            raise FormatError(f"line {line}: {len(words)} columns, line {top} has {width}")
+    return width
+
+
+def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
+    """What a table of more than two columns probably is."""
+    marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
+    width = len(rows[0][1])
+    try:
+        steps = np.diff([number(words[0], line) for line, words in rows])
+    except FormatError:
+        return marker
+    if len(steps) and steps.min() > 0.0 and np.ptp(steps) <= UNIFORM_ROUNDED * steps.mean():
+        return f"{marker}; it seems to hold a time and {width - 1} series: keep the time and one of them"
+    return (
+        f"{marker}; it seems to hold one series in rows of {width} numbers, which is read below a header of PEER "
+        "AT2 only: write one number a line"
+    )
+
+
+def _check_first(rows: Sequence[Row]) -> None:
+    """Refuses a number of points, or a step, above the values."""
+    line, words = rows[0]
+    below, others = len(rows) - 1, [row[1][0] for row in rows[1:]]
+    if not words[0].isdigit() or not others:
+        _check_first_step(line, words, others)
+        return
+    count = int(words[0])
+    if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(others[0])):
+        raise FormatError(
+            f"line {line}: {' '.join(words)} is the number of points that follow, no acceleration: take it out"
+            + ("" if count == below else f", and the step {others[0]} below it, and give step and unit")
+        )
+    if count >= FEWEST_COUNTED and len(words) == 1 and all("." in word for word in others) and _jumps(rows):
+        raise FormatError(
+            f"line {line}: {words[0]} is written without a point, and jumps beyond all changes below it: is it a "
+            f"number of points ({below} follow)? Take it out, or write {words[0]}.0 where it is an acceleration"
+        )
+
+
+def _check_first_step(line: int, words: Sequence[str], others: Sequence[str]) -> None:
+    """Refuses a step above the values: a round part of a second, written otherwise than all of them."""
+    digits = {len(word.partition(".")[2]) for word in others}
+    if len(words) > 1 or len(digits) != 1 or len(others) < FEWEST_COUNTED or not _is_short(words[0]):
+        return
+    rate = 1.0 / float(words[0])
+    if len(words[0].partition(".")[2]) not in digits and abs(rate - round(rate)) < 1e-6 * rate:
+        raise FormatError(
+            f"line {line}: {words[0]} is written otherwise than the values below it: is it the step in s? Take it "
+            "out, or write it with as many digits where it is an acceleration"
+        )
+
+
+def _is_short(word: str) -> bool:
+    """True for what may be a step in s."""
+    return _is_plain(word) and re.search(r"[de]", word, re.I) is None and 0.0002 <= float(word) <= 0.2
+
+
+def _jumps(rows: Sequence[Row]) -> bool:
+    """True where the way from the first value to the second is larger than all others."""
+    changes = np.abs(np.diff([number(words[0], line) for line, words in rows]))
+    return bool(len(changes) > 1 and changes[0] > changes[1:].max())
+
+
+def _with_time(table: Array, lines: Sequence[int], stated: Facts) -> Series:
+    """The series of a table whose first column is a time, or counts the samples."""
+    times = table[:, 0] * stated.time_unit
+    whole_steps = len(times) > 1 and bool(np.all(np.diff(table[:, 0]) == 1.0))
+    if stated.counts_samples and not whole_steps:
+        raise FormatError("its header calls the first column a number of samples, but it does not count them")
+    if stated.counts_samples or (whole_steps and stated.time_unit == 1.0):
+        if table[0, 0] not in (0.0, 1.0):
+            raise FormatError(f"its first column counts the samples from {table[0, 0]:g} on: must start at 0 or 1")
+        return Series(table[:, 1], stated.step, stated.unit, _COUNTED)
+    values, step = _on_grid(times, table[:, 1], lines)
+    if stated.step is not None and step is not None and abs(step - stated.step) > SAME * stated.step:
+        raise FormatError(
+            f"its header states a step of {stated.step:g} s, its time column has {step:g} s: one of them is wrong"
+        )
+    return Series(values, step, stated.unit)
+
+
+def _on_grid(times: Array, values: Array, lines: Sequence[int]) -> tuple[Array, float | None]:
+    """Values from t = 0 on, and the step of the time column, which must be uniform."""
+    if len(times) < 2:
+        return values, None  # too short in any case: refused by the caller
+    index = np.arange(len(times))
+    step = float(np.polyfit(index, times, 1)[0])
+    tolerance = min(max(UNIFORM * step, _printed_resolution(times)), UNIFORM_ROUNDED * step)
+    if not (step > 0.0 and np.ptp(times - step * index) / 2.0 <= tolerance):
+        gaps = np.diff(times)
+        odd = int(np.argmax(np.abs(gaps - np.median(gaps))))
+        raise FormatError(
+            f"the time column is not uniform: line {lines[odd + 1]} is {gaps[odd]:g} s after the line above, "
+            f"most are {np.median(gaps):g} s; resample it to one step{_swapped(values)}"
+        )
+    if abs(times[0]) <= tolerance:
+        return values, short(step)
+    if abs(times[0] - step) <= tolerance:  # many published copies leave the zero at t = 0 away
+        return np.concatenate(([0.0], values)), short(step)
+    raise FormatError(f"the time column starts at {times[0]:g} s: must start at 0 s or one step ({step:g} s)")
+
+
+def _swapped(values: Array) -> str:
+    """A hint where the second column is the time."""
+    gaps = np.diff(values)
+    even = gaps.min() > 0.0 and np.ptp(gaps) <= UNIFORM_ROUNDED * gaps.mean()
+    return "; the second column rises evenly: is it the time? It must be the first" if even else ""
+
+
+def _printed_resolution(times: Array) -> float:
+    """Rounding error of the times by their last printed decimal, s; zero where they are printed in full."""
+    for digits in range(8):
+        scaled = times * 10.0**digits
+        if np.abs(scaled - np.rint(scaled)).max() < 1e-3:
+            return 0.51 / 10.0**digits  # half a unit and the fit's own error
+    return 0.0

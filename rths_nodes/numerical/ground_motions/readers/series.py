@@ -1,0 +1,129 @@
+"""A series of accelerations as a file holds it, and the words and numbers that all formats share."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from rths_nodes.core.samples import Array
+
+G = 9.80665
+"""Standard gravity, m/s^2 (CGPM 1901)."""
+
+UNITS: dict[str, float] = {"g": G, "m/s^2": 1.0, "cm/s^2": 0.01, "gal": 0.01, "mm/s^2": 0.001}
+"""Known units of acceleration, in m/s^2."""
+
+TIME_UNITS: dict[str, float] = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "msecs", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+}
+"""Units of time as files write them, in s."""
+
+COMMENT_MARKS = ("#", "%", "!", "//", "|")
+MOST_POINTS = 10_000_000
+"""Largest number of points that a header may state."""
+
+_FORTRAN = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+))[DdQq]([-+]?\d+)")
+_OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
+
+
+class FormatError(ValueError):
+    """What is wrong inside a file; the caller puts the file's name in front."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Accelerations ``(n,)`` in the file's unit; the first is at t = 0. None: the file does not say.
+
+    ``step`` in s. ``note``: what a user should know who is asked for the step.
+    """
+
+    values: Array
+    step: float | None
+    unit: str | None
+    note: str = ""
+
+
+def canonical_unit(text: str) -> str | None:
+    """The known name of a unit as files write it (``CM/SEC/SEC``, ``cm/sec2.``), or None."""
+    word = text.strip().strip(".").lower().replace("sec", "s").replace("**", "^").replace("²", "^2")
+    word = re.sub(r"/s/s$|/s2$|[. ]s\^?-2$", "/s^2", word)
+    word = {"gals": "gal", "g's": "g", "cms^-2": "cm/s^2", "ms^-2": "m/s^2"}.get(word, word)
+    return word if word in UNITS else None
+
+
+def stated_unit(text: str, line: int | None = None) -> str:
+    """The known unit that a header states. Raises FormatError for another one."""
+    unit = canonical_unit(text)
+    if unit is None:
+        where = "its header" if line is None else f"line {line}"
+        raise FormatError(f"{where} states the unit {text.strip()!r}; known: {', '.join(UNITS)}")
+    return unit
+
+
+def is_other_unit(text: str) -> bool:
+    """True for a known unit of something else than acceleration, such as ``cm/s`` or ``counts``."""
+    return canonical_unit(text) is None and bool(_OTHER_UNIT.fullmatch(text.strip().strip(".").lower()))
+
+
+def number(word: str, line: int) -> float:
+    """A finite number, Fortran's exponents ``1.5D-03`` among them. Raises FormatError that names the line."""
+    try:
+        if "_" in word:  # float() takes 1_000
+            raise ValueError
+        value = float(_FORTRAN.sub(r"\1e\2", word) if _FORTRAN.fullmatch(word) else word)
+    except ValueError:
+        comma = " (decimal comma: write a point)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
+        raise FormatError(f"line {line}: {word!r} is not a number{comma}") from None
+    if not math.isfinite(value):
+        raise FormatError(f"line {line}: {word!r} is not a finite number")
+    return value
+
+
+def positive_step(word: str, line: int, unit: str = "s") -> float:
+    """A step in s from a number in ``unit``. Raises FormatError where it is not positive, its unit not known."""
+    factor = TIME_UNITS.get(unit.strip(".").lower() or "s")
+    if factor is None:
+        raise FormatError(f"line {line}: the unit of the step {word} {unit} is not known: s, ms, us or min")
+    step = number(word, line) * factor
+    if step <= 0.0:
+        raise FormatError(f"line {line}: the step {word} s must be > 0 s")
+    return step
+
+
+def whole(word: str, line: int, what: str, most: int) -> int:
+    """A whole number in a header, of ``what``, from 1 to ``most``."""
+    if not (word.isascii() and word.isdigit()):
+        raise FormatError(f"line {line}: {word!r} is no number of {what}")
+    count = int(word) if len(word) <= len(str(most)) else most + 1
+    if not 1 <= count <= most:
+        shown = word if len(word) < 20 else f"{word[:20]}..."
+        raise FormatError(f"line {line}: {shown} {what}: must be 1 to {most}")
+    return count
+
+
+def complete(values: list[float], stated: int) -> Array:
+    """``values`` as an array. Raises FormatError where there are more or fewer than ``stated``."""
+    if len(values) != stated:
+        raise FormatError(f"its header states {stated} points, it holds {len(values)}: cut off or edited?")
+    return np.array(values)
+
+
+def short(step: float) -> float:
+    """``step`` without the rounding of its last bits: 31.18 / 1559 is 0.02."""
+    return float(f"{step:.12g}")
+
+
+def split_at_signs(line: str) -> list[str]:
+    """The numbers of a row, also where they touch at a sign: ``-.123E-01-.456E-02`` are two."""
+    return [part for word in line.split() for part in re.split(r"(?<=[\d.])(?=[-+])", word)]
+
+
+def shown(line: str) -> str:
+    """The beginning of a line, for a message."""
+    return repr(line.strip()[:60])

@@ -1,0 +1,226 @@
+"""COSMOS V1/V2 (COSMOS Strong Motion Data Format, v1.20) and CSMIP V2: blocks of numbers below start lines.
+
+- COSMOS: text, integer and real headers, comments, then
+  ``12725 acceleration pts, approx 63 secs, units=cm/s^2,Format=(8F10.5)``; the step stands in the real header.
+- CSMIP: ``15200 points of accel data equally spaced at  .005 sec, in cm/sec2. (8f10.6)``; the older
+  ``160 POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)`` states no columns.
+
+A start line is found by what it looks like, and then read or refused: what cannot be read is never passed over for
+the block of another channel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rths_nodes.numerical.ground_motions.readers.series import (
+    COMMENT_MARKS,
+    MOST_POINTS,
+    FormatError,
+    Series,
+    canonical_unit,
+    complete,
+    number,
+    positive_step,
+    short,
+    shown,
+    split_at_signs,
+    stated_unit,
+    whole,
+)
+
+RECORDER_STEP = 34
+"""Entry of the COSMOS real header (counted from 1) with the recorder's sampling interval, s."""
+SERIES_STEP = 62
+"""Entry with the sampling interval of the series in this file, ms; processing may have changed it."""
+WIDEST_COLUMN = 1000
+"""Largest number of characters in a column."""
+MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
+"""How many marks of a start line it has, above a row of numbers and wherever it stands."""
+
+_HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
+_REAL = re.compile(r"\breal\b", re.I)
+_END = re.compile(r"\s*(?:/&|End[- ]of[- ]data)", re.I)
+_CSMIP_END = re.compile(r"\s*/&")
+_QUANTITY = re.compile(r"\b(acc|vel|dis)[a-z]*", re.I)
+_MARKS = tuple(
+    re.compile(mark, re.I)
+    for mark in (
+        r"^\s*\d+\s",
+        r"\bp(?:oin)?ts\b",
+        r"\b(?:acc|vel|dis)[a-z]*",
+        r"equally|spaced|approx",
+        r"format\s*=|\(\s*\d+[a-z]\d",
+        r"units?\s*[:=]|\bin\s+[cm]?m/s",
+    )
+)
+_WORD = re.compile(r"[a-z]{3}", re.I)
+_SPACED = re.compile(r"equally|spaced", re.I)
+_NUMBERS = re.compile(r"\s*[-+]?\.?\d")
+_UNIT = re.compile(r"units?\s*[:=]?\s*([^\s,()=:]+)|\bin\s+([^\s,()]+)", re.I)
+_STEP = re.compile(r"\bat\s*(?=[-+.\d])([^\s,]*?\d?\.?)(?:\s*([a-z]+)\.?)?(?=[\s,]|$)", re.I)
+_FORMAT = re.compile(r"\(\s*(?:\d+\s*[a-z]|[fedgi]\s*\d)[^()]*\)?|format\s*=.*", re.I)
+_FIELDS = re.compile(
+    r"(?:format\s*=\s*)?\(\s*(?:\d*P,?\s*)?\d*\s*(?:[FEDG]\s*(\d+)\.\d+(?:E\d*)?|I\s*(\d+))\s*\)\s*", re.I
+)
+_IN_BRACKETS = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
+
+
+def has_start(lines: Sequence[str]) -> bool:
+    """True where a line looks like the start of a block, whether or not it can be read."""
+    return any(
+        _is_start(lines, index) and (_SPACED.search(line) is not None or _FORMAT.search(line) is not None)
+        for index, line in enumerate(lines)
+    )
+
+
+def is_v2(lines: Sequence[str]) -> bool:
+    """True where a line starts a block or heads one, or ends a channel."""
+    return any(_END.match(line) or _is_header(line) for line in lines) or has_start(lines)
+
+
+def read_v2(lines: Sequence[str]) -> Series:
+    """The only acceleration block. Raises FormatError where there is none or another, or a part cannot be read."""
+    starts = [index for index in range(len(lines)) if _is_start(lines, index)]
+    blocks = [index for index in starts if _quantity(lines, index) == "acc"]
+    _check_channels(lines, starts, blocks)
+    if not blocks:
+        others = f": line {starts[0] + 1} begins {shown(lines[starts[0]])}" if starts else ""
+        raise FormatError(f"is a V2 file without an acceleration block that can be read{others}")
+    if len(blocks) > 1:
+        places = ", ".join(str(index + 1) for index in blocks)
+        raise FormatError(f"holds {len(blocks)} acceleration blocks (lines {places}), must be one: split it")
+    return _block(lines, blocks[0])
+
+
+def _is_header(line: str) -> bool:
+    """True for a line above the integer or real header of COSMOS."""
+    return _NUMBERS.match(line) is not None and re.search(r"\bvalues\s+follow", line, re.I) is not None
+
+
+def _is_start(lines: Sequence[str], index: int) -> bool:
+    """True where the line looks like the start of a block."""
+    line = lines[index]
+    if _row_like(line) or line.lstrip().startswith(COMMENT_MARKS) or _HEADER.search(line) or _END.match(line):
+        return False
+    marks = sum(mark.search(line) is not None for mark in _MARKS)
+    below = next((row for row in lines[index + 1 : index + 3] if row.strip()), "")
+    return marks >= (MARKS_ABOVE_NUMBERS if _NUMBERS.match(below) else MARKS_ALONE)
+
+
+def _row_like(line: str) -> bool:
+    """True where a line has no word."""
+    return _WORD.search(line) is None
+
+
+def _quantity(lines: Sequence[str], index: int) -> str:
+    """``acc``, ``vel`` or ``dis``."""
+    found = _QUANTITY.search(lines[index])
+    if found is None:
+        raise FormatError(
+            f"line {index + 1}: looks like the start of a block, but its quantity (accel, veloc, displ) cannot be "
+            f"read: {shown(lines[index])}"
+        )
+    return found[1].lower()
+
+
+def _check_channels(lines: Sequence[str], starts: Sequence[int], blocks: Sequence[int]) -> None:
+    """Refuses a channel that ends without a start line that could be read."""
+    begin = 0
+    for index, line in enumerate(lines):
+        if not _END.match(line):
+            continue
+        wanted, what = (blocks, "acceleration block") if _CSMIP_END.match(line) else (starts, "block")
+        if not any(begin <= start < index for start in wanted):
+            raise FormatError(
+                f"line {index + 1}: ends a channel without a start line of its {what} that can be read (lines "
+                f"{begin + 1} to {index}); repair it, or take that channel out"
+            )
+        begin = index + 1
+
+
+def _block(lines: Sequence[str], index: int) -> Series:
+    """The block below the start line ``index``."""
+    line, place = lines[index], index + 1
+    unit = _unit(line, place)
+    step = _step(line, place) if _SPACED.search(line) else _real_header_step(lines[:index])
+    stated, values, below = _numbers(lines, index)
+    rest = lines[below] if below < len(lines) else ""
+    if _NUMBERS.match(rest) and _row_like(rest):
+        raise FormatError(f"line {below + 1}: more numbers than the {stated} of line {place}: {shown(rest)}")
+    return Series(complete(values, stated), step, unit)
+
+
+def _unit(line: str, place: int) -> str:
+    found = _UNIT.search(line)
+    if found:
+        return stated_unit(found[1] or found[2], place)
+    known = next(filter(None, map(canonical_unit, _IN_BRACKETS.findall(line))), None)
+    if known is None:
+        raise FormatError(f"line {place}: the unit of the block cannot be read: {shown(line)}")
+    return known
+
+
+def _step(line: str, place: int) -> float:
+    found = _STEP.search(line)
+    if found is None:
+        raise FormatError(f"line {place}: the step of the block cannot be read: {shown(line)}")
+    return positive_step(found[1].rstrip("."), place, found[2] or "s")
+
+
+def _real_header_step(lines: Sequence[str]) -> float | None:
+    """Step of the series by the last real header, s; None where it is missing or leaves it open (-999)."""
+    places = [index for index, line in enumerate(lines) if _REAL.search(line) and _HEADER.search(line)]
+    if not places:
+        return None
+    _, entries, _ = _numbers(lines, places[-1])
+    for entry, factor in ((SERIES_STEP, 1e-3), (RECORDER_STEP, 1.0)):
+        if len(entries) >= entry and entries[entry - 1] > 0.0:
+            return short(entries[entry - 1] * factor)
+    return None
+
+
+def _numbers(lines: Sequence[str], index: int) -> tuple[int, list[float], int]:
+    """How many numbers line ``index`` states, those that follow it, and the index of the line after them."""
+    below = index + 1
+    stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
+    width = _width(lines[index], below)
+    values: list[float] = []
+    for row in lines[below:]:
+        if len(values) >= stated or _END.match(row) or _is_start(lines, below):
+            break
+        below += 1
+        values += [number(cell, below) for cell in _cells(row, width, below)]
+    return stated, values, below
+
+
+def _width(line: str, place: int) -> int | None:
+    """Characters in a column, None where the line states none."""
+    found = _FORMAT.search(line)
+    if found is None:
+        return None
+    fields = _FIELDS.fullmatch(found[0])
+    if fields is None:
+        raise FormatError(f"line {place}: the format of the numbers cannot be read: {shown(found[0])}")
+    return whole(fields[1] or fields[2], place, "characters in a column", WIDEST_COLUMN)
+
+
+def _cells(row: str, width: int | None, line: int) -> list[str]:
+    """The numbers of a row as text, by columns where their width is stated; blanks and signs must confirm them."""
+    free = split_at_signs(row)
+    if width is None or "\t" in row:
+        return free
+    row = row.rstrip()
+    cells = [cell for start in range(0, len(row), width) if (cell := row[start : start + width].strip())]
+    if cells != free and all(map(_is_number, free)):
+        raise FormatError(f"line {line}: its numbers do not stand in columns of {width} characters: {shown(row)}")
+    return cells
+
+
+def _is_number(word: str) -> bool:
+    try:
+        number(word, 0)
+    except FormatError:
+        return False
+    return True

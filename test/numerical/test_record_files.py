@@ -1,0 +1,509 @@
+"""Ground-motion files as people have them: what is read, and what is refused in the words of its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+from rths_nodes.numerical.ground_motions import readers
+
+N, STEP = 60, 0.02
+VALUES = [round(120.0 * float(np.exp(-i / 40) * np.sin(0.31 * i)), 3) for i in range(N)]
+"""cm/s^2, three decimals: fits every layout below."""
+OTHER = [round(0.3 * value + 2.0, 3) for value in VALUES]
+"""Another channel."""
+
+Content = str | bytes
+
+
+def make(folder: Path, content: Content, **data: Any) -> Any:
+    """The record of a file, built as the scenario builds it."""
+    path = folder / "record.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    cls = registry.load("ground_motion", "record")
+    return cls(build(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
+
+
+def refusal(folder: Path, content: Content, **data: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make(folder, content, **data)
+    return str(caught.value)
+
+
+# Texts
+
+
+def rows(values: list[float], columns: int = 8, width: int = 10) -> str:
+    parts = [values[at : at + columns] for at in range(0, len(values), columns)]
+    return "\n".join("".join(f"{value:{width}.3f}" for value in part) for part in parts) + "\n"
+
+
+ACC_START = f"   {N} points of accel data equally spaced at  .020 sec, in cm/sec2. (8f10.3)"
+OLD_START = f"   {N} POINTS OF ACCEL DATA EQUALLY SPACED AT  .020 SEC.  (UNITS: CM/SEC/SEC)"
+VEL_START = f"   {N} points of veloc data equally spaced at  .020 sec, in cm/sec. (8f10.3)"
+END = "/&  ----------  End of data for channel  1  ----------\n"
+
+
+def channel(values: list[float], start: str = ACC_START) -> str:
+    """A channel of CSMIP V2: text, the integer and real headers without start lines, acceleration, velocity."""
+    head = "".join(f"Corrected accelerogram, header line {number}\n" for number in range(23))
+    head += "Initial velocity =  -.106 cm/sec;  Initial displacement =  .041 cm\n"
+    head += "    1    2    3    4    5    6    7    8\n" * 7 + rows([0.5] * 100)
+    return f"{head}{start}\n{rows(values)}{VEL_START}\n{rows([value / 10.0 for value in values])}{END}"
+
+
+COSMOS_START = f"      {N} acceleration pts, approx  1 secs, units=cm/s^2,Format=(8F10.3)"
+REAL_HEADER = " 100 Real-header values follow on  17 lines, Format= (6F13.6)"
+
+
+def cosmos(values: list[float], start: str = COSMOS_START, real: str = REAL_HEADER, data: str = "") -> str:
+    entries = [-999.0] * 100
+    entries[33], entries[61] = STEP, 1000.0 * STEP
+    text = "Corrected acceleration  (Format v01.20 with 13 text lines)\n" + "text, 1.0 2.0\n" * 12
+    text += " 100 Integer-header values follow on  10 lines, Format= (10I8)\n" + ("    -999" * 10 + "\n") * 10
+    parts = [entries[at : at + 6] for at in range(0, 100, 6)]
+    text += f"{real}\n" + "".join("".join(f"{value:13.6f}" for value in part) + "\n" for part in parts)
+    text += '   1 Comment line(s) follow, each starting with a "|":\n| 12 points, equally spaced\n'
+    return f"{text}{start}\n{data or rows(values)}End-of-data for Chan  1 acceleration\n"
+
+
+def at2(body: str, counts: str = f"NPTS= {N}, DT= .0200 SEC,", unit: str = "CM/S/S") -> str:
+    return (
+        f"PEER STRONG MOTION\nSomewhere, 1/2/2003\nACCELERATION TIME SERIES IN UNITS OF {unit}\n{counts}\n{body}"
+    )
+
+
+def column(values: list[float] = VALUES) -> str:
+    return "".join(f"{value:.3f}\n" for value in values)
+
+
+def table(times: list[float] | np.ndarray, comma: str = " ", digits: int = 2) -> str:
+    return "".join(f"{time:.{digits}f}{comma}{value:.3f}\n" for time, value in zip(times, VALUES, strict=True))
+
+
+def esm(body: str = "", **changes: str) -> str:
+    """The header of ESM (DYNA 1.2), some lines of it changed; None leaves one out."""
+    lines = {
+        "EVENT_NAME": "MADE",
+        "EVENT_DATE_YYYYMMDD": "20161030",
+        "VS30_M/S": "498",
+        "SAMPLING_INTERVAL_S": f"{STEP:.6f}",
+        "NDATA": f"{N}",
+        "DURATION_S": f"{N * STEP:.6f}",
+        "STREAM": "HNE",
+        "UNITS": "cm/s^2",
+        "INSTRUMENTAL_FREQUENCY_HZ": "",
+        "FULL_SCALE_G": "2",
+        "PGA_CM/S^2": "82.1",
+        "HIGH_CUT_FREQUENCY_HZ": "40.000",
+        "DATA_TYPE": "ACCELERATION",
+        "USER1": "",
+    }
+    lines |= changes
+    return "".join(f"{key}: {value}\n" for key, value in lines.items()) + (body or column())
+
+
+TIMES = STEP * np.arange(N)
+GIVEN = {"step": STEP, "unit": "gal"}
+WORDS = "time (s), acceleration (cm/s^2)\n"
+
+READ: dict[str, tuple[Content, dict[str, Any]]] = {
+    "csmip": (channel(VALUES), {}),
+    "csmip, older spelling": (channel(VALUES, OLD_START), {}),
+    "csmip, lower case": (channel(VALUES, OLD_START.lower()), {}),
+    "csmip, columns not stated": (channel(VALUES, ACC_START.replace("(8f10.3)", "")), {}),
+    "csmip, step in ms": (channel(VALUES, ACC_START.replace(".020 sec", "20 msec")), {}),
+    "csmip, old Mac lines": (channel(VALUES).replace("\n", "\r"), {}),
+    "csmip, lines of DOS and its end mark": (channel(VALUES).replace("\n", "\r\n").encode() + b"\x1a", {}),
+    "csmip, mark of byte order": (b"\xef\xbb\xbf" + channel(VALUES).encode(), {}),
+    "csmip, UTF-16": (channel(VALUES).encode("utf-16"), {}),
+    "cosmos": (cosmos(VALUES), {}),
+    "cosmos, no comma before the format": (
+        cosmos(VALUES, COSMOS_START.replace("cm/s^2,Format", "cm/sec2.  (04)Format")),
+        {},
+    ),
+    "cosmos, upper case": (cosmos(VALUES, COSMOS_START.upper()), {}),
+    "cosmos, one a line": (
+        cosmos(
+            VALUES,
+            COSMOS_START.replace("(8F10.3)", "(1F15.6E)"),
+            data="".join(f"{value:15.6E}\n" for value in VALUES),
+        ),
+        {},
+    ),
+    "cosmos, numbers touch": (
+        cosmos(VALUES, COSMOS_START.replace("8F10.3", "10F7.3"), data=rows(VALUES, 10, 7)),
+        {},
+    ),
+    "at2": (at2(rows(VALUES, 5, 15)), {}),
+    "at2, Fortran's exponents": (at2("\n".join(f"{value:.6E}".replace("E", "D") for value in VALUES)), {}),
+    "at2, numbers touch": (
+        at2("\n".join("".join(f"{v / 1000:13.6E}" for v in VALUES[at : at + 5]) for at in range(0, N, 5))).replace(
+            "CM/S/S", "M/S**2"
+        ),
+        {"scale": 10.0},
+    ),
+    "at2, tabs": (at2(rows(VALUES, 5, 15).replace("  ", "\t")), {}),
+    "at2, lower case": (at2(rows(VALUES)).lower(), {}),
+    "esm": (esm(), {}),
+    "esm, agreeing step and unit": (esm(), GIVEN),
+    "esm, without duration": (esm(DURATION_S=""), {}),
+    "esm, commented": ("".join(f"# {line}\n" for line in esm().splitlines()[:14]) + column(), {}),
+    "step in ms": ("dt = 20 ms\n" + column(), {"unit": "gal"}),
+    "step behind its key": (f"DT   .0200 SEC\nNPTS {N}\nUNITS: GAL\n" + column(), {}),
+    "sampling rate": (f"# sampling rate: 50 Hz\n# number of points: {N}\n# units: cm/s2\n" + column(), {}),
+    "points in prose": (f"{N} points, acceleration in (cm/s^2)\n" + column(), {"step": STEP}),
+    "time in ms": ("time (ms),acc (cm/s^2)\n" + table(1000.0 * TIMES, ",", 0), {}),
+    "time in ms by its name": ("time_ms;acc_gal\n" + table(1000.0 * TIMES, ";", 0), {"unit": "gal"}),
+    "sample number and step": ("sample,acc (gal)\n" + table(np.arange(N), ",", 0), {"step": STEP}),
+    "sample number from 1": ("n acc(gal)\n" + table(np.arange(1, N + 1), " ", 0), {"step": STEP}),
+    "sample number, step in the header": (
+        "# dt: 0.02\n# index, acc (gal)\n" + table(np.arange(N), ",", 0),
+        {},
+    ),
+    "columns in quotes": (
+        "".join(f'"{time:.2f}","{value}"\n' for time, value in zip(TIMES, VALUES, strict=True)),
+        {"unit": "gal"},
+    ),
+    "columns of tabs and a comma at the end": (table(TIMES, "\t").replace("\n", ",\n"), {"unit": "gal"}),
+    "Fortran's exponents in a column": (
+        "\n".join(f"{v / 100:.6E}".replace("E", "D") for v in VALUES),
+        {"step": STEP, "unit": "m/s^2"},
+    ),
+    "titles": (WORDS + table(TIMES, ", "), {}),
+    "title of a station": ("Northridge 1994, Station 24 Canoga\n" + column(), GIVEN),
+    "numbers without a point": (
+        "\n".join(str(round(value)) for value in VALUES),
+        {"step": STEP, "unit": "gal"},
+    ),
+    "whole numbers in two columns": (
+        "t (ms),a\n" + "".join(f"{20 * i},{round(value)}\n" for i, value in enumerate(VALUES)),
+        {"unit": "gal"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_files_as_people_have_them_are_read(tmp_path: Path, case: str) -> None:
+    content, data = READ[case]
+    record = make(tmp_path, content, **data)
+    assert record.step == pytest.approx(STEP, rel=1e-9)
+    assert len(record.values) == N
+    error = 0.006 if "without a point" in case or "whole numbers" in case else 2e-5
+    np.testing.assert_allclose(record.values, np.array(VALUES) / 100.0, atol=error)
+
+
+def changed(text: str, old: str, new: str, count: int = 1) -> str:
+    assert old in text
+    return text.replace(old, new, count)
+
+
+def dropped(text: str, line: int) -> str:
+    """``text`` without one line, counted from the end."""
+    lines = text.splitlines(keepends=True)
+    del lines[-line]
+    return "".join(lines)
+
+
+REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
+    # Blocks are found loosely, and read or refused by their line
+    "csmip, two channels": (channel(VALUES) + channel(OTHER), {}, ("holds 2 acceleration blocks",)),
+    "csmip, first start line without columns": (
+        channel(VALUES, ACC_START.replace("(8f10.3)", "")) + channel(OTHER),
+        {},
+        ("holds 2 acceleration blocks",),
+    ),
+    "csmip, first start line gone": (
+        channel(VALUES, "# # #") + channel(OTHER),
+        {},
+        ("ends a channel without a start line of its acceleration block",),
+    ),
+    "csmip, quantity unreadable": (
+        channel(VALUES, ACC_START.replace("accel", "@@@@@")) + channel(OTHER),
+        {},
+        ("line 45: looks like the start of a block, but its quantity",),
+    ),
+    "csmip, count unreadable": (
+        channel(VALUES, ACC_START.replace(f"{N}", "6O")),
+        {},
+        ("line 45: '6O' is no number",),
+    ),
+    "csmip, step unreadable": (
+        channel(VALUES, ACC_START.replace(".020", ".o2o")),
+        {},
+        ("line 45: the unit of the step .o2 o",),
+    ),
+    "csmip, unit unreadable": (channel(VALUES, ACC_START.replace("in cm/sec2", "cm")), {}, ("line 45: the unit",)),
+    "csmip, unit of a velocity": (
+        channel(VALUES, ACC_START.replace("cm/sec2", "cm/sec")),
+        {},
+        ("line 45 states the unit 'cm/sec.'", "known: g"),
+    ),
+    "csmip, format unreadable": (
+        channel(VALUES, ACC_START.replace("8f10.3", "8f1o.3")),
+        {},
+        ("line 45: the format of the numbers cannot be read", "8f1o.3"),
+    ),
+    "csmip, format too wide": (
+        channel(VALUES, ACC_START.replace("8f10.3", "8f11.3")),
+        {},
+        ("line 46", "columns of 11 characters"),
+    ),
+    "csmip, cut off": (
+        "\n".join(channel(VALUES).splitlines()[:49]),
+        {},
+        (f"states {N} points, it holds 32", "cut off"),
+    ),
+    "csmip, too many": (
+        channel(VALUES, ACC_START.replace(f"{N}", "56")),
+        {},
+        ("line 53: more numbers than the 56 of line 45",),
+    ),
+    "csmip, a letter in a number": (
+        changed(channel(VALUES), f"{VALUES[3]:.3f}", "1O2.33"),
+        {},
+        ("line 46: '1O2.33' is not a number",),
+    ),
+    "csmip, other step given": (channel(VALUES), {"step": 0.01}, ("step = 0.01 s", "states 0.02 s")),
+    "csmip, other unit given": (channel(VALUES), {"unit": "g"}, ("unit = 'g'", "states cm/s^2")),
+    "csmip, a velocity only": (
+        channel(VALUES, VEL_START),
+        {},
+        ("ends a channel without a start line of its acceleration block",),
+    ),
+    "cosmos, real header unreadable": (
+        cosmos(VALUES, real=REAL_HEADER.replace("100", "1OO")),
+        {},
+        ("line 25: '1OO' is no number",),
+    ),
+    "cosmos, format of the real header unreadable": (
+        cosmos(VALUES, real=REAL_HEADER.replace("6F13.6", "6F1E")),
+        {},
+        ("line 25: the format",),
+    ),
+    "cosmos, quantity unreadable": (
+        cosmos(VALUES, COSMOS_START.replace("acceleration", "@cceleration")),
+        {},
+        ("its quantity (accel, veloc, displ) cannot be read",),
+    ),
+    "cosmos, start line gone": (
+        cosmos(VALUES, "") + cosmos(OTHER),
+        {},
+        ("ends a channel without a start line of its block",),
+    ),
+    "cosmos, first start line without unit": (
+        cosmos(VALUES, COSMOS_START.replace("units=cm/s^2,", "")) + cosmos(OTHER),
+        {},
+        ("holds 2 acceleration blocks",),
+    ),
+    "cosmos, counts": (cosmos(VALUES, COSMOS_START.replace("cm/s^2", "counts (50)")), {}, ("'counts'",)),
+    "at2, count unreadable": (
+        at2(rows(VALUES), f"NPTS= {N}O, DT= .0200 SEC"),
+        {},
+        (f"line 4: '{N}O' is no number",),
+    ),
+    "at2, step unreadable": (at2(rows(VALUES), f"NPTS= {N}, DT= .o2 SEC"), {}, ("line 4: '.o2' is not a number",)),
+    "at2, no equals sign": (at2(rows(VALUES), f"NPTS {N} DT .02"), {}, ("line 4: NPTS and DT cannot be read",)),
+    "at2, step in ms": (
+        at2(rows(VALUES), f"NPTS= {N}, DT= 20. SEC"),
+        {},
+        ("a step of 20 s", "As ms it would be 0.02"),
+    ),
+    "at2, a number torn": (at2(changed(rows(VALUES), ".", ". ")), {}, (f"states {N} points, it holds {N + 1}",)),
+    "at2, velocity without time series": (
+        at2(rows(VALUES)).replace("ACCELERATION TIME SERIES IN", "VELOCITY IN"),
+        {},
+        ("velocity series",),
+    ),
+    # What the header of columns states
+    "esm, step given wrong": (esm(), {"step": 0.01}, ("step = 0.01 s", "states 0.02 s")),
+    "esm, unit given wrong": (esm(), {"unit": "g"}, ("unit = 'g'", "states cm/s^2")),
+    "esm, velocity": (
+        esm(DATA_TYPE="VELOCITY", UNITS="cm/s"),
+        GIVEN,
+        ("data type 'VELOCITY', must be acceleration",),
+    ),
+    "esm, spectrum": (esm(DATA_TYPE="ACCELERATION RESPONSE SPECTRUM"), GIVEN, ("must be acceleration",)),
+    "esm, unit of a velocity": (esm(UNITS="cm/s"), GIVEN, ("line 8 states the unit 'cm/s'",)),
+    "esm, cut off": (esm("\n".join(column().splitlines()[:30])), {}, (f"states {N} points, it holds 30",)),
+    "esm, too many": (esm(column(VALUES + [0.1])), {}, (f"states {N} points, it holds {N + 1}",)),
+    "esm, cut off without NDATA": (
+        esm("\n".join(column().splitlines()[:30]), NDATA=""),
+        {},
+        ("duration of 1.2 s, 30 points every 0.02 s last 0.6 s",),
+    ),
+    "esm, step changed": (esm(SAMPLING_INTERVAL_S="0.010"), {}, ("duration of 1.2 s", "0.01 s last 0.6 s")),
+    "esm, step unreadable": (esm(SAMPLING_INTERVAL_S="O.02"), GIVEN, ("line 4: 'O.02' is not a number",)),
+    "esm, decimal comma": (esm(SAMPLING_INTERVAL_S="0,02"), GIVEN, ("line 4: '0,02' is not a number", "comma")),
+    "esm, count unreadable": (esm(NDATA="6o"), GIVEN, ("line 5: '6o' is no number of points",)),
+    "two steps": (
+        "dt = 0.01\nsampling rate = 50 Hz\n" + column(),
+        {"unit": "g"},
+        ("two steps: 0.01 s", "0.02 s"),
+    ),
+    "two counts": (f"npts: {N}\n{N + 5} points\n" + column(), GIVEN, (f"{N} of points", f"{N + 5} of points")),
+    "time column against the header": (
+        "# dt: 0.01\n" + WORDS + table(TIMES, ", "),
+        {},
+        ("header states a step of 0.01 s, its time column has 0.02 s",),
+    ),
+    "title of a velocity": ("time (s), velocity (cm/s)\n" + table(TIMES, ","), GIVEN, ("'velocity'",)),
+    "short title of a displacement": ("t disp\n" + table(TIMES), GIVEN, ("'disp'", "must be an acceleration")),
+    "unit of a velocity in the title": ("time (s), NS (cm/s)\n" + table(TIMES, ","), GIVEN, ("'cm/s'",)),
+    # Numbers in another role
+    "sample number": (
+        "sample,acc\n" + table(np.arange(N), ",", 0),
+        {"unit": "gal"},
+        ("no time in s", "step: missing"),
+    ),
+    "sample number without title": (table(np.arange(N), ",", 0), {"unit": "gal"}, ("counts the samples",)),
+    "sample number from 100": (table(100 + np.arange(N), " ", 0), GIVEN, ("from 100 on",)),
+    "title of samples above a time": ("sample acc\n" + table(TIMES), GIVEN, ("does not count them",)),
+    "time in ms without title": (table(1000 * TIMES, " ", 0), {"unit": "gal"}, ("step of 20 s", "0.02 s", "ms")),
+    "time in ms and step": (table(1000 * TIMES, " ", 0), GIVEN, ("step = 0.02 s", "states 20 s")),
+    "time in min": (table(TIMES / 120, " ", 6), {"unit": "gal"}, ("must be 0.0002 to 0.2 s",)),
+    "step given in ms": (column(), {"step": 20.0, "unit": "gal"}, ("step = 20 s", "As ms it would be 0.02 s")),
+    "time is the second column": (
+        "".join(f"{v:.3f} {t:.2f}\n" for t, v in zip(TIMES, VALUES, strict=True)),
+        GIVEN,
+        ("not uniform", "is it the time? It must be the first"),
+    ),
+    "count": (f"{N}\n" + column(), GIVEN, (f"line 1: {N} is the number of points that follow",)),
+    "count and step below": (f"{N}\n0.02\n" + column(), GIVEN, (f"line 1: {N} is the number", "the step 0.02")),
+    "count and step beside": (f"{N} 0.02\n" + column(), GIVEN, (f"line 1: {N} 0.02 stands above {N} lines of 1",)),
+    "count of a file that is cut off": ("200\n" + column(), GIVEN, ("line 1: 200 is written without a point",)),
+    "count above two columns": (f"{N}\n" + table(TIMES), GIVEN, (f"line 1: {N} stands above {N} lines of 2",)),
+    "count and step above two columns": (
+        f"{N} 0.02\n" + table(TIMES),
+        GIVEN,
+        (
+            "line 1",
+            "number of points that",
+        ),
+    ),
+    "step above the values": ("0.02\n" + column(), GIVEN, ("line 1: 0.02 is written otherwise", "the step in s?")),
+    "count below a comment": (f"# made\n\n{N}\n" + column(), GIVEN, (f"line 3: {N} is the number of points",)),
+    # Rows, commas, units in rows
+    "rows of eight": (rows(VALUES), GIVEN, ("line 1: 8 columns", "one series in rows of 8 numbers")),
+    "rows of five below a mark": (
+        f"NS\n*** Begin data ***\n{rows(VALUES, 5)}",
+        GIVEN,
+        ("line 3: 5 columns", "below '*** Begin data ***'", "rows of 5"),
+    ),
+    "count above rows of eight": (
+        f"{N} 0.02\n{rows(VALUES[:56])}",
+        GIVEN,
+        ("line 1: 60 0.02 stands above 7 lines of 8",),
+    ),
+    "time and three series": (
+        "".join(f"{0.02 * i:.2f} 0.1 0.2 0.3\n" for i in range(N)),
+        GIVEN,
+        ("line 1: 4 columns", "a time and 3 series: keep the time and one of them"),
+    ),
+    "decimal commas": (column().replace(".", ","), GIVEN, ("line 1: '0,000' has decimal commas",)),
+    "decimal commas, semicolons": (
+        table(TIMES, ";").replace(".", ","),
+        GIVEN,
+        ("line 1: '0,00;0,000' has decimal commas: write decimal points instead",),
+    ),
+    "decimal commas, tabs": (table(TIMES, "\t").replace(".", ","), GIVEN, ("has decimal commas",)),
+    "decimal commas, commas": (table(TIMES, ",").replace(".", ","), GIVEN, ("has decimal commas",)),
+    "decimal commas below a title": (
+        "Zeit;a\n" + table(TIMES, "; ").replace(".", ","),
+        GIVEN,
+        ("line 2", "decimal commas"),
+    ),
+    "units in the first rows": ("0.1 g\n0.2 g\n" + column(), GIVEN, ("line 2: '0.2 g' stands right above",)),
+    "unit in a row": (column() + "0.1 gal\n", GIVEN, (f"line {N + 1}: 2 columns, line 1 has 1",)),
+    "line doubled": (
+        changed(table(TIMES), "0.10 ", "0.10 1.0\n0.10 "),
+        GIVEN,
+        ("not uniform",),
+    ),
+    "line lost": (dropped(table(TIMES), 20), GIVEN, ("not uniform",)),
+    # Formats that are not read
+    "zero bytes": (column().encode() + b"\0\0\n", GIVEN, ("2 zero bytes, the first in line 61", "PEER AT2")),
+    "smc": ("2 CORRECTED ACCELEROGRAM\n*\n" + rows(VALUES), GIVEN, ("is SMC of the USGS, which is not read",)),
+    "smc, velocity": ("3 VELOCITY\n*\n" + rows(VALUES), GIVEN, ("is SMC of the USGS",)),
+    "geonet": (
+        f"Corrected accelerogram 2016 NBLC_20 GNS Science\nSite NBLC\nNumber of points {N}\n{rows(VALUES)}",
+        GIVEN,
+        ("is GeoNet V1A or V2A",),
+    ),
+    "csmip v1": (
+        f"UNCORRECTED ACCELEROGRAM DATA\nText\n{rows(VALUES, 10, 7)}",
+        GIVEN,
+        ("uncorrected accelerogram (V1)",),
+    ),
+    "csmip v3": (f"RESPONSE AND FOURIER AMPLITUDE SPECTRA\n{rows(VALUES)}", GIVEN, ("a response spectrum",)),
+    "gse": ("WID2 2002/05/12\n" + column(), GIVEN, ("is GSE",)),
+    "zip": (b"PK\x03\x04\x14\0\0", GIVEN, ("is a ZIP archive or an Excel workbook",)),
+    "gzip": (b"\x1f\x8b\x08\0", GIVEN, ("is compressed (gzip)",)),
+    "mat": (b"MATLAB 5.0 MAT-file, Platform\0", GIVEN, ("is a MAT-file of MATLAB",)),
+    "hdf5": (b"\x89HDF\r\n\x1a\n\0", GIVEN, ("is HDF5",)),
+    "html": (
+        "<!DOCTYPE html>\n<html><body>Log in</body></html>\n",
+        GIVEN,
+        ("a page of HTML: was the download refused?",),
+    ),
+    "json": ('{"acc": [1.0, 2.0]}\n', GIVEN, ("is JSON",)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_wrong_is_refused_in_the_words_of_its_reason(tmp_path: Path, case: str) -> None:
+    content, data, parts = REFUSED[case]
+    message = refusal(tmp_path, content, **data)
+    missing = [part for part in parts if part not in message]
+    assert not missing, f"{missing} not in: {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [(channel(VALUES) + channel(OTHER), ACC_START), (cosmos(VALUES) + cosmos(OTHER), COSMOS_START)],
+    ids=["csmip", "cosmos"],
+)
+def test_a_damaged_start_line_never_hands_the_record_of_another_channel_on(text: str, start: str) -> None:
+    """Every character of the first start line is replaced, taken out, or the last that is left of it."""
+    damaged = [start[:at] + new + start[at + 1 :] for at in range(len(start)) for new in ("", "x", " ", "#", "7")]
+    damaged += [start[:at] for at in range(len(start))] + [start[at:] for at in range(1, len(start))]
+    for line in damaged:
+        with pytest.raises(readers.FormatError):
+            readers.read(text.replace(start, line, 1).encode())
+
+
+@pytest.mark.parametrize(
+    "text", [channel(VALUES), cosmos(VALUES), at2(rows(VALUES)), esm()], ids=["csmip", "cosmos", "at2", "esm"]
+)
+def test_a_line_that_is_lost_is_read_as_it_was_or_refused(text: str) -> None:
+    """Whichever line is taken out: the values that are read are all of them, in their unit."""
+    lines = text.splitlines(keepends=True)
+    for at in range(len(lines)):
+        try:
+            series = readers.read("".join(lines[:at] + lines[at + 1 :]).encode())
+        except readers.FormatError:
+            continue
+        np.testing.assert_allclose(series.values, VALUES, atol=1e-9)
+        assert series.unit in ("cm/s^2", None)
+        assert series.step in (STEP, None)
+
+
+def test_a_step_that_no_record_has_can_be_meant(tmp_path: Path) -> None:
+    message = refusal(tmp_path, column(), step=0.5, unit="gal")
+    assert "ground_motion.step = 0.5 s" in message
+    assert "must be 0.0002 to 0.2 s" in message
+    assert make(tmp_path, column(), step=0.5, unit="gal", accept_any_step=True).step == 0.5
+    assert make(tmp_path, table(1000.0 * TIMES, " ", 0), unit="gal", accept_any_step=True).step == 20.0
+
+
+def test_a_first_value_that_is_no_count_is_read(tmp_path: Path) -> None:
+    """A pulse, whole numbers throughout, and a value that is written with its point."""
+    pulse = [120.0, *VALUES]
+    for text in (column(pulse), f"{N + 1}.000\n" + column(), "\n".join(str(round(value)) for value in pulse)):
+        assert len(make(tmp_path, text, **GIVEN).values) == N + 1
