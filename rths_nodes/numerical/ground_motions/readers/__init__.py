@@ -14,7 +14,7 @@ from rths_nodes.numerical.ground_motions.readers import foreign
 from rths_nodes.numerical.ground_motions.readers.at2 import is_at2, read_at2
 from rths_nodes.numerical.ground_motions.readers.columns import read_columns
 from rths_nodes.numerical.ground_motions.readers.series import UNITS, FormatError, Series, canonical_unit
-from rths_nodes.numerical.ground_motions.readers.v2 import has_start, is_v2, read_v2
+from rths_nodes.numerical.ground_motions.readers.v2 import has_frame, has_start, read_v2
 from rths_nodes.numerical.ground_motions.readers.waveforms import read_waveform
 
 __all__ = ["UNITS", "FormatError", "Series", "canonical_unit", "read"]
@@ -45,7 +45,7 @@ def _read_text(text: str) -> Series:
     name = foreign.in_text(lines)
     if name is not None:
         raise _unread(name)
-    return read_v2(lines) if is_v2(lines) else read_columns(lines)
+    return read_v2(lines) if has_frame(lines) else read_columns(lines)
 
 
 def _text(data: bytes) -> str:

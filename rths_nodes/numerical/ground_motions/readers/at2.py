@@ -27,20 +27,24 @@ HEADER_LINES = 30
 _MARK = re.compile(r"(?=.*\bNPTS\b)(?=.*\bDT\b)", re.I)
 _COUNTS = re.compile(r"NPTS\s*=\s*([^\s,;]+)[\s,;]*DT\s*=\s*([^\s,;]+)\s*([a-z]*)", re.I)
 _OLD_COUNTS = re.compile(r"^\s*([^\s,]+)[\s,]+([^\s,]+)\s+NPTS\s*,?\s*DT", re.I)
+_SERIES = re.compile(r"TIME\s+(?:SERIES|HISTORY)\s+IN\s+UNITS", re.I)
+_ONE_COUNT = re.compile(r"NPTS|\bDT\s*=", re.I)
 _QUANTITY = re.compile(r"(\w+)\s+TIME\s+(?:SERIES|HISTORY)", re.I)
 _ANOTHER = re.compile(r"\b(VELOCITY|DISPLACEMENT)\b", re.I)
 _UNIT = re.compile(r"UNITS?\s+OF\s+([^\s,]+)|UNITS?\s*[:=]\s*([^\s,]+)", re.I)
 
 
 def is_at2(lines: Sequence[str]) -> bool:
-    """True where one of the first lines names both NPTS and DT, whether or not they can be read."""
-    return _place(lines) is not None
+    """True where the first lines are those of an AT2 file, whether or not they can be read."""
+    head = "\n".join(lines[:HEADER_LINES])
+    return _place(lines) is not None or bool(_SERIES.search(head) and _ONE_COUNT.search(head))
 
 
 def read_at2(lines: Sequence[str]) -> Series:
     """The acceleration. Raises FormatError where its header or a number cannot be read, or points are missing."""
     last = _place(lines)
-    assert last is not None
+    if last is None:
+        raise FormatError("is PEER AT2, but no line with NPTS and DT can be read in its header")
     found = _COUNTS.search(lines[last]) or _OLD_COUNTS.match(lines[last])
     if found is None:
         raise FormatError(f"line {last + 1}: NPTS and DT cannot be read in {shown(lines[last])}")

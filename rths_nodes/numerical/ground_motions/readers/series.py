@@ -76,10 +76,12 @@ def number(word: str, line: int) -> float:
     try:
         if "_" in word:  # float() takes 1_000
             raise ValueError
-        value = float(_FORTRAN.sub(r"\1e\2", word) if _FORTRAN.fullmatch(word) else word)
+        value = float(word)
     except ValueError:
-        comma = " (decimal comma: write a point)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
-        raise FormatError(f"line {line}: {word!r} is not a number{comma}") from None
+        if not _FORTRAN.fullmatch(word):
+            comma = " (decimal comma: write a point)" if re.fullmatch(r"[-+]?\d*,\d+\S*", word) else ""
+            raise FormatError(f"line {line}: {word!r} is not a number{comma}") from None
+        value = float(_FORTRAN.sub(r"\1e\2", word))
     if not math.isfinite(value):
         raise FormatError(f"line {line}: {word!r} is not a finite number")
     return value

@@ -40,6 +40,7 @@ MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 """How many marks of a start line it has, above a row of numbers and wherever it stands."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
+_FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
 _REAL = re.compile(r"\breal\b", re.I)
 _END = re.compile(r"\s*(?:/&|End[- ]of[- ]data)", re.I)
 _CSMIP_END = re.compile(r"\s*/&")
@@ -75,9 +76,9 @@ def has_start(lines: Sequence[str]) -> bool:
     )
 
 
-def is_v2(lines: Sequence[str]) -> bool:
-    """True where a line starts a block or heads one, or ends a channel."""
-    return any(_END.match(line) or _is_header(line) for line in lines) or has_start(lines)
+def has_frame(lines: Sequence[str]) -> bool:
+    """True where a line ends a channel or heads the integer or real header of COSMOS."""
+    return any(_END.match(line) or _is_header(line) for line in lines)
 
 
 def read_v2(lines: Sequence[str]) -> Series:
@@ -96,7 +97,7 @@ def read_v2(lines: Sequence[str]) -> Series:
 
 def _is_header(line: str) -> bool:
     """True for a line above the integer or real header of COSMOS."""
-    return _NUMBERS.match(line) is not None and re.search(r"\bvalues\s+follow", line, re.I) is not None
+    return _FOLLOW.match(line) is not None
 
 
 def _is_start(lines: Sequence[str], index: int) -> bool:

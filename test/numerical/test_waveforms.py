@@ -1,0 +1,185 @@
+"""Formats of seismology: read by obspy where it is installed, with the checks of every other file."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.strict import build
+
+N, RATE = 300, 100
+VALUES = np.exp(-np.arange(N) / 120.0) * np.sin(0.21 * np.arange(N))
+"""m/s^2."""
+SCALE, COUNTED = "2000(gal)/8388608", 20.0 / 8388608.0
+"""Scale factor of K-NET, and what it is in m/s^2."""
+OFFSET = -12345
+
+
+def make(folder: Path, content: bytes, **data: Any) -> Any:
+    path = folder / "record"
+    path.write_bytes(content)
+    cls = registry.load("ground_motion", "record")
+    return cls(build(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
+
+
+def refusal(folder: Path, content: bytes, **data: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make(folder, content, **data)
+    return str(caught.value)
+
+
+def knet(duration: float = N / RATE, peak: float | None = None, points: int = N) -> bytes:
+    """A file of K-NET: counts beside zero, eight in a row."""
+    counts = np.rint(VALUES / COUNTED).astype(int) + OFFSET
+    stated = 100.0 * np.abs(VALUES - VALUES.mean()).max() if peak is None else peak
+    head = {
+        "Origin Time": "2018/09/06 03:07:59",
+        "Lat.": "42.686",
+        "Long.": "142.001",
+        "Depth. (km)": "37",
+        "Mag.": "6.7",
+        "Station Code": "HKD127",
+        "Station Lat.": "42.9241",
+        "Station Long.": "141.9503",
+        "Station Height(m)": "145",
+        "Record Time": "2018/09/06 03:08:04",
+        "Sampling Freq(Hz)": f"{RATE}Hz",
+        "Duration Time(s)": f"{duration:g}",
+        "Dir.": "N-S",
+        "Scale Factor": SCALE,
+        "Max. Acc. (gal)": f"{stated:.3f}",
+        "Last Correction": "2018/09/06 03:08:00",
+        "Memo.": "",
+    }
+    lines = [f"{key:<18}{value}" for key, value in head.items()]
+    lines += ["".join(f"{count:9d}" for count in counts[at : at + 8]) for at in range(0, points, 8)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def waveform(kind: str, values: np.ndarray = VALUES, **stats: Any) -> bytes:
+    """A file that obspy itself writes."""
+    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+    header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE, **stats}
+    written = BytesIO()
+    obspy.Stream([obspy.Trace(np.array(values), header)]).write(written, format=kind)
+    return written.getvalue()
+
+
+def several(*traces: tuple[np.ndarray, float]) -> bytes:
+    """miniSEED of parts of one channel, each with its time of beginning (s)."""
+    obspy = pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+    header = {"network": "XX", "station": "ABC", "channel": "HNE", "sampling_rate": RATE}
+    written = BytesIO()
+    obspy.Stream(
+        obspy.Trace(values, {**header, "starttime": obspy.UTCDateTime(begin)}) for values, begin in traces
+    ).write(written, format="MSEED")
+    return written.getvalue()
+
+
+def samples(kind: str, unit: str) -> bytes:
+    """A file of SLIST or TSPAIR."""
+    text = (
+        f"TIMESERIES XX_ABC__HNE_D, {N} samples, {RATE} sps, 2018-01-01T00:00:00.000000, {kind}, FLOAT, {unit}\n"
+    )
+    times = [f"2018-01-01T00:00:{i / RATE:09.6f}  " if kind == "TSPAIR" else "" for i in range(N)]
+    return (text + "".join(f"{time}{value:+.8f}\n" for time, value in zip(times, VALUES, strict=True))).encode()
+
+
+def needs_obspy() -> None:
+    pytest.importorskip("obspy", reason="needs obspy: pip install 'rths_nodes[obspy]'")
+
+
+def test_without_obspy_the_format_and_the_way_to_read_it_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "obspy", None)
+    mseed = b"000001D ABC    HNE" + bytes(494)
+    sac = bytearray(632)
+    sac[304:308] = (6).to_bytes(4, "little")
+    cases = {"K-NET or KiK-net": knet(), "miniSEED": mseed, "SAC": bytes(sac)}
+    for name, content in cases.items():
+        message = refusal(tmp_path, content)
+        assert f"is {name}, which obspy reads; it is not installed: pip install 'rths_nodes[obspy]'" in message
+
+
+def test_knet_is_read_by_its_scale_factor_about_its_mean(tmp_path: Path) -> None:
+    needs_obspy()
+    record = make(tmp_path, knet())
+    assert record.step == 0.01
+    np.testing.assert_allclose(record.values, VALUES - VALUES.mean(), atol=COUNTED)
+    assert "unit = 'g'" in refusal(tmp_path, knet(), unit="g")
+    assert "step = 0.02 s" in refusal(tmp_path, knet(), step=0.02)
+
+
+def test_knet_that_contradicts_its_header_is_refused(tmp_path: Path) -> None:
+    needs_obspy()
+    assert "300 points, it holds 200: cut off" in refusal(tmp_path, knet(points=200))
+    assert "states a peak of 3 m/s^2, its values have 0.9" in refusal(tmp_path, knet(peak=300.0))
+    broken = knet().replace(SCALE.encode(), b"no scale")
+    assert "is K-NET or KiK-net, which obspy cannot read" in refusal(tmp_path, broken)
+
+
+@pytest.mark.parametrize("kind", ["SAC", "MSEED"])
+def test_sac_and_miniseed_need_a_unit(tmp_path: Path, kind: str) -> None:
+    content = waveform(kind)
+    assert "ground_motion.unit: missing" in refusal(tmp_path, content)
+    record = make(tmp_path, content, unit="m/s^2")
+    assert record.step == pytest.approx(0.01, rel=1e-6)
+    np.testing.assert_allclose(record.values, VALUES, atol=1e-6)
+    assert "states 0.01 s" in refusal(tmp_path, content, unit="m/s^2", step=0.02)
+
+
+@pytest.mark.parametrize("kind", ["SLIST", "TSPAIR"])
+def test_slist_and_tspair_state_their_unit(tmp_path: Path, kind: str) -> None:
+    needs_obspy()
+    np.testing.assert_allclose(make(tmp_path, samples(kind, "M/S**2")).values, VALUES, atol=1e-6)
+    for unit in ("M/S", "COUNTS"):
+        assert f"states the unit '{unit}'" in refusal(tmp_path, samples(kind, unit), unit="m/s^2")
+    cut = b"\n".join(samples(kind, "M/S**2").split(b"\n")[:-20]) + b"\n"
+    assert f"states {N} points, it holds" in refusal(tmp_path, cut)
+
+
+def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
+    needs_obspy()
+    unit = {"unit": "m/s^2"}
+    assert "velocity series" in refusal(tmp_path, waveform("SAC", sac={"idep": 7}), **unit)
+    assert "displacement series" in refusal(tmp_path, waveform("SAC", sac={"idep": 6}), **unit)
+    assert len(make(tmp_path, waveform("SAC", sac={"idep": 8}), **unit).values) == N
+    assert "channel HHE, a seismometer" in refusal(tmp_path, waveform("MSEED", channel="HHE"), **unit)
+    assert "of its peak" in refusal(tmp_path, waveform("SAC", VALUES + 0.5), **unit)
+    assert "is 0 m/s^2" in refusal(tmp_path, waveform("MSEED", 0.0 * VALUES), **unit)
+    assert "must be 0.001 to 50 m/s^2" in refusal(tmp_path, waveform("MSEED", 1e5 * VALUES), **unit)
+    assert "must be 0.0002 to 0.2 s" in refusal(tmp_path, waveform("MSEED", sampling_rate=1.0), **unit)
+    assert "not finite" in refusal(
+        tmp_path, waveform("MSEED", np.where(np.arange(N) == 9, np.nan, VALUES)), **unit
+    )
+
+
+def test_parts_and_halves_are_refused(tmp_path: Path) -> None:
+    needs_obspy()
+    gap = several((VALUES[:100], 0.0), (VALUES[120:], 1.2))
+    assert "holds 2 series or parts of one (XX.ABC..HNE from 1970" in refusal(tmp_path, gap, unit="m/s^2")
+    for kind in ("SAC", "MSEED"):
+        content = waveform(kind)
+        message = refusal(tmp_path, content[: len(content) - 700], unit="m/s^2")
+        assert "obspy" in message
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    """obspy, asked to guess, would unpickle what names its module; here the format is told before it is asked."""
+
+    class Canary:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return Path.touch, (Path(tmp_path / "hatched"),)  # type: ignore[return-value]
+
+    content = pickle.dumps({"obspy.core.stream": Canary()})
+    assert "zero bytes" in refusal(tmp_path, content, step=0.01, unit="g")
+    assert not (tmp_path / "hatched").exists()
