@@ -59,6 +59,7 @@ def channel(values: list[float], start: str = ACC_START) -> str:
 
 
 COSMOS_START = f"      {N} acceleration pts, approx  1 secs, units=cm/s^2,Format=(8F10.3)"
+COSMOS_VELOCITY = COSMOS_START.replace("acceleration", "velocity").replace("cm/s^2", "cm/s")
 REAL_HEADER = " 100 Real-header values follow on  17 lines, Format= (6F13.6)"
 
 
@@ -124,6 +125,8 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
     "csmip, mark of byte order": (b"\xef\xbb\xbf" + channel(VALUES).encode(), {}),
     "csmip, UTF-16": (channel(VALUES).encode("utf-16"), {}),
     "cosmos": (cosmos(VALUES), {}),
+    "cosmos, a velocity behind it": (cosmos(VALUES) + cosmos(VALUES, COSMOS_VELOCITY), {}),
+    "cosmos, a velocity before it": (cosmos(VALUES, COSMOS_VELOCITY) + cosmos(VALUES), {}),
     "cosmos, no comma before the format": (
         cosmos(VALUES, COSMOS_START.replace("cm/s^2,Format", "cm/sec2.  (04)Format")),
         {},
@@ -155,6 +158,11 @@ READ: dict[str, tuple[Content, dict[str, Any]]] = {
     "esm, agreeing step and unit": (esm(), GIVEN),
     "esm, without duration": (esm(DURATION_S=""), {}),
     "esm, commented": ("".join(f"# {line}\n" for line in esm().splitlines()[:14]) + column(), {}),
+    "esm, other words": (
+        esm(USER1="Duration 5-95%: 12 s", USER2="Duration: 5-95% = 12.3 s", USER3="Significant duration: 7 s"),
+        {},
+    ),
+    "two components by title": ("N-S (gal)\n" + column(), GIVEN),
     "step in ms": ("dt = 20 ms\n" + column(), {"unit": "gal"}),
     "step behind its key": (f"DT   .0200 SEC\nNPTS {N}\nUNITS: GAL\n" + column(), {}),
     "sampling rate": (f"# sampling rate: 50 Hz\n# number of points: {N}\n# units: cm/s2\n" + column(), {}),
@@ -303,6 +311,16 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         ("holds 2 acceleration blocks",),
     ),
     "cosmos, counts": (cosmos(VALUES, COSMOS_START.replace("cm/s^2", "counts (50)")), {}, ("'counts'",)),
+    "cosmos, real header cut": (
+        changed(cosmos(VALUES), "-999.000000" + " " * 2, ""),
+        {},
+        ("line 43: '1 Comment' is not a number",),
+    ),
+    "at2, keys unreadable": (
+        at2(column(), f"NTS= {N}, DT= .0200 SEC"),
+        {},
+        ("no line with NPTS and DT can be read",),
+    ),
     "at2, count unreadable": (
         at2(rows(VALUES), f"NPTS= {N}O, DT= .0200 SEC"),
         {},
@@ -352,6 +370,11 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         "# dt: 0.01\n" + WORDS + table(TIMES, ", "),
         {},
         ("header states a step of 0.01 s, its time column has 0.02 s",),
+    ),
+    "title of a station in the first column": (
+        "N-S,E-W\n" + "".join(f"{v:.3f},{v:.3f}\n" for v in VALUES),
+        GIVEN,
+        ("time column is not uniform",),
     ),
     "title of a velocity": ("time (s), velocity (cm/s)\n" + table(TIMES, ","), GIVEN, ("'velocity'",)),
     "short title of a displacement": ("t disp\n" + table(TIMES), GIVEN, ("'disp'", "must be an acceleration")),

@@ -3,7 +3,7 @@
 ``record`` reads a file or a published record; the others are formulas with exact derivatives, so that they also
 serve as the prescribed displacement of a test without a structure. ``sine`` goes on for ever; ``harmonic``,
 ``sweep`` and ``band_limited_noise`` end; ``delayed`` puts rest before any of them. The file formats (PEER AT2,
-COSMOS and CSMIP V2, columns of text) live in ``readers.py``.
+COSMOS and CSMIP V2, columns of text and others) live in ``readers/``.
 """
 
 from __future__ import annotations

@@ -152,6 +152,8 @@ def _check_first(rows: Sequence[Row]) -> None:
         _check_first_step(line, words, others)
         return
     count = int(words[0])
+    if len(words) == 2 and not (_is_short(words[1]) and others[0].strip("0.") == ""):
+        return
     if count >= FEWEST_COUNTED and count in (below, below - 1) and (count == below or _is_short(others[0])):
         raise FormatError(
             f"line {line}: {' '.join(words)} is the number of points that follow, no acceleration: take it out"

@@ -47,7 +47,11 @@ _COUNT = _key(
 _COUNT_IN_PROSE = re.compile(
     r"(?<![\w.])(?P<value>\d+(?P<unit>))\s+(?:data\s+)?(?:points|pts|samples|values)\b", re.I
 )
-_DURATION = _key(r"(?<!significant )duration|record[ _]*length")
+_DURATION = re.compile(
+    r"(?<![a-z])(?<!significant )(?:duration|record[ _]*length)"
+    rf"{_UNIT_OF_KEY}[:=]\s*(?P<value>[\d.]+\s*[a-z]*)\s*$",
+    re.I,
+)
 _UNITS = re.compile(r"(?<![a-z])units?\s*(?:[:=]|\bof\b)\s*([^\s,;]+)", re.I)
 _TYPE = re.compile(r"(?<![a-z])data[ _]*type\s*[:=]\s*([^,;]*)", re.I)
 _ACCELERATION = re.compile(r"\s*acc(?:el(?:eration)?)?s?\s*(?:series|time[ _](?:series|history))?\s*", re.I)
@@ -55,7 +59,9 @@ _ANOTHER = re.compile(r"(?<![a-z])(?:vel|veloc(?:ity|ities)?|disp|displ(?:acemen
 _ONE = re.compile(r"(?<![a-z])acc", re.I)
 _BRACKETS = re.compile(r"[(\[]([^)\]]*)[)\]]")
 _CELL = re.compile(r"[^\s,;(\[]+(?:\s*[(\[][^)\]]*[)\]])?")
-_INDEX = re.compile(r"(?:samples?|index|idx|no|nr|number|num|n|i|k|points?|count|row)(?![a-z])", re.I)
+_INDEX = re.compile(
+    r"(?:samples?|index|idx|no|nr|number|num|n|i|k|points?|count|row)\.?(?: (?:no|number|index))?\.?", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def facts(header: Sequence[str], columns: int) -> Facts:
     duration = _agreed(_found(lines, _DURATION, _step_of), "duration", " s")
     unit = _unit(lines, titles)
     first = titles[0] if len(titles) == 2 else ""
-    is_index = _INDEX.match(first.strip()) is not None
+    is_index = _INDEX.fullmatch(first.strip()) is not None
     return Facts(step, None if points is None else int(points), duration, unit, _time_unit(first), is_index)
 
 
@@ -96,12 +102,9 @@ def _found(
     """The line and the value of each statement with ``key``."""
     for place, line in lines:
         found = key.search(line)
-        if found is None:
-            continue
-        word = re.match(r"[^\s,;]*(?:,\d+)?", found["value"])
-        rest = found["value"][word.end() :].split() if word else []
-        if word and word[0]:
-            yield place, read(word[0], found["unit"] or (rest[0] if rest else ""), place)
+        value = re.match(r"([^\s,;]+(?:,\d+)?)\s*(\S*)", found["value"]) if found else None
+        if found and value:
+            yield place, read(value[1], found["unit"] or value[2], place)
 
 
 def _step_of(word: str, unit: str, place: int) -> float:

@@ -56,6 +56,7 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
+"""What a start line has: a count, points, a quantity, their spacing, a format, a unit; some may be damaged."""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
@@ -171,14 +172,16 @@ def _step(line: str, place: int) -> float:
 
 
 def _real_header_step(lines: Sequence[str]) -> float | None:
-    """Step of the series by the last real header, s; None where it is missing or leaves it open (-999)."""
-    places = [index for index, line in enumerate(lines) if _REAL.search(line) and _HEADER.search(line)]
+    """Step of the series by the real header of its channel, s; None where that does not state it (-999)."""
+    first = max((index for index, line in enumerate(lines) if _END.match(line)), default=-1) + 1
+    places = [n for n in range(first, len(lines)) if _REAL.search(lines[n]) and _HEADER.search(lines[n])]
     if not places:
         return None
-    _, entries, _ = _numbers(lines, places[-1])
+    stated, found, _ = _numbers(lines, places[-1])
+    entries = complete(found, stated)
     for entry, factor in ((SERIES_STEP, 1e-3), (RECORDER_STEP, 1.0)):
         if len(entries) >= entry and entries[entry - 1] > 0.0:
-            return short(entries[entry - 1] * factor)
+            return short(float(entries[entry - 1]) * factor)
     return None
 
 
