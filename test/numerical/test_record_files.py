@@ -52,7 +52,10 @@ END = "/&  ----------  End of data for channel  1  ----------\n"
 
 def channel(values: list[float], start: str = ACC_START) -> str:
     """A channel of CSMIP V2: text, the integer and real headers without start lines, acceleration, velocity."""
-    head = "".join(f"Corrected accelerogram, header line {number}\n" for number in range(23))
+    head = "".join(f"Corrected accelerogram, header line {number}\n" for number in range(20))
+    head += "Accelerogram bandpass filtered with 3 dB pts at   .07 and 40.00 cyc/sec\n"
+    head += f"  {N} points of instrument- and baseline-corrected accel, veloc and displ data\n"
+    head += "At equally-spaced intervals of    .020  sec.\n"
     head += "Initial velocity =  -.106 cm/sec;  Initial displacement =  .041 cm\n"
     head += "    1    2    3    4    5    6    7    8\n" * 7 + rows([0.5] * 100)
     return f"{head}{start}\n{rows(values)}{VEL_START}\n{rows([value / 10.0 for value in values])}{END}"
@@ -70,7 +73,8 @@ def cosmos(values: list[float], start: str = COSMOS_START, real: str = REAL_HEAD
     text += " 100 Integer-header values follow on  10 lines, Format= (10I8)\n" + ("    -999" * 10 + "\n") * 10
     parts = [entries[at : at + 6] for at in range(0, 100, 6)]
     text += f"{real}\n" + "".join("".join(f"{value:13.6f}" for value in part) + "\n" for part in parts)
-    text += '   1 Comment line(s) follow, each starting with a "|":\n| 12 points, equally spaced\n'
+    text += '   2 Comment line(s) follow, each starting with a "|":\n'
+    text += "| 12 points, equally spaced\n | a real record, all values\n"
     return f"{text}{start}\n{data or rows(values)}End-of-data for Chan  1 acceleration\n"
 
 
@@ -117,6 +121,15 @@ WORDS = "time (s), acceleration (cm/s^2)\n"
 READ: dict[str, tuple[Content, dict[str, Any]]] = {
     "csmip": (channel(VALUES), {}),
     "csmip, older spelling": (channel(VALUES, OLD_START), {}),
+    "csmip, unit in other words": (
+        channel(VALUES, OLD_START.replace("(UNITS: CM/SEC/SEC)", "IN UNITS CM/SEC/SEC")),
+        {},
+    ),
+    "csmip, no unit": (channel(VALUES, OLD_START.replace("(UNITS: CM/SEC/SEC)", "")), {"unit": "gal"}),
+    "csmip V1 at a rate": (
+        channel(VALUES, f" {N} Accelerogram points at 50 pts/sec in units of gal .      Format: (8f10.3)"),
+        {},
+    ),
     "csmip, lower case": (channel(VALUES, OLD_START.lower()), {}),
     "csmip, columns not stated": (channel(VALUES, ACC_START.replace("(8f10.3)", "")), {}),
     "csmip, step in ms": (channel(VALUES, ACC_START.replace(".020 sec", "20 msec")), {}),
@@ -314,7 +327,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
     "cosmos, real header cut": (
         changed(cosmos(VALUES), "-999.000000" + " " * 2, ""),
         {},
-        ("line 43: '1 Comment' is not a number",),
+        ("line 43: '2 Comment' is not a number",),
     ),
     "at2, keys unreadable": (
         at2(column(), f"NTS= {N}, DT= .0200 SEC"),
@@ -424,6 +437,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("line 1: 60 0.02 stands above 7 lines of 8",),
     ),
+    "three series": ("0.1 0.2 0.3\n-0.1 0.2 0.3\n" * 9, GIVEN, ("3 columns", "3 series side by side: keep one")),
     "time and three series": (
         "".join(f"{0.02 * i:.2f} 0.1 0.2 0.3\n" for i in range(N)),
         GIVEN,
@@ -464,6 +478,7 @@ REFUSED: dict[str, tuple[Content, dict[str, Any], tuple[str, ...]]] = {
         GIVEN,
         ("uncorrected accelerogram (V1)",),
     ),
+    "bhrc": (f"* VOL1DS FILE:  5523/01\nUNITS ARE SECONDS AND G/10\n{rows(VALUES)}{END}", GIVEN, ("is BHRC V1",)),
     "csmip v3": (f"RESPONSE AND FOURIER AMPLITUDE SPECTRA\n{rows(VALUES)}", GIVEN, ("a response spectrum",)),
     "gse": ("WID2 2002/05/12\n" + column(), GIVEN, ("is GSE",)),
     "zip": (b"PK\x03\x04\x14\0\0", GIVEN, ("is a ZIP archive or an Excel workbook",)),

@@ -30,6 +30,8 @@ UNIFORM_ROUNDED = 0.15
 """The same, in steps, however coarsely the times are printed: one missing line makes at least 0.16."""
 FEWEST_COUNTED = 10
 """Smallest number that is taken for a number of points above the values."""
+MOST_COMPONENTS = 4
+"""Columns up to which a table holds components side by side, rather than rows of one."""
 
 _LIKE_NUMBER = re.compile(r"[-+]?(?:\.?\d|nan$|inf$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[ed][-+]?\d+)?(?:,[-+]?\d+,\d+)?", re.I)
@@ -138,6 +140,8 @@ def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
         return marker
     if len(steps) and steps.min() > 0.0 and np.ptp(steps) <= UNIFORM_ROUNDED * steps.mean():
         return f"{marker}; it seems to hold a time and {width - 1} series: keep the time and one of them"
+    if width <= MOST_COMPONENTS:
+        return f"{marker}; it seems to hold {width} series side by side: keep one of them"
     return (
         f"{marker}; it seems to hold one series in rows of {width} numbers, which is read below a header of PEER "
         "AT2 only: write one number a line"

@@ -73,6 +73,7 @@ OTHERS = (
 
 _IN_TEXT = (
     ("GeoNet V1A or V2A", re.compile(r"GNS Science|Geological (?:and|&) Nuclear|^Raw readings in units of", re.I)),
+    ("BHRC V1 (VOL1DS)", re.compile(r"^\* VOL1DS", re.I)),
     ("a response spectrum (CSMIP V3)", re.compile(r"response and fourier amplitude spectra", re.I)),
     ("an uncorrected accelerogram (V1), pairs of time and value", re.compile(r"uncorrected accelerogram", re.I)),
 )

@@ -41,7 +41,7 @@ MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
-_REAL = re.compile(r"\breal\b", re.I)
+_REAL_HEADER = re.compile(r"\s*[^\s|]+\s.*\breal\b.*(?:header|values)", re.I)
 _END = re.compile(r"\s*(?:/&|End[- ]of[- ]data)", re.I)
 _CSMIP_END = re.compile(r"\s*/&")
 _QUANTITY = re.compile(r"\b(acc|vel|dis)[a-z]*", re.I)
@@ -60,7 +60,9 @@ _MARKS = tuple(
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
-_UNIT = re.compile(r"units?\s*[:=]?\s*([^\s,()=:]+)|\bin\s+([^\s,()]+)", re.I)
+_UNIT = re.compile(r"units?\s*(?:of\b|[:=])?\s*([^\s,()=:]+)|\bin\s+(?!units)([^\s,()]+)", re.I)
+_NO_UNIT = re.compile(r"\bat\s*[-+.\d]+\s*sec\w*\.?\s*", re.I)
+_RATE = re.compile(r"\bat\s*([^\s,]+)\s*(?:pts|points|samples)\s*/\s*s", re.I)
 _STEP = re.compile(r"\bat\s*(?=[-+.\d])([^\s,]*?\d?\.?)(?:\s*([a-z]+)\.?)?(?=[\s,]|$)", re.I)
 _FORMAT = re.compile(r"\(\s*(?:\d+\s*[a-z]|[fedgi]\s*\d)[^()]*\)?|format\s*=.*", re.I)
 _FIELDS = re.compile(
@@ -108,7 +110,8 @@ def _is_start(lines: Sequence[str], index: int) -> bool:
         return False
     marks = sum(mark.search(line) is not None for mark in _MARKS)
     below = next((row for row in lines[index + 1 : index + 3] if row.strip()), "")
-    return marks >= (MARKS_ABOVE_NUMBERS if _NUMBERS.match(below) else MARKS_ALONE)
+    numbers = _NUMBERS.match(below) is not None and _row_like(below)
+    return marks >= (MARKS_ABOVE_NUMBERS if numbers else MARKS_ALONE)
 
 
 def _row_like(line: str) -> bool:
@@ -146,7 +149,7 @@ def _block(lines: Sequence[str], index: int) -> Series:
     """The block below the start line ``index``."""
     line, place = lines[index], index + 1
     unit = _unit(line, place)
-    step = _step(line, place) if _SPACED.search(line) else _real_header_step(lines[:index])
+    step = _step(line, place) if _SPACED.search(line) or _RATE.search(line) else _real_header_step(lines[:index])
     stated, values, below = _numbers(lines, index)
     rest = lines[below] if below < len(lines) else ""
     if _NUMBERS.match(rest) and _row_like(rest):
@@ -154,17 +157,22 @@ def _block(lines: Sequence[str], index: int) -> Series:
     return Series(complete(values, stated), step, unit)
 
 
-def _unit(line: str, place: int) -> str:
+def _unit(line: str, place: int) -> str | None:
+    """The unit of a block; None where its start line ends with the step, as the oldest do."""
     found = _UNIT.search(line)
     if found:
         return stated_unit(found[1] or found[2], place)
     known = next(filter(None, map(canonical_unit, _IN_BRACKETS.findall(line))), None)
-    if known is None:
+    at = _NO_UNIT.search(line)
+    if known is None and not (at and at.end() == len(line)):
         raise FormatError(f"line {place}: the unit of the block cannot be read: {shown(line)}")
     return known
 
 
 def _step(line: str, place: int) -> float:
+    rate = _RATE.search(line)
+    if rate:
+        return 1.0 / positive_step(rate[1], place)
     found = _STEP.search(line)
     if found is None:
         raise FormatError(f"line {place}: the step of the block cannot be read: {shown(line)}")
@@ -174,7 +182,7 @@ def _step(line: str, place: int) -> float:
 def _real_header_step(lines: Sequence[str]) -> float | None:
     """Step of the series by the real header of its channel, s; None where that does not state it (-999)."""
     first = max((index for index, line in enumerate(lines) if _END.match(line)), default=-1) + 1
-    places = [n for n in range(first, len(lines)) if _REAL.search(lines[n]) and _HEADER.search(lines[n])]
+    places = [n for n in range(first, len(lines)) if _REAL_HEADER.match(lines[n])]
     if not places:
         return None
     stated, found, _ = _numbers(lines, places[-1])

@@ -20,8 +20,8 @@ from rths_nodes.numerical.ground_motions.readers.series import FormatError, Seri
 
 LARGEST_OFFSET = 0.1
 """Largest mean of a series in its peaks: raw values of a recorder may stand beside zero."""
-SAME_PEAK = 0.05
-"""Relative difference up to which the peak of a file is the one in its header."""
+SAME_PEAK, ROUNDED_PEAK = 0.01, 1e-5
+"""Difference up to which a peak is the one in the header: relative, and by its three decimals, m/s^2."""
 
 _SAC_QUANTITIES = {6: "displacement", 7: "velocity", 50: "volts"}
 _SAMPLES = re.compile(rb",\s*(\d+) samples", re.I)
@@ -81,7 +81,7 @@ def _knet(trace: Any) -> Array:
     _check_finite(values)
     centred: Array = values - values.mean()
     peak, stated = float(np.abs(centred).max()), 0.01 * stats.knet.accmax
-    if abs(peak - stated) > SAME_PEAK * stated:
+    if abs(peak - stated) > SAME_PEAK * stated + ROUNDED_PEAK:
         raise FormatError(
             f"its header states a peak of {stated:.4g} m/s^2, its values have {peak:.4g} m/s^2 by the scale factor"
         )
