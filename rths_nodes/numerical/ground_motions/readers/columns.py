@@ -131,7 +131,7 @@ def _width(rows: Sequence[Row], header: Sequence[str]) -> int:
 
 
 def _rows_hint(rows: Sequence[Row], header: Sequence[str]) -> str:
-    """What a table of more than two columns probably is."""
+    """Guess at the contents of a table of more than two columns, for the refusal."""
     marker = next((f" (below {line.strip()[:40]!r})" for line in header if _BEGIN.search(line)), "")
     width = len(rows[0][1])
     try:

@@ -1,4 +1,4 @@
-"""What the header above columns of text states: step, number of points, unit, quantity.
+"""Statements in the header above columns of text: step, number of points, unit, quantity.
 
 Headers are prose, ``KEY: value`` lines (ESM: ``SAMPLING_INTERVAL_S: 0.005``, ``NDATA: 4000``, ``UNITS: cm/s^2``,
 ``DATA_TYPE: ACCELERATION``), comments, or titles of the columns (``time (ms), acc (g)``). A key is found by its
@@ -66,7 +66,7 @@ _INDEX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a header states; None where it does not. ``time_unit`` s, of the first of two columns."""
+    """Statements of a header; None for what it does not state. ``time_unit`` s, of the first of two columns."""
 
     step: float | None = None
     points: int | None = None
@@ -77,7 +77,7 @@ class Facts:
 
 
 def facts(header: Sequence[str], columns: int) -> Facts:
-    """What ``header``, the lines above the numbers, states of a table of one or two ``columns``.
+    """Statements of ``header``, the lines above the numbers, on a table of one or two ``columns``.
 
     Raises FormatError where a stated value cannot be read, two contradict each other, or the series is none of an
     acceleration.
@@ -182,6 +182,6 @@ def _titles(line: str, columns: int) -> list[str]:
 
 
 def _time_unit(title: str) -> float:
-    """What the numbers of a column of time are in s; 1 where the title does not say."""
+    """Unit of a column of time, in s; 1 where its title does not say."""
     words = [*_BRACKETS.findall(title), title.rsplit("_", 1)[-1]]
     return next((TIME_UNITS[word.strip().lower()] for word in words if word.strip().lower() in TIME_UNITS), 1.0)

@@ -33,7 +33,7 @@ _OTHER_UNIT = re.compile(r"counts?|volts?|m?v|(?:[cmkn]?m|in|inch|ft)(?:/\S*)?")
 
 
 class FormatError(ValueError):
-    """What is wrong inside a file; the caller puts the file's name in front."""
+    """A fault inside a file; the caller puts the file's name in front."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

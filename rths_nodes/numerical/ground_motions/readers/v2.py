@@ -37,7 +37,7 @@ SERIES_STEP = 62
 WIDEST_COLUMN = 1000
 """Largest number of characters in a column."""
 MARKS_ABOVE_NUMBERS, MARKS_ALONE = 2, 4
-"""How many marks of a start line it has, above a row of numbers and wherever it stands."""
+"""Fewest marks of a start line, above a row of numbers and elsewhere."""
 
 _HEADER = re.compile(r"header|\bvalues\s+follow|\bcomment", re.I)
 _FOLLOW = re.compile(r"\s*\d.*\bvalues\s+follow", re.I)
@@ -56,7 +56,7 @@ _MARKS = tuple(
         r"units?\s*[:=]|\bin\s+[cm]?m/s",
     )
 )
-"""What a start line has: a count, points, a quantity, their spacing, a format, a unit; some may be damaged."""
+"""Marks of a start line: a count, points, a quantity, their spacing, a format, a unit; some may be damaged."""
 _WORD = re.compile(r"[a-z]{3}", re.I)
 _SPACED = re.compile(r"equally|spaced", re.I)
 _NUMBERS = re.compile(r"\s*[-+]?\.?\d")
@@ -194,7 +194,7 @@ def _real_header_step(lines: Sequence[str]) -> float | None:
 
 
 def _numbers(lines: Sequence[str], index: int) -> tuple[int, list[float], int]:
-    """How many numbers line ``index`` states, those that follow it, and the index of the line after them."""
+    """Number of numbers that line ``index`` states, those that follow it, the index of the line after them."""
     below = index + 1
     stated = whole(lines[index].split()[0], below, "numbers", MOST_POINTS)
     width = _width(lines[index], below)
