@@ -1,7 +1,8 @@
 """Ramps: from Targets at the integration step to motions at the servo rate (Chen & Ricles 2010, Eq. 2).
 
 A ramp hands on displacement, velocity and acceleration that belong together: those of its own curve, not the
-integrator's; the curve of ``hermite`` has the integrator's at every target.
+integrator's; the curve of ``hermite`` has the integrator's at every target. The velocity of an integrator that
+publishes a late one is put right before (``loop/stages/in_time.py``).
 
 A ramp that needs no Target at the first sub-steps of a step has their number as ``predicted`` and, for them,
 ``predict(substep)``, which gives before ``follow`` what ``step`` gives after it.

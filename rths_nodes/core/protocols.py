@@ -122,6 +122,8 @@ class Integrator(Protocol):
     Params: ClassVar[type]
     external: ClassVar[bool] = False
     """True for one of which there can be no second copy."""
+    late_velocity: ClassVar[bool] = False
+    """True where ``velocity``, as published, is that of a moment before ``displacement``: no ramp goes along it."""
     displacement: Array
     velocity: Array
     acceleration: Array

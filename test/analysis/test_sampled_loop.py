@@ -344,6 +344,7 @@ SAMPLE = [
     (10, "exact", "linear", "none"),
     (40, "exact, extrapolated", "quadratic", "polynomial"),
     (40, "cr", "linear", "inverse"),
+    (10, "cr", "hermite", "derivative_feedforward"),
     (10, "kr_alpha", "hermite", "derivative_feedforward"),
     (1, "central_difference", "predictor_corrector", "linear_acceleration"),
     (10, "hht_alpha, 4 iterations", "linear", "none"),

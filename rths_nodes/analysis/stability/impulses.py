@@ -29,6 +29,7 @@ from rths_nodes.laboratory.corrections import low_pass
 from rths_nodes.laboratory.ports.simulator import SeparateAxes
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.stages.numerical import force_lead_of
 from rths_nodes.numerical.observation import Observation
 
@@ -134,6 +135,7 @@ class Way:
         self.scenario = scenario = assembly.scenario
         self.n_axes, self.per_step = len(scenario.axes), scenario.samples_per_step
         self._ramp, self._setup, self._compensator = assembly.ramp, assembly.setup, assembly.compensator
+        self._late_velocity = assembly.late_velocity
         self._rig = _rig(scenario)
         self.transport = scenario.port.transport_samples
         self.auxiliary = self._inputs(assembly)
@@ -195,10 +197,12 @@ class Way:
         rest, nothing, parts = np.zeros(n_dof), np.zeros((KINDS, n_dof)), np.zeros((KINDS, n_dof))
         parts[kind, dof] = size
         ramp, compensator, n = self._ramp, self._compensator, self.per_step
+        in_time = InTime(n * self.scenario.dt, 0) if self._late_velocity else None
 
         def target(step: int) -> Target:
             displacement, velocity, acceleration = parts if step == MOVED else nothing
-            return Target(step, displacement, velocity, acceleration, rest, rest, rest)
+            found = Target(step, displacement, velocity, acceleration, rest, rest, rest)
+            return found if in_time is None else in_time.of(found)
 
         def command(sample: int, measured: Array) -> Array:
             step, substep = divmod(sample, n)

@@ -157,6 +157,12 @@ class Assembly:
         )
         return built
 
+    @property
+    def late_velocity(self) -> bool:
+        """True where the integrator's velocity is late, told without building it, which may take long."""
+        late: bool = registry.class_of("integrator", self.scenario.integrator).late_velocity
+        return late
+
     @cached_property
     def reference_energy(self) -> float:
         """What the running energy monitor adds to the input energy, J."""

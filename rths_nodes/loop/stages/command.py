@@ -28,6 +28,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.force_targets import ForceTargets
+from rths_nodes.loop.stages.in_time import InTime
 from rths_nodes.loop.supervision.bridges import MotionBridge
 
 PATIENCE = 0.6
@@ -51,8 +52,12 @@ class CommandStage:
         compensator: Compensator,
         state_names: Sequence[str],
         n_interface: int | None = None,
+        late_velocity: bool = False,
     ) -> None:
-        """``n_interface``: so many numbers of a Target, the first ones, are the setup's; all if left out."""
+        """``n_interface``: so many numbers of a Target, the first ones, are the setup's; all if left out.
+
+        ``late_velocity``: the velocity of the integrator's Targets is, and is put right.
+        """
         n_axes = len(scenario.moved_axes)
         self.substeps = scenario.samples_per_step
         self.samples = scenario.samples
@@ -74,6 +79,8 @@ class CommandStage:
         self._next_step = self._followed = 0
         self._ahead = 0
         self._n_interface = n_interface
+        step = self.substeps * scenario.dt
+        self._in_time = InTime(step, scenario.soft_start_steps) if late_velocity else None
         self._ready_to: float = -1
         self._flags = 0
         self._auxiliary = EMPTY
@@ -88,7 +95,8 @@ class CommandStage:
         setup = assembly.fresh("setup")
         names = assembly.names
         n_interface = None if names.interface == names.observed else len(names.interface)
-        return cls(assembly.scenario, assembly.ramp, setup, assembly.compensator, names.state, n_interface)
+        parts = assembly.ramp, setup, assembly.compensator
+        return cls(assembly.scenario, *parts, names.state, n_interface, assembly.late_velocity)
 
     def hurry(self) -> None:
         """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
@@ -104,6 +112,8 @@ class CommandStage:
         self._next_step += 1
         if self._n_interface is not None:
             target = _first_of(target, self._n_interface)
+        if self._in_time is not None:
+            target = self._in_time.of(target)
         reach = target.step * self.substeps
         self._ready_to = reach + self._ahead if reach < self.samples else math.inf
         if target.step == 0:

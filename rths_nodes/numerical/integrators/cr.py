@@ -16,7 +16,11 @@ class ChenRicles(Dynamics):
     With several degrees of freedom alpha is the matrix [4 M + 2 dt C + dt^2 K]^-1 4 M. Stiffness and damping of
     the part under test belong into it (Eq. 12b against 12a): without them the algorithm is stable for the
     numerical part alone.
+
+    Its velocity is the backward difference of its displacements, (x' - x) / dt, as published: half a step late.
     """
+
+    late_velocity = True
 
     @params
     class Params(Equivalent):

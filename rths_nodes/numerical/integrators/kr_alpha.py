@@ -30,8 +30,12 @@ class KolayRicles(Dynamics):
     so that a step takes one solution and one product of what is otherwise three and four. ``rho_infinity`` is the
     spectral radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0 dissipates most. What is
     under test belongs into M and R.
+
+    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published: (x' - x) / dt = v + dt (1/2 + gamma) c
+    is the velocity in the middle of the step.
     """
 
+    late_velocity = True
     memory = (*Dynamics.memory, "_before", "_change")
 
     @params
