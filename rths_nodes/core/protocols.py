@@ -123,7 +123,7 @@ class Integrator(Protocol):
     external: ClassVar[bool] = False
     """True for one of which there can be no second copy."""
     late_velocity: ClassVar[bool] = False
-    """True where ``velocity``, as published, is that of a moment before ``displacement``: no ramp goes along it."""
+    """True where ``velocity``, as published, is that of a moment before ``displacement``."""
     displacement: Array
     velocity: Array
     acceleration: Array

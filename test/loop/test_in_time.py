@@ -1,4 +1,4 @@
-"""The motion behind a ramp that goes along the integrator's velocity: no chatter, whatever integrator hands it on."""
+"""The motion behind a ramp that goes along the integrator's velocity does not chatter."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class KolayRicles(Dynamics):
     spectral radius at infinite frequency: 1 dissipates nothing and is the CR algorithm, 0 dissipates most. What is
     under test belongs into M and R.
 
-    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published: (x' - x) / dt = v + dt (1/2 + gamma) c
-    is the velocity in the middle of the step.
+    Its velocity is late by gamma = 1/2 - alpha_m + alpha_f steps, as published: that in the middle of the step is
+    (x' - x) / dt = v + dt (1/2 + gamma) c.
     """
 
     late_velocity = True
