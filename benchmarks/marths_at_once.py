@@ -46,7 +46,7 @@ from rths_nodes.loop.supervision.indices import delay_samples
 NAME = "marths_2023"
 VARIED = ("name", "seed", "recording", "rig.responses", "rig.common_poles")
 """Keys of the scenario in which the runs may differ."""
-CHOSEN = ("description", "duration", "ground_motion", "compensator", "axes", "scatter", "cases")
+CHOSEN = ("description", "duration", "ground_motion", "structure", "compensator", "axes", "scatter", "cases")
 """Keys in which a study may differ from the scenario, if they are the same in all its runs."""
 SEEN = (*NODE, *STORIES.values())
 """Places of the degrees of freedom of which the indices are."""

@@ -59,17 +59,14 @@ def _work(force: Array, moves: Array) -> Array:
 
 
 def ground_acceleration(of: Evaluation) -> Array:
-    """Ground acceleration (m/s^2) at steps 0, 1, ... from F = -M 1 a_g; empty without a structure.
-
-    M is the mass of the whole structure, the part in the laboratory included.
-    """
+    """Ground acceleration (m/s^2) at steps 0, 1, ... from the external force; empty without a structure."""
     structure = of.assembly.structure
     if structure is None:
         return np.zeros(0)
     if not of.assembly.observation.whole:  # what is observed may have no mass to tell it
         rows = np.append(np.zeros(of.first_step), of.assembly.ground_acceleration)
         return np.asarray(rows[: len(of.run.external_force)])
-    load = (structure.mass + structure.experimental_mass) @ structure.influence
+    load = structure.ground_load
     return np.asarray(-(of.run.external_force @ load) / (load @ load))
 
 

@@ -88,6 +88,8 @@ class Structure(Protocol):
     experimental_damping: Array
     experimental_stiffness: Array
     influence: Array
+    ground_load: Array
+    """``(n_dof,)`` N: load of the numerical substructure per acceleration of the ground (m/s^2), reversed."""
     elastic_energy: float
     """Strain energy at first yield, J; zero for a linear structure."""
     restoring_force: StructuralForce

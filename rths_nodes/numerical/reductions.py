@@ -17,7 +17,7 @@ import numpy as np
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.partition import whole
+from rths_nodes.core.partition import load_of_whole, whole
 from rths_nodes.core.protocols import Reduction, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, NotDefinite, dense, inverse, is_sparse
@@ -144,8 +144,8 @@ class Reduced:
             for part in (word, f"experimental_{word}"):
                 setattr(self, part, self._projected(getattr(full, part)))
         of_whole = self.mass + self.experimental_mass
-        self.load = shapes.T @ ((full.mass + full.experimental_mass) @ full.influence)
-        self.influence = np.linalg.solve(of_whole, self.load)
+        self.influence = np.linalg.solve(of_whole, shapes.T @ load_of_whole(full))
+        self.ground_load = shapes.T @ full.ground_load
         self.restoring_force = LinearRestoringForce(self.stiffness)
 
     mass: Array
@@ -179,9 +179,9 @@ class Recovery(Observation):
         self._observed, self._interface = model.shapes[at], model.shapes[list(interface)]
         self._restoring = full.stiffness[at] @ model.shapes
         self._influence = full.influence[at]
-        load = ((full.mass + full.experimental_mass) @ full.influence)[at]
-        size = float(model.load @ model.load)
-        self._external = np.outer(load, model.load / size) if size else np.zeros((len(at), self.n_model))
+        load, of_model = full.ground_load[at], model.ground_load
+        size = float(of_model @ of_model)
+        self._external = np.outer(load, of_model / size) if size else np.zeros((len(at), self.n_model))
 
     def motion(self, values: Array) -> Array:
         return np.asarray(values @ self._observed.T)

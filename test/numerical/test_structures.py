@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.partition import whole
+from rths_nodes.core.partition import load_of_whole, whole
 from rths_nodes.numerical.structures.damping import frequencies_and_ratios
 from rths_nodes.numerical.structures.linear_force import is_linear
 
@@ -123,6 +123,30 @@ def test_matrices_take_an_influence(make: Callable[..., Any]) -> None:
     data = {"mass": [[2.0, 0.0], [0.0, 1.0]], "stiffness": [[5.0, -2.0], [-2.0, 2.0]]}
     assert make("structure", "matrices", **data).influence.tolist() == [1.0, 1.0]
     assert make("structure", "matrices", **data, influence=[1.0, 0.0]).influence.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_the_ground_loads_the_whole_or_the_numerical_part(make: Callable[..., Any], storage: str) -> None:
+    """Of the same motion of the whole: a specimen that feels the ground adds what the load leaves out."""
+    data = {
+        "mass": [[5.0, 1.0], [1.0, 3.0]],
+        "stiffness": [[50.0, -20.0], [-20.0, 20.0]],
+        "damping": {"type": "rayleigh"},
+        "experimental_at": [2],
+        "experimental_mass": [[1.5]],
+        "storage": storage,
+    }
+    frame = make("structure", "matrices", **data)
+    shaken = make("structure", "matrices", **data, ground_load="numerical")
+    np.testing.assert_allclose(frame.ground_load, [6.0, 4.0])
+    np.testing.assert_allclose(shaken.ground_load, [6.0, 2.5])
+    for one in (frame, shaken):
+        np.testing.assert_allclose(load_of_whole(one), [6.0, 4.0])
+    # inertia of what is under test, by its motion relative to the ground, or by its absolute motion on a table
+    ground, relative = 2.0, np.array([0.7, -0.3])
+    absolute = frame.experimental_mass @ (relative + ground * frame.influence)
+    left = -ground * frame.ground_load - frame.experimental_mass @ relative
+    np.testing.assert_allclose(-ground * shaken.ground_load - absolute, left)
 
 
 def test_a_linear_structure_is_known_as_one(make: Callable[..., Any]) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,17 +31,20 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
 NAME = "marths_2023"
-PERFECT = (
-    *("compensator.type=none", "port.transport_samples=0", "rig.hold=ramp", "rig.common_poles=null"),
-    *(f"rig.responses.actuator_{n}.{rest}" for n in (1, 2) for rest in ("poles=[-1e5,-1e5]", "zeros=null")),
-    *("rig.responses.actuator_1.static_gains=[1,0]", "rig.responses.actuator_2.static_gains=[0,1]"),
-)
-"""Actuators that follow at once."""
-
-
+WHOLE = "structure.ground_load=whole"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+PAGE = Path(__file__).resolve().parents[2] / "doc" / "identified_inverse.md"
 STRONG = ("duration=12",)
 """The strong part of the record."""
 LENGTHS = [STRONG, pytest.param((), marks=pytest.mark.soak, id="whole record")]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The program that makes the table of single runs."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield import_module("marths")
+    sys.modules.pop("marths")
 
 
 @cache
@@ -81,12 +90,48 @@ def test_the_reference_is_that_of_its_own_integrator() -> None:
     exact = reference_displacement(assembly)
     data = {name: getattr(scenario.structure, name) for name in ("mass", "stiffness", "damping", "influence")}
     whole = registry.class_of("structure", scenario.structure)(type(scenario.structure)(**data))
-    solver = registry.build("integrator", scenario.integrator, whole, assembly.external_force, scenario.step)
+    solver = registry.build("integrator", scenario.integrator, whole, assembly.force_on_whole, scenario.step)
     stepped = [solver.displacement]
     for _ in range(scenario.steps):
         solver.step(np.zeros(29))
         stepped.append(solver.displacement)
     assert np.abs(np.array(stepped) - exact)[:, 26].max() < 1e-3 * np.abs(exact[:, 26]).max()
+
+
+def test_the_numerical_part_is_loaded_with_its_own_mass() -> None:
+    """As in ``fcn_num.m`` of the code, ``- F - MNrt Ag``; what the indices refer to feels the whole."""
+    kit, whole = (Assembly(files.load(NAME, ["duration=2", *more])) for more in ((), (WHOLE,)))
+    acceleration = kit.ground_acceleration
+    for structure in (kit.structure, whole.structure):
+        assert structure is not None
+    np.testing.assert_array_equal(
+        kit.external_force, -np.outer(acceleration, kit.structure.mass @ kit.structure.influence)
+    )
+    missing = np.zeros((len(acceleration), 29))
+    missing[:, 26] = -902.5273820384 * acceleration
+    np.testing.assert_allclose(whole.external_force - kit.external_force, missing, atol=1e-9)
+    np.testing.assert_array_equal(kit.force_on_whole, whole.external_force)
+    np.testing.assert_array_equal(reference_displacement(kit), reference_displacement(whole))
+
+
+ROW = re.compile(r"^\| ([^|]+) \| \d.* mm \|$", re.MULTILINE)
+
+
+def test_the_page_has_the_rows_of_the_command(program: Any) -> None:
+    assert ROW.findall(PAGE.read_text(encoding="utf-8")) == list(program.ROWS)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(0, marks=pytest.mark.long), *(pytest.param(n, marks=pytest.mark.soak) for n in range(1, 6))],
+)
+def test_the_figures_of_the_page_are_those_of_the_command(program: Any, place: int) -> None:
+    """To a unit of the last digit that is printed."""
+    name = list(program.ROWS)[place]
+    (line,) = re.findall(rf"^\| {re.escape(name)} \|.* mm \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    printed, found = (np.array(re.findall(r"\d+\.\d+", words), float) for words in (line, program.row(name)))
+    np.testing.assert_allclose(found[:-2], printed[:-2], atol=0.011)
+    np.testing.assert_allclose(found[-2:], printed[-2:], atol=0.11)
 
 
 @pytest.mark.long
@@ -107,9 +152,11 @@ def test_the_coupled_law_tracks_within_the_range_of_the_rig(length: tuple[str, .
 
 @pytest.mark.long
 @pytest.mark.parametrize("length", LENGTHS)
-def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(length: tuple[str, ...]) -> None:
+def test_perfect_actuators_leave_the_noise_of_the_sensor_and_what_the_split_makes(
+    program: Any, length: tuple[str, ...]
+) -> None:
     """J2 is the floor, so no law lies below; J8 is not zero: the ideal sub-frame is not the frame of the rig."""
-    _, _, (perfect, true) = result_of(*PERFECT, *length)
+    _, _, (perfect, true) = result_of(*program.PERFECT, *length)
     _, _, (law, _) = result_of(*length)
     for axis in "12":
         name = f"tracking_rms_{axis}_percent"

@@ -34,7 +34,7 @@ def states_its_test(assembly: Assembly) -> bool:
 
 
 def linear_response(assembly: Assembly) -> LinearResponse:
-    """The response to the external force of the test. Raises ConfigError for another structure."""
+    """The response to the ground motion of the test. Raises ConfigError for another structure."""
     structure = assembly.structure
     if structure is None or not states_its_test(assembly):
         raise ConfigError(
@@ -43,7 +43,7 @@ def linear_response(assembly: Assembly) -> LinearResponse:
         )
     system, inputs, displacement = first_order(*whole(structure))
     phi, before, now = transition(system, inputs, assembly.scenario.step)
-    force = assembly.external_force
+    force = assembly.force_on_whole
     driven = force[:-1] @ before.T + force[1:] @ now.T
     states = np.zeros((len(force), len(system)))
     for state, onward, load in zip(states[:-1], states[1:], driven, strict=True):

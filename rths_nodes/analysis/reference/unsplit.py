@@ -88,7 +88,7 @@ class _Whole:
         scenario = assembly.scenario
         self._structure = structure
         self._dt = scenario.step
-        self._external = assembly.external_force
+        self._external = assembly.force_on_whole
         self._setup, self._seen = assembly.setup, assembly.observation
         self._specimens = [
             registry.build("specimen", scenario.model_of(axis, "specimen")) for axis in scenario.axes

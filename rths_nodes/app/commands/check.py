@@ -127,8 +127,7 @@ def _largest_force(assembly: Assembly) -> float:
     structure = assembly.full_structure
     if structure is None:
         return 0.0
-    load = (structure.mass + structure.experimental_mass) @ structure.influence
-    return float(abs(assembly.ground_acceleration).max() * abs(load).max())
+    return float(abs(assembly.ground_acceleration).max() * abs(structure.ground_load).max())
 
 
 def _reduction(assembly: Assembly) -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.protocols import Compensator, Integrator, Port, Ramp, SemiActive, Setup, Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import is_sparse
@@ -131,14 +132,22 @@ class Assembly:
 
     @cached_property
     def external_force(self) -> Array:
-        """-M 1 a_g at every step of the test ``(steps + 1, n_dof)`` N, M of the whole; zero without structure.
+        """Force of the ground motion on the numerical substructure at every step of the test: -M 1 a_g.
 
+        ``(steps + 1, n_dof)`` N, M of the whole unless the structure says otherwise; zero without structure.
         That of a structure which is kept sparse is a :class:`GroundForce`, made step by step.
         """
-        acceleration, structure = self.ground_acceleration, self.structure
-        if structure is None or not (self._loaded or self._is_large):
+        return self._ground_force(None if self.structure is None else self.structure.ground_load)
+
+    @property
+    def force_on_whole(self) -> Array:
+        """As :attr:`external_force`, on both substructures together."""
+        return self._ground_force(None if self.structure is None else load_of_whole(self.structure))
+
+    def _ground_force(self, pattern: Array | None) -> Array:
+        acceleration = self.ground_acceleration
+        if pattern is None or not (self._loaded or self._is_large):
             return np.zeros((len(acceleration), len(self._model)))
-        pattern = (structure.mass + structure.experimental_mass) @ structure.influence
         if self._is_large:
             force: Any = GroundForce(-acceleration, pattern)
             return force  # type: ignore[no-any-return]

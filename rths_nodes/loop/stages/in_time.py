@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rths_nodes.core.samples import Target
+from rths_nodes.core.samples import EMPTY, Target
 
 
 class InTime:
@@ -17,6 +17,7 @@ class InTime:
 
     def __init__(self, step: float, start: int) -> None:
         self._step, self._start = step, start
+        self._before = EMPTY
 
     def of(self, target: Target) -> Target:
         """The Target with its velocity in time; one call for each, in their order."""

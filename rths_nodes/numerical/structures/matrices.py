@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import component, matrix, params, text, texts, vector
+from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import Matrix, is_sparse
 from rths_nodes.core.units import FORCES, LENGTHS
@@ -70,6 +71,13 @@ class Matrices(Partition):
         influence: tuple[float, ...] | None = vector(
             "displacement of each degree of freedom per unit of the ground's; ones if left out", "1", None
         )
+        ground_load: str = text(
+            "mass with which the ground motion loads the numerical substructure. whole: that under test counts, "
+            "as a specimen in a laboratory does not feel the ground; numerical: it does not, as a specimen on a "
+            "shaking table feels it, or where a benchmark leaves it out",
+            "whole",
+            ("whole", "numerical"),
+        )
 
         def validate(self, path: str) -> None:
             """Refuses matrices of different size or without symmetry."""
@@ -109,7 +117,7 @@ class Matrices(Partition):
         mass, stiffness = read_pair(params)
         n = mass.shape[0]
         self.names, self.influence = _directions(params, n)
-
+        self._loaded = params.ground_load
         self._check_places(params, n)
         at = np.arange(n) if params.experimental_at is None else np.array(params.experimental_at, int) - 1
         sparse = is_sparse(mass)
@@ -124,6 +132,14 @@ class Matrices(Partition):
 
         of_mass, of_damping, of_stiffness = (tested(getattr(params, name)) for name in EXPERIMENTAL)
         super().__init__(params.damping, (mass, stiffness), (of_mass, of_damping, of_stiffness))
+
+    @property
+    def ground_load(self) -> Array:
+        """Of the whole, or of the numerical part alone: ``(n_dof,)`` N per m/s^2."""
+        if self._loaded == "whole":
+            return load_of_whole(self)
+        load: Array = self.mass @ self.influence
+        return load
 
     @staticmethod
     def _check_places(params: Params, n: int) -> None:

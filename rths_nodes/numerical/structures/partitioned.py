@@ -9,6 +9,7 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
+from rths_nodes.core.partition import load_of_whole
 from rths_nodes.core.protocols import StructuralForce
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -23,6 +24,7 @@ class Partition:
     """A linear structure of which a part stands in the laboratory: the numerical part is the difference."""
 
     elastic_energy: float = 0.0
+    influence: Array
 
     def __init__(self, damping: Any, given: tuple[Matrix, Matrix], tested: tuple[Matrix, Matrix, Matrix]) -> None:
         """``given`` is mass and stiffness of the whole, ``tested`` mass, damping and stiffness under test.
@@ -36,6 +38,11 @@ class Partition:
         model = registry.build("damping", damping)
         self.damping = self._rest("damping", model.matrix(mass, stiffness), tested[1])
         self.restoring_force: StructuralForce = LinearRestoringForce(self.stiffness)
+
+    @property
+    def ground_load(self) -> Array:
+        """That of the whole, ``(n_dof,)`` N per m/s^2: what stands in the laboratory does not feel the ground."""
+        return load_of_whole(self)
 
     @staticmethod
     def _rest(name: str, given: Matrix, tested: Matrix, positive: bool = False) -> Matrix:

@@ -42,4 +42,5 @@ class Sdof:
         self.stiffness = np.array([[self.restoring_force.initial_stiffness]])
         self.experimental_mass = self.experimental_damping = self.experimental_stiffness = np.zeros((1, 1))
         self.influence = np.ones(1)
+        self.ground_load = np.array([params.mass])
         self.elastic_energy: float = self.restoring_force.elastic_energy

@@ -1,0 +1,73 @@
+"""Single runs of the multi-axial benchmark, the table of doc/identified_inverse.md: python benchmarks/marths.py
+
+Each row is a change to ``marths_2023``, El Centro at 0.4, the whole record; some 15 s a row. In %, of the two
+actuators (J2), of x and theta (J5, J7), of stories 2 and 3 (J8); the largest command of each actuator in mm.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.published_indices import MARTHS_2023, TRUE, published_indices
+from rths_nodes.analysis.units import MM
+from rths_nodes.loop.embedded import Loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector
+
+NAME = "marths_2023"
+FIXED = "compensator.learning=false"
+WHOLE = "structure.ground_load=whole"
+PERFECT = (
+    *("compensator.type=none", "port.transport_samples=0", "rig.hold=ramp", "rig.common_poles=null"),
+    *(f"rig.responses.actuator_{n}.{rest}" for n in (1, 2) for rest in ("poles=[-1e5,-1e5]", "zeros=null")),
+    *("rig.responses.actuator_1.static_gains=[1,0]", "rig.responses.actuator_2.static_gains=[0,1]"),
+)
+"""Actuators that follow at once."""
+ROWS: dict[str, tuple[str, ...]] = {
+    "the law": (),
+    "the same, not learning": (FIXED,),
+    "actuators that follow at once": PERFECT,
+    "whole mass: the law": (WHOLE,),
+    "whole mass: the same, not learning": (WHOLE, FIXED),
+    "whole mass: actuators that follow at once": (WHOLE, *PERFECT),
+}
+HEAD = "| | J2 | J2, true displacement | J5 | J7 | J8 | largest command |"
+
+
+def row(name: str) -> str:
+    """The line of the table of one run, or what happened in place of it."""
+    loop = Loop(Assembly(files.load(NAME, ROWS[name])))
+    collector = Collector(loop.scenario, loop.assembly.names)
+    outcome = loop.run([collector])
+    if outcome.state is not State.FINISHED:
+        return f"| {name} | {outcome.state.name.lower()}: {outcome.reason} |"
+    of = Evaluation(collector.run(metrics=outcome.metrics))
+    measured, true = published_indices(of)
+    found = measured | {index + TRUE: value for index, value in true.items()}
+    columns = [
+        ", ".join(f"{found[index + more]:.2f}" for index in MARTHS_2023[number])
+        for number, more in (("J2", ""), ("J2", TRUE), ("J5", ""), ("J7", ""))
+    ]
+    stories = " ".join(f"{found[index]:.2f}" for index in MARTHS_2023["J8"])
+    largest = ", ".join(f"{value:.1f}" for value in MM * np.abs(of.run.command).max(axis=0))
+    return f"| {name} | {' | '.join(columns)} | {stories} | {largest} mm |"
+
+
+def main() -> None:
+    """Print the table, a row at a time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[""], help="rows whose names contain one of these")
+    options = parser.parse_args()
+    print(f"{HEAD}\n|{'---|' * 7}")
+    for name in ROWS:
+        if any(words in name for words in options.only):
+            print(row(name), flush=True)
+
+
+if __name__ == "__main__":
+    main()
