@@ -44,6 +44,29 @@ def test_spring_and_dashpot_are_found_under_noise_and_an_offset() -> None:
     assert (nearest.stiffness, nearest.damping) == (test.storage_stiffness, pytest.approx(test.damping))
 
 
+def test_the_nearest_spring_and_dashpot_lie_within_their_ranges() -> None:
+    """Along a motion with a third harmonic, whose energy and amplitude make another dashpot of the same one."""
+    k, c, tests = 1e6, 2e4, []
+    for frequency in (0.5 * FREQUENCY, FREQUENCY):
+        omega = 2.0 * math.pi * frequency
+        time = np.arange(0.0, CYCLES / frequency, DT)
+        moved = AMPLITUDE * (np.cos(omega * time) + 0.1 * np.cos(3.0 * omega * time))
+        rate = -omega * AMPLITUDE * (np.sin(omega * time) + 0.3 * np.sin(3.0 * omega * time))
+        tests.append(cyclic(moved, moved, k * moved + c * rate, DT, frequency, CYCLES))
+        assert tests[-1].damping == pytest.approx(c * (1.0 + 0.3**2) / 1.1**2, rel=1e-3)  # Jacobsen's
+    nearest = equivalent(tests)
+    assert nearest.damping == pytest.approx(c, rel=1e-6)
+    assert nearest.damping_range == pytest.approx((c, c), rel=1e-6)
+    softer = cyclic(moved, moved, 0.5 * k * moved + 3.0 * c * rate, DT, FREQUENCY, CYCLES)
+    nearest = equivalent([*tests, softer])
+    for value, (least, most) in (
+        (nearest.stiffness, nearest.stiffness_range),
+        (nearest.damping, nearest.damping_range),
+    ):
+        assert least < value < most
+    assert nearest.damping_range == pytest.approx((c, 3.0 * c), rel=1e-6)
+
+
 def test_a_bilinear_spring_has_the_energy_of_its_parallelogram() -> None:
     """W = 4 F_d (X - x_y) with F_d = (1 - share) k x_y; K = F(X) / X: EN 15129, Annex."""
     k, yields, share = 1e6, 0.004, 0.1

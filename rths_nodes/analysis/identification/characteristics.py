@@ -68,7 +68,11 @@ class Cyclic:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """Spring (N/m) and dashpot (N s/m) side by side that are nearest to all tests, with the range of each."""
+    """Spring (N/m) and dashpot (N s/m) side by side that are nearest to all tests, with the range of each.
+
+    Those of a test are its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that
+    the nearest ones lie within the ranges; Jacobsen's dashpot has the energy of all harmonics, ``Cyclic.damping``.
+    """
 
     stiffness: float
     damping: float
@@ -118,12 +122,13 @@ def equivalent(tests: Sequence[Cyclic]) -> Equivalent:
     """Spring and dashpot by least squares over ``tests``: as an integrator takes them for the part under test."""
     omega = 2.0 * math.pi * np.array([test.frequency for test in tests])
     storage = np.array([test.storage_stiffness for test in tests])
-    loss, damping = (np.array([getattr(test, name) for test in tests]) for name in ("loss_stiffness", "damping"))
+    loss = np.array([test.loss_stiffness for test in tests])
+    dashpots = loss / omega
     return Equivalent(
         float(storage.mean()),
         float(omega @ loss / (omega @ omega)),
         (float(storage.min()), float(storage.max())),
-        (float(damping.min()), float(damping.max())),
+        (float(dashpots.min()), float(dashpots.max())),
     )
 
 
