@@ -286,6 +286,29 @@ def test_a_scenario_is_judged_like_its_closed_form() -> None:
     assert found.modes[0].damping_ratio == pytest.approx(0.01)
 
 
+def test_it_says_as_far_as_which_frequency_it_has_looked() -> None:
+    """The limit is w0 delay = 2 zeta: 50 times the present frequency, where a sampled loop is not looked at."""
+    test = one_story(0.002, "{type: none}", 0.05)
+    assert continuous(test).frequency_factor.value == pytest.approx(50.0, rel=0.02)  # type: ignore[union-attr]
+    found = judge(test)
+    assert found.frequency_factor is None
+    assert found.farthest == 16.0
+    (words,) = (line for line in found.margins() if "natural frequency" in line)
+    assert words == "no critical natural frequency up to 16 times the present one; beyond it was not looked for"
+    assert found.data()["critical_frequency_factor_sought_to"] == 16.0
+    near = judge(one_story(0.01, "{type: none}", 0.05))
+    assert near.frequency_factor is not None
+    assert not any("looked" in line for line in near.margins())
+
+
+def test_where_nothing_helps_it_says_as_far_as_which_frequency() -> None:
+    found = judge(one_story(0.1, "{type: none}", 0.0))
+    assert not found.stable
+    assert found.frequency_factor is None
+    (words,) = (line for line in found.margins() if "natural frequency" in line)
+    assert words == "no critical natural frequency down to 1/16 of the present one; beyond it was not looked for"
+
+
 def test_the_transport_of_the_port_is_delay() -> None:
     whole = one_story(0.03, "{type: none}", 0.02)
     samples = ("axes.story.actuator.delay=0.015", "port.transport_samples=10")

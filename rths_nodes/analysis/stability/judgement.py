@@ -104,9 +104,24 @@ class Judgement:
     def verdict(self) -> str:
         """One sentence."""
         if self.stable:
-            return "stable: " + ("; ".join(self._limits("may grow")) or "no delay and no frequency is critical")
-        wanted = ", or ".join(self._limits("would have to fall"))
-        return f"UNSTABLE: {self._worst()}; {wanted or 'no shorter delay of the rig and no lower frequency helps'}"
+            nothing = f"no delay and no frequency{self._sought()} is critical"
+            return "stable: " + ("; ".join(self._limits("may grow")) or nothing)
+        nothing = f"no shorter delay of the rig and no lower frequency{self._sought()} helps"
+        return f"UNSTABLE: {self._worst()}; {', or '.join(self._limits('would have to fall')) or nothing}"
+
+    @property
+    def farthest(self) -> float:
+        """Factor on the natural frequencies as far as which a limit was looked for; below 1 where motions grow."""
+        if not isinstance(self.loop, SampledLoop):
+            return math.inf if self.stable else 0.0
+        return sampled_limits.FARTHEST if self.stable else 1.0 / sampled_limits.FARTHEST
+
+    def _sought(self) -> str:
+        """As far as which frequencies were looked at, in words; empty where all were."""
+        if not isinstance(self.loop, SampledLoop):
+            return ""
+        way, times = ("up to", f"{self.farthest:g}") if self.stable else ("down to", f"1/{1.0 / self.farthest:g}")
+        return f" {way} {times} {'times' if self.stable else 'of'} the present one"
 
     def _worst(self) -> str:
         """The motion that grows fastest, in words."""
@@ -148,6 +163,8 @@ class Judgement:
                 f"critical {self._which()} {self.critical_frequency:.4g} Hz, {factor.value:.3g} times the present "
                 f"one (motion of {factor.frequency:.4g} Hz)"
             )
+        elif not factor and self.modes and self._sought():
+            words.append(f"no critical {self._which()}{self._sought()}; beyond it was not looked for")
         if self.gain:
             words.append(f"critical factor on the tested forces {self.gain.value:.3g}")
         if self.least_gain:
@@ -167,6 +184,7 @@ class Judgement:
             "critical_delay_continuous_time_s": self.continuous_delay,
             "critical_frequency_hz": self.critical_frequency,
             "critical_frequency_factor": factor.value if factor else None,
+            "critical_frequency_factor_sought_to": self.farthest,
             "critical_frequency_motion_hz": factor.frequency if factor else None,
             "gain_margin": self.gain.value if self.gain else None,
             "least_gain": self.least_gain.value if self.least_gain else None,
