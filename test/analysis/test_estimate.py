@@ -48,6 +48,24 @@ def test_a_sine_gives_the_answer_of_the_plant() -> None:
     assert (found.start, found.samples) == (1.0, 5 * 1024 + 1)
 
 
+@pytest.mark.parametrize("duration", [4.5, 8.0])
+def test_the_start_up_of_a_sine_does_not_count(duration: float) -> None:
+    """Counted in, it took 0.7 % off the delay of 8 s. A record that begins later is left as it is."""
+    run = rths_nodes.run("predefined_sine", [f"duration={duration}", "compensator.type=none"])
+    found = estimate(run)["axis_1"]
+    assert found.start == pytest.approx(1.0, abs=2.0 * DT)
+    assert found.loading.sine_delay == pytest.approx(-np.angle(ANSWER) / (2.0 * math.pi), rel=1e-4)
+    assert estimate(run, start=0.0)["axis_1"].start == 0.0
+    assert estimate(run, start=1.5)["axis_1"].start == 1.5
+
+
+def test_a_sine_that_is_too_short_says_that_its_start_up_counts() -> None:
+    run = rths_nodes.run("predefined_sine", ["duration=3.5", "compensator.type=none"])
+    found = estimate(run)["axis_1"]
+    assert found.start == 0.0
+    assert found.notes[-1] == "the start-up of the sine counts as well: the test is too short to leave it out"
+
+
 def test_a_sine_suggests_what_the_plant_is() -> None:
     """alpha within what 1 Hz is not slow; one sine is not enough for three parameters."""
     found = estimate(sine_test(), start=1.0)["axis_1"]

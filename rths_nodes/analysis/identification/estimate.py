@@ -28,6 +28,10 @@ PURE = 0.95
 """Share of its power that a target must have in one line of its spectrum to be taken for a sine."""
 LINE = 3
 """Half the width of such a line behind a Hann window, in frequencies of the spectrum."""
+STARTING = 10
+"""Delays of the loading system after which the start-up of a sine has faded, and one period at least."""
+FEWEST_PERIODS = 3
+"""Of a sine that must be left behind its start-up."""
 SPACING_S = 5 / 1024
 """Time between the taps of ``discrete_model`` that fits the parameters published with it: 5 samples at 1024 Hz."""
 
@@ -74,12 +78,13 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Estimates by axis, of ``axis`` or of all, over ``start`` to ``end`` (s; the test without its soft start).
 
-    Raises ConfigError for an unknown axis and for a window without enough motion in it.
+    Of a sine the start-up, which is none, is left out unless ``start`` is given. Raises ConfigError for an unknown axis and for a window without enough motion in it.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
     samples = _window(run, start, end)
-    return {name: _axis(run, samples, n) for n, name in enumerate(run.axes) if axis in (None, name)}
+    as_given = start is not None
+    return {name: _axis(run, samples, n, as_given) for n, name in enumerate(run.axes) if axis in (None, name)}
 
 
 def _window(run: Run, start: float | None, end: float | None) -> Indices:
@@ -102,14 +107,20 @@ def _longest(run: Run) -> int:
     return max(1, math.ceil(run.scenario.monitor.longest_delay / run.scenario.dt))
 
 
-def _axis(run: Run, samples: Indices, axis: int) -> Estimate:
+def _axis(run: Run, samples: Indices, axis: int, as_given: bool) -> Estimate:
     target, command, measured = (values[samples, axis] for values in (run.target, run.command, run.displacement))
     dt, longest = run.scenario.dt, _longest(run)
     if not np.ptp(command) > 0.0 or not np.ptp(measured) > 0.0:
         raise ConfigError(f"{run.axes[axis]}: nothing moves between these times")
     sine = sine_frequency(command, dt)
     loading = _relation(command, measured, dt, longest, sine)
+    if sine and not as_given:
+        begin = math.ceil(max(1.0 / sine, STARTING * abs(loading.best_delay)) / dt)
+        if len(samples) - begin >= max(2 * longest + 3, FEWEST_PERIODS / (sine * dt)):
+            return _axis(run, samples[begin:], axis, as_given=True)
     suggested, notes = _suggested(loading, command, measured, dt, sine, longest * dt)
+    if sine and not as_given:
+        notes = (*notes, "the start-up of the sine counts as well: the test is too short to leave it out")
     tracking = _relation(target, measured, dt, longest, sine)
     start, end = (float(run.time[samples[n]]) for n in (0, -1))
     return Estimate(start, end, len(samples), sine, tracking, loading, suggested, notes)

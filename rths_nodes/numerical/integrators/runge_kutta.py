@@ -19,8 +19,8 @@ from rths_nodes.numerical.structures.linear_force import is_linear
 class RungeKutta(Dynamics):
     """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
 
-    So it is of fourth order for the numerical substructure under a smooth load, of second order through a
-    specimen. The stages of a linear structure are one matrix, made beforehand. Raises ConfigError for a step at
+    So it is of fourth order for the numerical substructure under a load that runs straight within each step, of
+    second order under any other load and through a specimen. The stages of a linear structure are one matrix, made beforehand. Raises ConfigError for a step at
     which it grows.
     """
 
