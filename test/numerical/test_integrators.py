@@ -256,6 +256,26 @@ def test_runge_kutta_is_of_fourth_order_under_a_constant_load(swing: Callable[..
     assert errors[1] / errors[2] == pytest.approx(16.0, rel=0.05)
 
 
+def test_runge_kutta_is_of_fourth_order_under_straight_loads_only(make: Callable[..., Any]) -> None:
+    """m x'' + k x = t: x = (t - sin(w t) / w) / k; under a sine, taken straight within a step, of second."""
+    load = 0.6 * OMEGA
+    orders = []
+    for straight in (True, False):
+        errors = []
+        for steps in (50, 100, 200):
+            time = np.linspace(0.0, 2.0, steps + 1)
+            free = np.sin(OMEGA * time) / OMEGA
+            force = time if straight else np.sin(load * time)
+            exact = (time - free) / STIFFNESS
+            if not straight:
+                exact = (force - load * free) / (MASS * (OMEGA**2 - load**2))
+            frame = make("structure", "sdof", mass=MASS, frequency=FREQUENCY, damping_ratio=0.0)
+            solver = make("integrator", "runge_kutta", frame, force[:, None], 2.0 / steps)
+            errors.append(largest_error(solver, exact))
+        orders.append(np.log2(np.divide(errors[:-1], errors[1:])))
+    np.testing.assert_allclose(orders, [[4.0, 4.0], [2.0, 2.0]], atol=0.1)
+
+
 def decay_per_step(history: np.ndarray, dt: float) -> float:
     """Factor by which a swing round zero changes in one step, from its first and last peaks."""
     peaks = np.abs(history)

@@ -70,8 +70,8 @@ class Cyclic:
 class Equivalent:
     """Spring (N/m) and dashpot (N s/m) side by side that are nearest to all tests, with the range of each.
 
-    Those of a test are its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that
-    the nearest ones lie within the ranges; Jacobsen's dashpot has the energy of all harmonics, ``Cyclic.damping``.
+    A test has its storage stiffness and its loss stiffness over omega, both in the first harmonic, so that the
+    nearest ones lie within the ranges; Jacobsen's dashpot, ``Cyclic.damping``, has the energy of all harmonics.
     """
 
     stiffness: float

@@ -78,7 +78,8 @@ def estimate(
 ) -> dict[str, Estimate]:
     """Estimates by axis, of ``axis`` or of all, over ``start`` to ``end`` (s; the test without its soft start).
 
-    Of a sine the start-up, which is none, is left out unless ``start`` is given. Raises ConfigError for an unknown axis and for a window without enough motion in it.
+    Of a sine the start-up, which is none, is left out unless ``start`` is given. Raises ConfigError for an unknown
+    axis and for a window without enough motion in it.
     """
     if axis is not None and axis not in run.axes:
         raise unknown("--axis", "axis", axis, run.axes)
