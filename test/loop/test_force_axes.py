@@ -145,6 +145,52 @@ def test_the_feed_forward_of_the_coupling_is_what_holds_the_drift_within_3_perce
     assert 0.003 < errors(late, MOVES, 12.0) < 0.01, "without compensation of the delay"
 
 
+PAGE: dict[str, tuple[list[str], dict[str, Any], float, float]] = {
+    "with lead": ([], {}, 0.00135, 0.00014),
+    "without lead": (
+        ["axes.load.force_control.law.lead=0"],
+        {"axes__load__force_control__law__lead": 0.0},
+        *(0.0154, 0.0047),
+    ),
+    "feedback alone": (
+        [
+            *("axes.load.force_control.law.column=null", "axes.load.force_control.largest_correction=1e-3"),
+            "axes.load.limits.force_error=400e3",
+        ],
+        {
+            "axes__load__force_control__law__column": None,
+            "axes__load__force_control__largest_correction": 1e-3,
+        },
+        *(0.16, 0.055),
+    ),
+}
+"""Changes of the shipped scenario and of that above, and the shares of the load that doc/force_axes.md has."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("row", PAGE)
+def test_the_figures_of_the_page(row: str) -> None:
+    overrides, changes, inclined, upright = PAGE[row]
+    shipped = Watch()
+    outcome = Loop(Assembly(files.load("column_under_axial_load", overrides))).run([shipped])
+    assert outcome.state is State.FINISHED, outcome.reason
+    assert errors(shipped, MOVES, 14.0) == pytest.approx(inclined, rel=0.03)
+    assert errors(run(**changes)[1], MOVES, 12.0) == pytest.approx(upright, rel=0.03)
+
+
+@pytest.mark.long
+def test_an_inclined_actuator_that_holds_its_place_loses_166_7_kn() -> None:
+    """Column and actuator incline: k d^2 / 2 (1 / L + 1 / L_a), 166.7 kN at 20 mm."""
+    shipped = Watch()
+    Loop(Assembly(files.load("column_under_axial_load", ["axes.load.load.held_from=4.5"]))).run([shipped])
+    begin = int(MOVES * 1024)
+    drift, lost = np.abs(shipped.place(0)[begin:]).max(), (LOAD - shipped.force()[begin:]).max()
+    assert drift == pytest.approx(DRIFT, rel=0.01)
+    closed = 0.5 * STIFFNESS * (1.0 / 3.0 + 1.0 / 2.0)
+    assert lost == pytest.approx(closed * drift**2, rel=2e-3)
+    assert closed * DRIFT**2 == pytest.approx(166.7e3, rel=1e-3)
+
+
 NOISE = {"displacement_noise_rms": 1e-6, "force_noise_rms": 200.0}
 
 
