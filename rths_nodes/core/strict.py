@@ -129,7 +129,8 @@ def _section(spec: Spec, value: Any, path: str) -> Any:
 
 def _sections(spec: Spec, value: Any, path: str) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not (value or spec.optional):
-        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections, at least one")
+        least = "; leave it out where there is none" if spec.optional else ", at least one"
+        raise ConfigError(f"{path} = {show(value)}: must be a mapping of names to sections{least}")
     return _named(_section, spec, value, path)
 
 
@@ -210,7 +211,8 @@ def build(cls: type[T], data: Any, path: str = "") -> T:
 
 
 def _checked(spec: Spec, value: Any, path: str) -> Any:
-    return None if value is None and spec.optional else _CHECKS[spec.kind](spec, value, path)
+    absent = value is None and spec.optional and spec.kind != "sections"  # which are empty, never absent
+    return None if absent else _CHECKS[spec.kind](spec, value, path)
 
 
 def as_data(built: Any) -> Any:

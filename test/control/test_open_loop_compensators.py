@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -220,6 +221,6 @@ def chain(first: Any, second: Any) -> dict[str, Any]:
 )
 def test_a_compensator_is_told_whether_it_stands_behind_another(compensator: Any, place: str) -> None:
     loaded = files.load("chen_ricles_2010", ["ramp.type=linear"])
-    found = replace(loaded, [(["compensator"], compensator)]).cautions()
+    found = doubts(replace(loaded, [(["compensator"], compensator)]))
     warned = [words.partition(":")[0] for words in found if "linear ramp has no acceleration" in words]
     assert warned == ([place] if place else [])

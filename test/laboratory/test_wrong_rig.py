@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -352,10 +353,10 @@ def test_a_cable_to_nowhere_and_an_unknown_pressure_are_refused(override: str, w
 
 def test_what_is_wrong_on_purpose_is_told() -> None:
     words = ["axes.story_1.sensors.force_scale=-1", "axes.story_1.output={start: 0.0, lost_motion: 1.0e-4}"]
-    told = files.load("chen_ricles_2010", words).cautions()
+    told = doubts(files.load("chen_ricles_2010", words))
     assert "axes.story_1.sensors: wrong on purpose: force_scale" in told
     assert "axes.story_1.output: wrong on purpose: lost_motion, start" in told
-    assert not any("on purpose" in words for words in files.load("chen_ricles_2010").cautions())
+    assert not any("on purpose" in words for words in doubts(files.load("chen_ricles_2010")))
 
 
 def test_nobody_switches_to_an_unknown_pressure() -> None:

@@ -14,7 +14,7 @@ from rths_nodes.app import hosts
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.warm_up import CommandWarmUp, StepWarmUp
@@ -51,7 +51,7 @@ def test_a_whole_run_builds_no_more(name: str, built: Built, declared: Declared,
 
 def test_a_scenario_builds_nothing(built: Built) -> None:
     loaded = files.load(DAMPED)
-    loaded.cautions()
+    judgement.cautions(loaded)
     loaded.context()
     loaded.shared_hash()
     assert not built

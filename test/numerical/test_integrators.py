@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
@@ -686,5 +687,5 @@ def test_hht_alpha_agrees_with_cr_in_the_whole_loop(simulate: Callable[..., Any]
 
 def test_hht_alpha_warns_of_iterations_longer_than_a_sample() -> None:
     scene = files.load("chen_ricles_2010", ["integrator.type=hht_alpha"])
-    assert any("made for substeps = 1" in words for words in scene.cautions())
-    assert not files.load("chen_ricles_2010", ["integrator.type=hht_alpha", "substeps=1"]).cautions()
+    assert any("made for substeps = 1" in words for words in doubts(scene))
+    assert not doubts(files.load("chen_ricles_2010", ["integrator.type=hht_alpha", "substeps=1"]))

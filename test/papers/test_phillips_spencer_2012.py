@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.reference.coupled import IdealResponse, ideal_response, measured_names
@@ -122,7 +123,7 @@ def test_a_staircase_with_the_force_of_the_last_tick_tracks_well_and_is_wrong() 
     assert np.all(tracking(naive) < 0.5)
     assert np.all(response(naive) > 20.0)
     loaded = files.load(NAME, ["rig.hold=staircase", "integrator={type: exact}"], "d")
-    assert any("staircase" in words for words in loaded.cautions())
+    assert any("staircase" in words for words in doubts(loaded))
 
 
 def test_transport_costs_next_to_nothing_because_it_is_added_to_the_lead() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from doubts import doubts
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.app import hosts
@@ -118,9 +119,9 @@ def test_it_does_not_burst_with_any_seed(test: str, compensator: str, seed: int)
 def test_the_literal_start_within_the_loop_bursts_and_a_check_says_so() -> None:
     wild = ("compensator.guarded=false", "soft_start=null", "axes.damper.limits.force=1e9")
     loaded = override(case("sine", "sadc"), wild)
-    assert any("may burst" in words for words in loaded.cautions())
+    assert any("may burst" in words for words in doubts(loaded))
     report = hosts.run(loaded)
     errors = np.abs(report.read().target - report.read().true_displacement)
     assert report.outcome == "tripped" or errors.max() > 0.02
-    shipped = [words for name in ("sweep", "sine", "el_centro") for words in files.load(f"tadc_{name}").cautions()]
+    shipped = [words for name in ("sweep", "sine", "el_centro") for words in doubts(files.load(f"tadc_{name}"))]
     assert not any("burst" in words for words in shipped)

@@ -66,7 +66,9 @@ class Simulator:
             at_least=0,
             at_most=1000,
         )
-        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        longest_wait: float = number(
+            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
+        )
         watchdog: float | None = number(
             "time without a command after which the port itself holds the rig, whatever its node does, in real "
             "time; none if left out",

@@ -8,6 +8,7 @@ is filled in here and flagged. Layout and behaviour: doc/udp.md.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import secrets
 import time
@@ -19,7 +20,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.durations import median_count
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import FarEnd
@@ -96,13 +97,26 @@ class UdpPort:
             at_most=10.0,
         )
         connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
-        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        longest_wait: float = number(
+            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
+        )
         auxiliary_names: tuple[str, ...] = texts(
             "measured channels beside the axes, in the order of the datagram, with units: pressure [Pa]; where "
             "the scenario has a rig they are the rig's"
         )
         auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
         trigger: bool = trigger_parameter()
+
+        def validate(self, path: str) -> None:
+            """Refuses an address that is not that of one computer."""
+            try:
+                known = ipaddress.ip_address(self.address)
+            except ValueError:  # a name
+                return
+            if known.is_unspecified or known.is_multicast or str(known) == "255.255.255.255":
+                raise ConfigError(
+                    f"{path}.address = {show(self.address)}: must be that of one computer, the rig's"
+                )
 
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for more axes than a datagram has, and a silence that is shorter than ticks."""

@@ -15,6 +15,7 @@ from rths_nodes.loop.commissioning.silence import cable, closed, killed
 from rths_nodes.loop.commissioning.stops import stops
 from rths_nodes.loop.commissioning.switched import interlock, pressure
 from rths_nodes.loop.procedure.commissioning import FAILED, SIGN, CommissioningRow
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -63,7 +64,9 @@ def scenario_of(rig: RigFile) -> Scenario:
         "compensator": {"type": "none"},
         "axes": {name: dict(SIMULATED) for name in rig.axes},
     }
-    return build(Scenario, on_rig(data, rig))
+    scenario = build(Scenario, on_rig(data, rig))
+    judgement.refuse(scenario)
+    return scenario
 
 
 def _tried(bench: Bench, part: Callable[[Bench], list[CommissioningRow]]) -> list[CommissioningRow]:

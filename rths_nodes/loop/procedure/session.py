@@ -38,8 +38,8 @@ from rths_nodes.loop.procedure.records import (
 )
 from rths_nodes.loop.procedure.rungs import RungUnderWay, RunOutcome
 from rths_nodes.loop.provenance import Code
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.scenario.rig_file import check_errors_bounded
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
 
@@ -86,7 +86,7 @@ class RigSession(Acting):
             self._machine.brake,
             lambda measured: self._machine.leave((State.POSITIONED, State.ARMED), self._displaced),
         )
-        check_errors_bounded(scenario, self.drive.port.simulated)
+        judgement.refuse(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
         self.clearance = Clearance(record, self._rig_axes)
         self._taken: Offsets | None = None

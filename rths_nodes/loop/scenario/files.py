@@ -14,6 +14,7 @@ from rths_nodes.core.resources import resource
 from rths_nodes.core.strict import build
 from rths_nodes.core.text_files import read_text
 from rths_nodes.core.yaml_text import parse
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.overrides import override, with_absolute_cases, with_case
 from rths_nodes.loop.scenario.rig_file import RigFile, on_rig, refuse_wider
 from rths_nodes.loop.scenario.schema import Scenario
@@ -69,6 +70,7 @@ def load(
     changed = override(scenario, overrides)
     if scenario.rig_file is not None:
         refuse_wider(scenario.rig_file.name, scenario.limits, changed.limits)
+    judgement.refuse(changed)
     return changed
 
 

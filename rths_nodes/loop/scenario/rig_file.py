@@ -35,6 +35,7 @@ UNATTENDED = (
     "a file of answers may arm the rungs that move this rig, with nobody at a terminal; false: a person arms each "
     "one; simulators and emulators need it not"
 )
+SERVO_RATE = "samples per second of its controller: a scenario with another rate is refused; left out: any"
 
 
 @params
@@ -68,13 +69,7 @@ class RigFile:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     unattended: bool = flag(UNATTENDED, False)
-    servo_rate: float | None = number(
-        "samples per second of its controller: a scenario with another rate is refused; left out: any",
-        "Hz",
-        None,
-        more_than=0.0,
-        at_most=100e3,
-    )
+    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     port: Any = component("port", "the way to the rig")
     axes: dict[str, RigFileAxis] = sections(RigFileAxis, "actuator axes by name, in the order of the port")
     auxiliary: dict[str, Channel] = sections(
@@ -95,6 +90,8 @@ class RigFile:
         owner: dict[str, str] = {}
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):
+                if (axis, *entry.serves).count(name) > 1:
+                    raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; name it once")
                 if owner.setdefault(name, axis) != axis:
                     raise ConfigError(f"axes: {show(name)} is both {owner[name]} and {axis}; name it once")
 
@@ -133,40 +130,8 @@ class RigHead:
     name: str = text("name of the rig")
     description: str = text("where and what it is", "")
     unattended: bool = flag(UNATTENDED, False)
+    servo_rate: float | None = number(SERVO_RATE, "Hz", None, more_than=0.0, at_most=100e3)
     auxiliary: dict[str, Channel] = sections(Channel, "channels that are scaled, by name", optional=True)
-
-
-def check_errors_bounded(test: Any, simulated: bool) -> None:
-    """Raises ConfigError where a ``test`` does not bound how far a rig that is not ``simulated`` may be off.
-
-    An axis that follows displacements needs ``tracking_error``, one that is controlled by force ``force_error``.
-    """
-    problems = Problems()
-    head = test.rig_file
-    for name, axis in test.axes.items() if not simulated else ():
-        key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
-        if getattr(axis.limits, key) is None:
-            place = name if axis.rig_axis is None else axis.rig_axis.name
-            where = "" if head is None else f" of the rig file {head.name}"
-            problems.append(
-                f"axes.{place}.limits.{key}{where}: missing [{unit}]: a rig that is no simulator runs only where "
-                "the file says how far what is measured may be off its target"
-            )
-        elif axis.limits.of_force and (words := _led_too_far(axis)):
-            problems.append(f"axes.{name}.force_control.largest_correction{words}")
-    problems.refuse()
-
-
-def _led_too_far(axis: Any) -> str:
-    """Why a load cell that drifts could lead a force axis further than its force may be off; empty where not."""
-    far, bound = axis.force_control.largest_correction, axis.limits.force_error
-    stiffness = getattr(axis.force_control.law, "stiffness", None)
-    if stiffness is None or far * stiffness <= bound:
-        return ""
-    return (
-        f" = {far:g} m: is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, "
-        f"or a load cell that drifts leads the axis further than limits.force_error = {bound:g} N"
-    )
 
 
 def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
@@ -189,6 +154,7 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
             "name": rig.name,
             "description": rig.description,
             "unattended": rig.unattended,
+            "servo_rate": rig.servo_rate,
             "auxiliary": as_data(rig.auxiliary),
         },
         "axes": {

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from rths_nodes.core import inputs, registry
-from rths_nodes.core.checks import TestContext, cautions_of, check_fit, spans_of
+from rths_nodes.core.checks import TestContext, check_fit, spans_of
 from rths_nodes.core.distributions import check_scatter
 from rths_nodes.core.errors import ConfigError, Problems, join, show
-from rths_nodes.core.limits import INTERLOCK, Limits, WholeLevels
+from rths_nodes.core.limits import Limits, WholeLevels
 from rths_nodes.core.parameters import component, integer, mapping, number, params, section, sections, text, texts
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Array
@@ -249,30 +249,16 @@ class Scenario(AxesByMode):
             raise self._missing(axis, noun, "the port needs none, but what is computed here does")
         return given
 
-    def cautions(self) -> list[str]:
-        """What is allowed but dangerous or doubtful, in words; each component knows its own."""
-        found = [f"{place}: {words}" for place, part, own in self._parts() for words in cautions_of(part, own)]
-        cls = None if hasattr(self.port, "cannot_be_built") else registry.class_of("port", self.port)
-        beats = getattr(self.port, "has_heartbeat", hasattr(cls, "drop_heartbeat"))
-        for name, limits in self.limits.items() if not beats else ():
-            for quantity, level in (limits.levels.given() if limits.levels else {}).items():
-                if level.action == INTERLOCK:
-                    found.append(
-                        f"axes.{name}.limits.levels.{quantity}.action = 'interlock': the port "
-                        f"{type(self.port).type_name} has no heartbeat to drop: it stops as 'stop' does"
-                    )
-        return found
-
     def check_fit(self, section: str) -> None:
         """Raises ConfigError where a component of ``section``, or a part of one, refuses this test."""
         problems = Problems()
-        for place, part, own in self._parts():
+        for place, part, own in self.parts():
             if place == section or place.startswith(f"{section}."):
                 with problems.gathered():
                     check_fit(part, own, place)
         problems.refuse()
 
-    def _parts(self) -> Iterator[tuple[str, Any, TestContext]]:
+    def parts(self) -> Iterator[tuple[str, Any, TestContext]]:
         """All parameters below the scenario's own, with their places and what they may know of the test."""
         context = self.context()
         moved = context.of_first(len(self.moved_axes))

@@ -21,7 +21,7 @@ from rths_nodes.core.samples import (
     Measurement,
 )
 from rths_nodes.laboratory.ports.trigger import set_trigger
-from rths_nodes.loop.scenario.rig_file import check_errors_bounded
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
@@ -116,7 +116,7 @@ class RigStage:
     def of(cls, scenario: Scenario, port: Port) -> RigStage:
         """The stage of the rig of ``scenario`` behind ``port``. Raises ConfigError where nobody has armed it."""
         check_armed(port)
-        check_errors_bounded(scenario, port.simulated)
+        judgement.refuse(scenario, port.simulated)
         limits, dt = scenario.limits, scenario.dt
         handover: Handover | None = getattr(port, "handover", None)
         groups = scenario.stop_groups

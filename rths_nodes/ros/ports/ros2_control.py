@@ -99,7 +99,9 @@ class Ros2ControlPort(Readback):
             at_most=10.0,
         )
         connect_within: float = number("how long to wait for the controllers", "s", 5.0, more_than=0.0)
-        longest_wait: float = number("time without a command after which the rig trips", "s", 5.0, more_than=0.0)
+        longest_wait: float = number(
+            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
+        )
 
         def validate(self, path: str) -> None:
             """Refuses a watchdog without a counter, and the other way round, and joints that are there twice."""

@@ -1,0 +1,265 @@
+"""Rules about sensors, their calibration, what is taken off a load cell, and the scale of a specimen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import Any
+
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen
+
+COVERED, NOISY = 1.0 / 3.0, 1.0 / 30.0
+"""Share of a range that noise (rms) covers, and from which on it is doubtful."""
+SMALLEST_SIGNAL, LARGEST_SIGNAL = 0.1, 2.0**24
+"""Number of a port at the end of a channel: converters have volts, milliamperes, or counts of up to 24 bits."""
+A_DAY, A_YEAR = timedelta(days=1), timedelta(days=366)
+TEN_YEARS = 10 * A_YEAR
+"""Beyond, nobody calls a sensor calibrated, not even an emulated one."""
+LARGE_FRICTION = 0.2
+"""Share of the limit of force that friction may have without a word."""
+LARGEST_LENGTH = 200.0
+"""Scale of length of a specimen, to either side of 1."""
+OFF_FORCE = 100.0
+"""By which the scale of force may differ from the square of that of length."""
+HARDLY_KNOWN = 0.3
+"""Share: a stiffness known worse than this lets nearly every specimen pass."""
+
+
+def _channels(seen: Seen) -> Iterator[tuple[str, str, Any]]:
+    """Each channel of the rig file: its place, what it is of, the channel."""
+    for place, axis in seen.axes:
+        for noun in ("displacement", "force", "command") if axis.rig_axis is not None else ():
+            yield f"{place}.rig_axis.{noun}", noun, getattr(axis.rig_axis, noun)
+    if seen.scenario.rig_file is not None:
+        for name, channel in seen.scenario.rig_file.auxiliary.items():
+            yield f"rig_file.auxiliary.{name}", "auxiliary", channel
+
+
+def _noises(seen: Seen) -> Iterator[tuple[str, float, float, str]]:
+    """Place, noise and range of each sensor, with their unit."""
+    for place, noun, channel in _channels(seen):
+        if noun == "auxiliary":
+            yield f"{place}.noise_rms", channel.noise_rms, channel.range, channel.unit
+    for place, axis in seen.axes:
+        for noun, unit in (("displacement", "m"), ("force", "N")):
+            if (end := getattr(axis.sensors, f"{noun}_range")) is not None:
+                yield f"{place}.sensors.{noun}_noise_rms", getattr(axis.sensors, f"{noun}_noise_rms"), end, unit
+
+
+def _covered(seen: Seen) -> Iterator[Found]:
+    for place, noise, end, unit in _noises(seen):
+        if noise >= COVERED * end:
+            yield Found(place, f"{noise:g} {unit}", f"must be < {COVERED * end:.4g} {unit}, a third of the range")
+
+
+def _noisy(seen: Seen) -> Iterator[Found]:
+    for place, noise, end, unit in _noises(seen):
+        if NOISY * end < noise < COVERED * end:
+            yield Found(place, f"{noise:g} {unit}", f"{noise / end:.0%} of the range of {end:g} {unit}")
+
+
+def _signal(seen: Seen) -> Iterator[Found]:
+    """One whose scale is 1 gives its own unit: then there is no converter to judge."""
+    for place, _, channel in _channels(seen):
+        number = channel.range / channel.scale
+        if channel.scale != 1.0 and not SMALLEST_SIGNAL <= number <= LARGEST_SIGNAL:
+            yield Found(
+                f"{place}.scale",
+                f"{channel.scale:g} {channel.unit}",
+                f"the range of {channel.range:g} {channel.unit} is reached at {number:.3g} of the port (V, mA or "
+                "counts)",
+            )
+
+
+def _dated(seen: Seen) -> Iterator[tuple[str, date, str]]:
+    for place, _, channel in _channels(seen):
+        if channel.calibrated:
+            yield f"{place}.calibrated", date.fromisoformat(channel.calibrated), channel.calibrated
+
+
+def _in_future(seen: Seen) -> Iterator[Found]:
+    for place, day, shown in _dated(seen):
+        if day > seen.today + A_DAY:
+            yield Found(place, shown, f"today is {seen.today}")
+
+
+def _long_ago(seen: Seen) -> Iterator[Found]:
+    longest = TEN_YEARS if seen.simulated else A_YEAR
+    for place, day, shown in _dated(seen):
+        if seen.today - day > longest:
+            yield Found(place, shown, f"{(seen.today - day).days / 365.25:.3g} years ago")
+
+
+def _never(seen: Seen) -> Iterator[Found]:
+    for place, noun, channel in _channels(seen):
+        if noun in ("displacement", "force") and not channel.calibrated:
+            yield Found(f"{place}.calibrated", "''", "no date")
+
+
+def _corrections(seen: Seen) -> Iterator[tuple[str, Any, Any]]:
+    for place, axis in seen.axes:
+        if axis.rig_axis is not None and axis.rig_axis.corrections is not None:
+            yield f"{place}.rig_axis.corrections", axis.rig_axis.corrections, axis.limits
+
+
+def _friction(seen: Seen) -> Iterator[tuple[Found, float]]:
+    for place, corrections, limits in _corrections(seen):
+        if corrections.friction is not None:
+            words = f"limits.force is {limits.force:g} N"
+            yield (
+                Found(f"{place}.friction", f"{corrections.friction:g} N", words),
+                corrections.friction / limits.force,
+            )
+
+
+def _all_friction(seen: Seen) -> Iterator[Found]:
+    return (found for found, share in _friction(seen) if share >= 1.0)
+
+
+def _much_friction(seen: Seen) -> Iterator[Found]:
+    return (found for found, share in _friction(seen) if LARGE_FRICTION < share < 1.0)
+
+
+def _fixture(seen: Seen) -> Iterator[Found]:
+    for place, corrections, limits in _corrections(seen):
+        inertia = (corrections.fixture_mass or 0.0) * limits.deceleration
+        if inertia >= limits.force:
+            yield Found(
+                f"{place}.fixture_mass",
+                f"{corrections.fixture_mass:g} kg",
+                f"times limits.deceleration = {limits.deceleration:g} m/s^2 is {inertia:.4g} N, limits.force is "
+                f"{limits.force:g} N",
+            )
+
+
+def _similitudes(seen: Seen) -> Iterator[tuple[str, Any]]:
+    for place, axis in seen.axes:
+        if axis.rig_axis is not None:
+            yield f"{place}.rig_axis.similitude", axis.rig_axis.similitude
+
+
+def _length(seen: Seen) -> Iterator[Found]:
+    for place, scale in _similitudes(seen):
+        if not 1.0 / LARGEST_LENGTH <= scale.length <= LARGEST_LENGTH:
+            yield Found(
+                f"{place}.length", f"{scale.length:g}", f"1/{LARGEST_LENGTH:g} to {LARGEST_LENGTH:g} is usual"
+            )
+
+
+def _force(seen: Seen) -> Iterator[Found]:
+    for place, scale in _similitudes(seen):
+        square = scale.length**2
+        if not square / OFF_FORCE <= scale.force <= square * OFF_FORCE:
+            yield Found(
+                f"{place}.force", f"{scale.force:g}", f"{square / OFF_FORCE:g} to {square * OFF_FORCE:g} is usual"
+            )
+
+
+def _known_to(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        known = None if axis.rig_axis is None else axis.rig_axis.stiffness_known_to
+        if known is not None and known > HARDLY_KNOWN:
+            yield Found(f"{place}.rig_axis.stiffness_known_to", f"{known:g}", f"up to {HARDLY_KNOWN:g} is usual")
+
+
+def _no_rate(seen: Seen) -> Iterator[Found]:
+    head = seen.scenario.rig_file
+    if head is not None and head.servo_rate is None:
+        yield Found(f"servo_rate of the rig file {head.name}", "", "missing [Hz]")
+
+
+CHANNELS = (
+    Rule(
+        "noise_covers_range",
+        REFUSED,
+        "`noise_rms` of a sensor < a third of its `range`",
+        "such a sensor shows nothing",
+        _covered,
+    ),
+    Rule(
+        "noise_is_large",
+        CAUTION,
+        "`noise_rms` of a sensor up to a thirtieth of its `range`",
+        "is it a peak, or in another unit?",
+        _noisy,
+    ),
+    Rule(
+        "signal_of_no_converter",
+        CAUTION,
+        "`range` / `scale` of a channel 0.1 to 2^24, where `scale` is not 1",
+        "no converter ends there: are scale and range in the same unit?",
+        _signal,
+    ),
+    Rule(
+        "calibrated_in_future",
+        CAUTION,
+        "`calibrated` is not after today",
+        "either the date is wrong, or the clock of this computer",
+        _in_future,
+    ),
+    Rule(
+        "calibrated_long_ago",
+        CAUTION,
+        "`calibrated` within a year; ten years where nothing of steel moves",
+        "sensors are calibrated once a year",
+        _long_ago,
+    ),
+    Rule(
+        "never_calibrated",
+        CAUTION,
+        "`calibrated` of displacement and force is given",
+        "nobody says what this sensor shows",
+        _never,
+        real=True,
+    ),
+    Rule(
+        "friction_beyond_force",
+        REFUSED,
+        "`corrections.friction` < `limits.force`",
+        "nothing would be left of what the load cell may show",
+        _all_friction,
+    ),
+    Rule(
+        "friction_is_large",
+        CAUTION,
+        "`corrections.friction` up to 20 % of `limits.force`",
+        "what is taken off is no small part of what the load cell may show",
+        _much_friction,
+    ),
+    Rule(
+        "fixture_beyond_force",
+        CAUTION,
+        "`corrections.fixture_mass` x `limits.deceleration` < `limits.force`",
+        "in the safe stop its inertia alone breaks the limit of force",
+        _fixture,
+    ),
+    Rule(
+        "scale_of_length",
+        CAUTION,
+        "`similitude.length` 1/200 to 200",
+        "no model is that small",
+        _length,
+    ),
+    Rule(
+        "scale_of_force",
+        CAUTION,
+        "`similitude.force` within 1/100 and 100 times `length`^2",
+        "forces of a model go with the square of its length, where the material is about the same",
+        _force,
+    ),
+    Rule(
+        "stiffness_hardly_known",
+        CAUTION,
+        "`stiffness_known_to` up to 0.3",
+        "nearly any specimen, or scale of a sensor, passes the small move",
+        _known_to,
+    ),
+    Rule(
+        "no_servo_rate",
+        CAUTION,
+        "`servo_rate` of the rig file is given",
+        "a scenario with the rate of another controller is not refused",
+        _no_rate,
+        real=True,
+    ),
+)

@@ -1,0 +1,366 @@
+"""Rules about the limits and levels of an axis, and of the whole rig."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rths_nodes.core import registry
+from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen
+
+SLACK = 4.0
+"""So many times sqrt(deceleration x stroke) an axis may be fast: from end to end of its stroke, 2 is the fastest
+from which it can still be stopped within it."""
+SHARPEST = 100.0
+"""m/s^2: a deceleration up to here is none that a rig cannot have, however slow the axis is."""
+NEAR = 0.98
+"""Share of the range of a sensor beyond which a limit is one with its end."""
+OVERSHOOT = 1.5
+"""A measured velocity is that often the limit of the command, with its noise."""
+SLIGHT = 0.01
+"""Share of the limit of velocity that any motion reaches."""
+SIGMAS = 6.0
+"""Of the noise: beyond, one sample in ten million is."""
+MAY_STAND = ("displacement", "force")
+"""Quantities that need not be zero at rest: a specimen is preloaded, a rig stands off its zero."""
+GUARDS = ("displacement", "force", "tracking_error")
+"""Quantities whose levels keep a specimen from harm."""
+
+
+def _levels(seen: Seen) -> Iterator[tuple[str, Any, str, Level]]:
+    """Each level of each axis: its place, the axis, the quantity."""
+    for place, axis in seen.axes:
+        for name, level in (axis.limits.levels.given() if axis.limits.levels else {}).items():
+            yield f"{place}.limits.levels.{name}", axis, name, level
+
+
+def _bounds(level: Level) -> Iterator[tuple[str, float]]:
+    return ((key, value) for key in ("minimum", "maximum") if (value := getattr(level, key)) is not None)
+
+
+def _velocity(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        limits = axis.limits
+        most = SLACK * math.sqrt(limits.deceleration * limits.stroke)
+        if limits.velocity > most:
+            way = 0.5 * limits.velocity**2 / limits.deceleration
+            yield Found(
+                f"{place}.limits.velocity",
+                f"{limits.velocity:g} m/s",
+                f"its braking way at {limits.deceleration:g} m/s^2 is {way:.4g} m, the stroke "
+                f"+- {limits.stroke:g} m; up to {most:.3g} m/s is usual",
+            )
+
+
+def _deceleration(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        limits, rate = axis.limits, seen.scenario.servo_rate
+        if limits.deceleration > max(SHARPEST, limits.velocity * rate):
+            yield Found(
+                f"{place}.limits.deceleration",
+                f"{limits.deceleration:g} m/s^2",
+                f"stops {limits.velocity:g} m/s within one sample of {1e3 / rate:.3g} ms",
+            )
+
+
+def _error(key: str, limit: str, unit: str) -> Any:
+    """Refuses an error that may be larger than all that the axis may show."""
+
+    def look(seen: Seen) -> Iterator[Found]:
+        for place, axis in seen.axes:
+            value, most = getattr(axis.limits, key), getattr(axis.limits, limit)
+            if value is not None and value > most:
+                yield Found(
+                    f"{place}.limits.{key}", f"{value:g} {unit}", f"must be <= {most:g} {unit}, limits.{limit}"
+                )
+
+    return look
+
+
+def _ranges(seen: Seen) -> Iterator[tuple[str, str, float, float, str]]:
+    """Place, channel, limit, end of the sensor that shows it, unit."""
+    for place, axis in seen.axes:
+        for key, channel, unit in (("stroke", "displacement", "m"), ("force", "force", "N")):
+            end = getattr(axis.sensors, f"{channel}_range")
+            if end is not None:
+                yield f"{place}.limits.{key}", channel, getattr(axis.limits, key), end, unit
+
+
+def _near_end(seen: Seen) -> Iterator[Found]:
+    for place, channel, limit, end, unit in _ranges(seen):
+        if limit > NEAR * end:
+            yield Found(
+                place,
+                f"{limit:g} {unit}",
+                f"the sensor of {channel} ends at {end:g} {unit}; {NEAR * end:.4g} is usual",
+            )
+
+
+def _broken(seen: Seen) -> Iterator[tuple[str, Found]]:
+    for place, _, name, level in _levels(seen):
+        for key, value in _bounds(level):
+            if (value > 0.0) == (key == "minimum") and value:
+                words = f"must be {'<' if key == 'minimum' else '>'}= 0"
+                yield name, Found(f"{place}.{key}", f"{value:g} {QUANTITIES[name]}", words)
+
+
+def _broken_at_rest(seen: Seen) -> Iterator[Found]:
+    return (found for name, found in _broken(seen) if name not in MAY_STAND)
+
+
+def _broken_without_load(seen: Seen) -> Iterator[Found]:
+    return (found for name, found in _broken(seen) if name in MAY_STAND)
+
+
+def _only_told(seen: Seen) -> Iterator[Found]:
+    for place, _, name, level in _levels(seen):
+        if name in GUARDS and level.action == INDICATE and list(_bounds(level)):
+            yield Found(f"{place}.action", "'indicate'", "hold or stop is usual")
+
+
+def _persistence(seen: Seen) -> Iterator[Found]:
+    for place, axis, _, level in _levels(seen):
+        time = level.persistence / seen.scenario.servo_rate
+        gone, stroke = time * axis.limits.velocity, 2.0 * axis.limits.stroke
+        if level.persistence > 1 and gone > stroke:
+            yield Found(
+                f"{place}.persistence",
+                f"{level.persistence} samples",
+                f"is {time:.3g} s, in which the axis goes {gone:.3g} m, its whole stroke is {stroke:g} m",
+            )
+
+
+def _noise(axis: Any, name: str, rate: float) -> float:
+    """What noise and resolution alone make of a quantity of ``axis``; 0 where nothing is known of it."""
+    sensors = axis.sensors
+    if name in ("force", "force_rate"):
+        rms, step = sensors.force_noise_rms, sensors.force_resolution
+    elif name in ("piston_velocity", "tracking_error", "displacement_disagreement"):
+        rms, step = sensors.displacement_noise_rms, sensors.displacement_resolution
+    else:
+        return 0.0
+    if name in ("force_rate", "piston_velocity"):
+        return max(SIGMAS * math.sqrt(2.0) * rms, step) * rate
+    return max(SIGMAS * rms, step)
+
+
+def _within_noise(seen: Seen) -> Iterator[Found]:
+    for place, axis, name, level in _levels(seen):
+        noise, unit = _noise(axis, name, seen.scenario.servo_rate), QUANTITIES[name]
+        for key, value in _bounds(level):
+            if abs(value) < noise and value:
+                yield Found(
+                    f"{place}.{key}", f"{value:g} {unit}", f"noise and resolution alone make {noise:.3g} {unit}"
+                )
+
+
+def _piston_velocity(seen: Seen) -> Iterator[Found]:
+    for place, axis, name, level in _levels(seen):
+        limit = axis.limits.velocity
+        for key, value in _bounds(level):
+            if name == "piston_velocity" and not SLIGHT * limit <= abs(value) <= OVERSHOOT * limit:
+                yield Found(
+                    f"{place}.{key}",
+                    f"{value:g} m/s",
+                    f"limits.velocity is {limit:g} m/s; {SLIGHT * limit:g} to {OVERSHOOT * limit:g} m/s is usual",
+                )
+
+
+def _command_step(seen: Seen) -> Iterator[Found]:
+    for place, axis, name, level in _levels(seen):
+        most = axis.limits.velocity / seen.scenario.servo_rate
+        for key, value in _bounds(level):
+            if name == "command_step" and abs(value) > most:
+                yield Found(f"{place}.{key}", f"{value:g} m", f"must be within +- {most:.4g} m")
+
+
+def _bridge_length(seen: Seen) -> Iterator[Found]:
+    scenario = seen.scenario
+    level, most = scenario.levels.bridge_length, scenario.bridge.longest(1.0 / scenario.servo_rate)
+    if level is not None and level.maximum is not None and level.maximum > most:
+        words = f"must be <= {most} samples, bridge.max_bridge = {scenario.bridge.max_bridge:g} s"
+        yield Found("levels.bridge_length.maximum", f"{level.maximum:g} samples", words)
+
+
+def _bridged_share(seen: Seen) -> Iterator[Found]:
+    level = seen.scenario.levels.bridged_share
+    if level is not None and level.maximum is not None and level.maximum >= 1.0:
+        yield Found("levels.bridged_share.maximum", f"{level.maximum:g}", "must be < 1")
+
+
+def _disagreement(seen: Seen) -> Iterator[Found]:
+    known = seen.scenario.rig_file.auxiliary if seen.scenario.rig_file is not None else {}
+    for place, _, name, level in _levels(seen):
+        if not isinstance(level, Disagreement) or level.channel not in known:
+            continue
+        end, unit = known[level.channel].range_si, QUANTITIES[name]
+        for key, value in _bounds(level):
+            if abs(value) > end:
+                words = f"must be within +- {end:g} {unit}, the range of {level.channel}"
+                yield Found(f"{place}.{key}", f"{value:g} {unit}", words)
+
+
+def _interlock(seen: Seen) -> Iterator[Found]:
+    port = seen.scenario.port
+    cls = None if hasattr(port, "cannot_be_built") else registry.class_of("port", port)
+    if getattr(port, "has_heartbeat", hasattr(cls, "drop_heartbeat")):
+        return
+    for place, _, _, level in _levels(seen):
+        if level.action == INTERLOCK:
+            yield Found(
+                f"{place}.action", "'interlock'", f"the port {type(port).type_name} has no heartbeat to drop"
+            )
+
+
+def _unbounded(seen: Seen) -> Iterator[Found]:
+    """Places are those of the rig file, where there is one: there the number is missing."""
+    head = seen.scenario.rig_file
+    for name, axis in seen.scenario.axes.items():
+        key, unit = ("force_error", "N") if axis.limits.of_force else ("tracking_error", "m")
+        if getattr(axis.limits, key) is None:
+            own = name if axis.rig_axis is None else axis.rig_axis.name
+            where = "" if head is None else f" of the rig file {head.name}"
+            yield Found(f"axes.{own}.limits.{key}{where}", "", f"missing [{unit}]")
+
+
+def _led_too_far(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        if axis.force_control is None or not axis.limits.of_force or axis.limits.force_error is None:
+            continue
+        far, bound = axis.force_control.largest_correction, axis.limits.force_error
+        stiffness = getattr(axis.force_control.law, "stiffness", None)
+        if stiffness is not None and far * stiffness > bound:
+            yield Found(
+                f"{place}.force_control.largest_correction",
+                f"{far:g} m",
+                f"is {far * stiffness:g} N by the stiffness of its law: must be <= {bound / stiffness:g} m, for "
+                f"limits.force_error = {bound:g} N",
+            )
+
+
+LIMITS = (
+    Rule(
+        "velocity_beyond_stroke",
+        CAUTION,
+        "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
+        "the limit never acts before the stroke does",
+        _velocity,
+    ),
+    Rule(
+        "stop_in_one_sample",
+        CAUTION,
+        "`limits.deceleration` up to `velocity` x `servo_rate`, or 100 m/s^2",
+        "the safe stop is a jump of the velocity, which no actuator follows",
+        _deceleration,
+    ),
+    Rule(
+        "tracking_error_beyond_stroke",
+        REFUSED,
+        "`limits.tracking_error` up to `stroke`",
+        "an axis that is off by its whole stroke does not follow",
+        _error("tracking_error", "stroke", "m"),
+    ),
+    Rule(
+        "force_error_beyond_force",
+        REFUSED,
+        "`limits.force_error` up to `force`",
+        "a load that is off by the whole limit of force is not controlled",
+        _error("force_error", "force", "N"),
+    ),
+    Rule(
+        "limit_at_end_of_sensor",
+        CAUTION,
+        "`limits.stroke` and `force` up to 98 % of the `range` that shows them",
+        "a sensor that is saturated shows no more than that: the limit may never act",
+        _near_end,
+    ),
+    Rule(
+        "level_broken_at_rest",
+        REFUSED,
+        "levels of rates, steps and errors: `minimum` <= 0 <= `maximum`",
+        "it is zero at rest, where the level would act",
+        _broken_at_rest,
+    ),
+    Rule(
+        "level_broken_without_load",
+        CAUTION,
+        "levels of force and displacement: `minimum` <= 0 <= `maximum`",
+        "at zero, untared, the level acts at once",
+        _broken_without_load,
+    ),
+    Rule(
+        "level_only_told",
+        CAUTION,
+        "levels of force, displacement and tracking error that act",
+        "beyond it nothing is done: warn_minimum and warn_maximum are what only tells",
+        _only_told,
+    ),
+    Rule(
+        "level_acts_late",
+        CAUTION,
+        "`persistence` at the limit of velocity within the stroke",
+        "the level acts when all is over",
+        _persistence,
+    ),
+    Rule(
+        "level_within_noise",
+        CAUTION,
+        "levels beyond noise (6 rms) and resolution of what they are of",
+        "the level acts on noise",
+        _within_noise,
+    ),
+    Rule(
+        "piston_velocity_beside_limit",
+        CAUTION,
+        "`levels.piston_velocity` between 1 % and 150 % of `limits.velocity`",
+        "below, every motion breaks the level; above, no command leads there",
+        _piston_velocity,
+    ),
+    Rule(
+        "command_step_beyond_velocity",
+        REFUSED,
+        "`levels.command_step` up to `limits.velocity` / `servo_rate`",
+        "beyond, the limit of velocity stops the test in any case",
+        _command_step,
+    ),
+    Rule(
+        "bridge_length_beyond_bridge",
+        REFUSED,
+        "`levels.bridge_length.maximum` up to `bridge.max_bridge`",
+        "beyond, the test trips in any case",
+        _bridge_length,
+    ),
+    Rule("share_of_all", REFUSED, "`levels.bridged_share.maximum` < 1", "no share is larger", _bridged_share),
+    Rule(
+        "disagreement_beyond_sensor",
+        REFUSED,
+        "levels of disagreement up to the `range` of the second sensor",
+        "the second sensor cannot show that much",
+        _disagreement,
+    ),
+    Rule(
+        "interlock_without_heartbeat",
+        CAUTION,
+        "`action: interlock` behind a port with a heartbeat",
+        "it stops as 'stop' does",
+        _interlock,
+    ),
+    Rule(
+        "error_not_bounded",
+        REFUSED,
+        "`limits.tracking_error`, or `force_error`, is given",
+        "a rig that is no simulator runs only where the file says how far what is measured may be off its target",
+        _unbounded,
+        real=True,
+    ),
+    Rule(
+        "led_beyond_force_error",
+        REFUSED,
+        "`force_control.largest_correction` x stiffness of its law up to `limits.force_error`",
+        "a load cell that drifts leads the axis further",
+        _led_too_far,
+        real=True,
+    ),
+)

@@ -1,0 +1,195 @@
+"""Rules about structure, specimen and excitation, and what the components themselves have to say of their test."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import registry
+from rths_nodes.core.checks import cautions_of
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.sparse import is_sparse
+from rths_nodes.core.strict import walk
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen, given
+from rths_nodes.numerical.structures.damping import modes
+
+OTHER, CONTRARY = 2.0, 100.0
+"""Ratio of two numbers for one stiffness that is doubtful, and that is never right."""
+STEPS = 10.0
+"""Integration steps in the first period: with fewer no integrator follows it."""
+UNLIKE = 10.0
+"""Ratio of two stiffnesses of a specimen beyond which they are of two specimens."""
+NO_FORCE = 1e-4
+"""Share of the limit of force below which a specimen has none."""
+STRONGEST = 15.0
+"""m/s^2: beyond, a record is one of a handful, or in another unit."""
+LARGEST = 64
+"""Degrees of freedom up to which periods are looked at."""
+
+
+def _stiffnesses(seen: Seen) -> Iterator[tuple[float, Found]]:
+    """The stiffness of a structure of mass and frequency beside that of its restoring force, as their ratio."""
+    structure = seen.scenario.structure
+    mass, frequency = given(structure, "mass"), given(structure, "frequency")
+    own = given(given(structure, "restoring_force"), "stiffness")
+    if isinstance(mass, float) and isinstance(frequency, float) and isinstance(own, float):
+        other = mass * (2.0 * math.pi * frequency) ** 2
+        words = f"mass = {mass:g} kg and frequency = {frequency:g} Hz make {other:.4g} N/m"
+        found = Found("structure.restoring_force.stiffness", f"{own:g} N/m", words)
+        yield max(own / other, other / own) if own > 0.0 else math.inf, found
+
+
+def _between(low: float, high: float) -> Callable[[Seen], Iterator[Found]]:
+    return lambda seen: (found for ratio, found in _stiffnesses(seen) if low < ratio <= high)
+
+
+def first_period(scenario: Any) -> float | None:
+    """The longest period (s) of the structure with what it states of its part under test; None: not known."""
+    if scenario.structure is None or hasattr(scenario.structure, "cannot_be_built"):
+        return None
+    try:
+        built = registry.build("structure", scenario.structure)
+        if is_sparse(built.mass) or len(built.mass) > LARGEST:
+            return None
+        omega, _ = modes(built.mass + built.experimental_mass, built.stiffness + built.experimental_stiffness)
+    except (ConfigError, np.linalg.LinAlgError):  # is refused with its reason when it is built
+        return None
+    return 2.0 * math.pi / float(omega[0]) if len(omega) and omega[0] > 0.0 else None
+
+
+def _period(seen: Seen) -> Iterator[Found]:
+    scenario, period = seen.scenario, first_period(seen.scenario)
+    if period is None:
+        return
+    if period < STEPS * scenario.step:
+        words = f"first period {period:.3g} s, {period / scenario.step:.3g} integration steps"
+        yield Found("structure", type(scenario.structure).type_name, words)
+    elif period > 2.0 * scenario.duration:
+        words = f"first period {period:.3g} s, the test takes {scenario.duration:g} s"
+        yield Found("structure", type(scenario.structure).type_name, words)
+
+
+def _specimens(seen: Seen) -> Iterator[tuple[str, Any, float, float]]:
+    """Place of each specimen with a stiffness, its axis, stiffness (N/m) and damping (N s/m)."""
+    for place, axis in seen.axes:
+        stiffness = given(axis.specimen, "stiffness")
+        if isinstance(stiffness, float):
+            yield f"{place}.specimen.stiffness", axis, stiffness, given(axis.specimen, "damping") or 0.0
+
+
+def _expected(seen: Seen, axis: Any) -> Iterator[tuple[str, float]]:
+    """Who else says how stiff the specimen of ``axis`` is, and how stiff (N/m)."""
+    if axis.rig_axis is not None and axis.rig_axis.stiffness is not None:
+        yield "stiffness of the rig file", axis.rig_axis.stiffness
+    equivalent = given(seen.scenario.integrator, "equivalent_stiffness")
+    if isinstance(equivalent, float) and equivalent > 0.0 and len(seen.scenario.axes) == 1:
+        yield "integrator.equivalent_stiffness", equivalent
+
+
+def _unlike(seen: Seen) -> Iterator[Found]:
+    for place, axis, stiffness, _ in _specimens(seen):
+        for who, other in _expected(seen, axis):
+            if not other / UNLIKE <= stiffness <= other * UNLIKE:
+                yield Found(place, f"{stiffness:g} N/m", f"{who} is {other:g} N/m")
+
+
+def _no_force(seen: Seen) -> Iterator[Found]:
+    for place, axis, stiffness, damping in _specimens(seen):
+        limits = axis.limits
+        force = stiffness * limits.stroke + damping * limits.velocity
+        if type(axis.specimen).type_name == "kelvin_voigt" and force < NO_FORCE * limits.force:
+            words = f"{force:.3g} N at the limits of stroke and velocity, limits.force is {limits.force:g} N"
+            yield Found(place, f"{stiffness:g} N/m", words)
+
+
+def _records(seen: Seen) -> Iterator[Found]:
+    for place, part in walk(seen.scenario):
+        if given(part, "accept_any_peak") is not False:
+            continue
+        motion = registry.build("ground_motion", part, seen.scenario.seed)
+        peak = float(np.abs(motion.values).max() / abs(part.scale))
+        if peak > STRONGEST:
+            yield Found(
+                f"{place}.unit", part.unit or "as the file states it", f"the record has a peak of {peak:.4g} m/s^2"
+            )
+
+
+def _start_of_rig(seen: Seen) -> Iterator[Found]:
+    """A small move that goes further than its force allows, by the stiffness that the rig file expects."""
+    for place, axis in seen.axes:
+        rig = axis.rig_axis
+        if rig is None or rig.small_move is None or rig.stiffness is None:
+            continue
+        move, force = rig.small_move, rig.stiffness * rig.small_move.displacement
+        if force > UNLIKE * move.force:
+            words = (
+                f"is {force:.4g} N by the stiffness of {rig.stiffness:g} N/m, small_move.force is {move.force:g} N"
+            )
+            yield Found(f"{place}.rig_axis.small_move.displacement", f"{move.displacement:g} m", words)
+
+
+def of_components(scenario: Any) -> Iterator[tuple[str, str]]:
+    """What each component finds unwise in this test: its whole name, and words."""
+    many: Counter[str] = Counter()
+    for place, part, own in scenario.parts():
+        for words in cautions_of(part, own):
+            many[place] += 1
+            number = f" ({many[place]})" if many[place] > 1 else ""
+            yield f"component: {place}{number}", f"{place}: {words}"
+
+
+PARTS = (
+    Rule(
+        "stiffness_of_another_structure",
+        REFUSED,
+        "stiffness of a restoring force within a hundred times that of `mass` and `frequency`",
+        "one of the three is wrong, or in another unit",
+        _between(CONTRARY, math.inf),
+    ),
+    Rule(
+        "stiffness_beside_frequency",
+        CAUTION,
+        "stiffness of a restoring force within twice that of `mass` and `frequency`",
+        "damping goes by the one, motion by the other",
+        _between(OTHER, CONTRARY),
+    ),
+    Rule(
+        "period_of_structure",
+        CAUTION,
+        "first period of the structure at least 10 integration steps, and up to twice the `duration`",
+        "are mass and stiffness in kg and N/m?",
+        _period,
+    ),
+    Rule(
+        "specimen_of_another_rig",
+        CAUTION,
+        "`specimen.stiffness` within ten times what rig file and integrator expect",
+        "one of them is of another specimen, or in another unit",
+        _unlike,
+    ),
+    Rule(
+        "specimen_without_force",
+        CAUTION,
+        "a `kelvin_voigt` specimen has 1/10 000 of `limits.force` at the limits of stroke and velocity",
+        "such a specimen is not felt: is its stiffness in N/m?",
+        _no_force,
+    ),
+    Rule(
+        "small_move_beyond_force",
+        CAUTION,
+        "`stiffness` x `small_move.displacement` up to ten times `small_move.force`",
+        "the small move is given up before it has shown anything",
+        _start_of_rig,
+    ),
+    Rule(
+        "record_of_another_unit",
+        CAUTION,
+        "peak of a record up to 15 m/s^2, unless `accept_any_peak`",
+        "hardly any earthquake had as much: is the unit right?",
+        _records,
+    ),
+)

@@ -1,0 +1,70 @@
+"""What a rule about the numbers of a test and its rig is, what it is shown, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from rths_nodes.core.parameters import declared, is_params
+
+REFUSED, CAUTION = "refused", "caution"
+"""What follows: a number that is never right is refused, one that is hardly right is told, and signed for."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The ``scenario`` that is judged, on its rig; ``simulated``: nothing of steel moves behind its port.
+
+    ``today`` is the date by which calibrations are old.
+    """
+
+    scenario: Any
+    simulated: bool
+    today: date
+
+    @property
+    def axes(self) -> Iterator[tuple[str, Any]]:
+        """Each axis with its place in the scenario."""
+        return ((f"axes.{name}", axis) for name, axis in self.scenario.axes.items())
+
+
+@dataclass(frozen=True)
+class Found:
+    """A number that a rule does not let pass: its ``place``, its ``value`` with its unit, what it should be."""
+
+    place: str
+    value: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One judgement: its ``name``, the ``relation`` that it asks for, why, and the function that looks.
+
+    With ``real`` it holds only where something of steel moves behind the port.
+    """
+
+    name: str
+    weight: str
+    relation: str
+    reason: str
+    look: Callable[[Seen], Iterable[Found]]
+    real: bool = False
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a rule says of one number: its whole ``name``, by which it is signed for, and the ``words``."""
+
+    name: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.words} ({self.name})"
+
+
+def given(part: Any, name: str) -> Any:
+    """The parameter ``name`` of a component, None where it declares none."""
+    return getattr(part, name) if is_params(part) and name in declared(type(part)) else None

@@ -1,0 +1,86 @@
+"""Rules about the times for which a rig is bridged, waited for, and believed to be alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rths_nodes.laboratory.calibration import gains_of
+from rths_nodes.loop.scenario.judgement.rule import CAUTION, Found, Rule, Seen, given
+
+TICKS = 500
+"""Servo periods without a word after which nobody takes a rig for alive."""
+BRIDGES = 10.0
+"""The same, in longest bridges."""
+PAUSES = 10.0
+"""So many times the longest pause a rig waits for a command."""
+STEPS = 2.0
+"""Steps at the limit of velocity that the first command may be away."""
+
+
+def _bridge(seen: Seen) -> Iterator[Found]:
+    silence, longest = given(seen.scenario.port, "silence"), seen.scenario.bridge.max_bridge
+    if silence is not None and longest > silence:
+        yield Found("bridge.max_bridge", f"{longest:g} s", f"port.silence is {silence:g} s")
+
+
+def _silence(seen: Seen) -> Iterator[Found]:
+    silence, scenario = given(seen.scenario.port, "silence"), seen.scenario
+    if silence is None:
+        return
+    most = max(TICKS / scenario.servo_rate, BRIDGES * scenario.bridge.max_bridge)
+    if silence > most or silence >= scenario.port.longest_wait:
+        most = min(most, scenario.port.longest_wait)
+        ticks = silence * scenario.servo_rate
+        yield Found("port.silence", f"{silence:g} s", f"{ticks:.4g} servo periods; up to {most:.3g} s is usual")
+
+
+def _wait(seen: Seen) -> Iterator[Found]:
+    wait, pause = given(seen.scenario.port, "longest_wait"), seen.scenario.bridge.max_pause
+    if wait is not None and wait > PAUSES * pause:
+        words = f"up to {PAUSES * pause:g} s is usual, {PAUSES:g} bridge.max_pause"
+        yield Found("port.longest_wait", f"{wait:g} s", words)
+
+
+def _start(seen: Seen) -> Iterator[Found]:
+    tolerance = given(seen.scenario.port, "start_tolerance")
+    for place, axis in seen.axes if tolerance is not None else ():
+        jump = tolerance * abs(gains_of(axis.rig_axis).command)
+        most = STEPS * axis.limits.velocity / seen.scenario.servo_rate
+        if jump > most:
+            yield Found(
+                f"port.start_tolerance for {place}",
+                f"{tolerance:g}",
+                f"is a jump of {1e3 * jump:.3g} mm, {1e3 * most:.3g} mm is {STEPS:g} samples at limits.velocity",
+            )
+
+
+TIMES = (
+    Rule(
+        "bridge_beyond_silence",
+        CAUTION,
+        "`bridge.max_bridge` up to `silence` of the port",
+        "the rig counts as dead before the bridge is over",
+        _bridge,
+    ),
+    Rule(
+        "silence_is_long",
+        CAUTION,
+        "`silence` of the port up to 500 servo periods, or 10 `max_bridge`, and less than `longest_wait`",
+        "a rig that is dead goes on being commanded",
+        _silence,
+    ),
+    Rule(
+        "wait_is_long",
+        CAUTION,
+        "`longest_wait` of the port up to 10 `bridge.max_pause`",
+        "a rig whose test computer is gone goes on waiting for it",
+        _wait,
+    ),
+    Rule(
+        "start_is_a_jump",
+        CAUTION,
+        "`start_tolerance` of the port up to two samples at `limits.velocity`",
+        "the first command may be so far from where the actuator stands",
+        _start,
+    ),
+)
