@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands import completion
-        from rths_nodes.core.errors import ConfigError, PortError
+        from rths_nodes.core.errors import ComponentError, ConfigError, PortError
         from rths_nodes.recording.records import RecordingError
 
         parser = _parser()
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
-    except (RecordingError, PortError) as error:
+    except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

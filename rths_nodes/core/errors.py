@@ -28,6 +28,10 @@ class IntegratorError(RuntimeError):
     """What computes outside of this process has failed while a test was under way: says what it did."""
 
 
+class ComponentError(RuntimeError):
+    """A component of another package has failed while a test was under way: says which one, and what it did."""
+
+
 class ClientLeft(IntegratorError):
     """What computes outside of this process has ended in order, before the test has."""
 

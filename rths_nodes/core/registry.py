@@ -74,8 +74,9 @@ def _load(family: str, name: str) -> Any:
     try:
         loaded = getattr(importlib.import_module(module), attribute)
         loaded.Params.type_name = name
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({error})") from error
+    except Exception as error:  # a module of another package may raise anything
+        kind = "" if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: "
+        raise ConfigError(f"{family} {name!r}: {place} cannot be loaded ({kind}{error})") from error
     return loaded
 
 
@@ -114,5 +115,13 @@ def class_of(family: str, built: Any) -> Any:
 
 
 def build(family: str, params: Any, *arguments: Any) -> Any:
-    """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor."""
-    return class_of(family, params)(params, *arguments)
+    """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor.
+
+    Raises ConfigError where one of another package is not what its family is (``core/foreign.py``).
+    """
+    cls = class_of(family, params)
+    if type(params).type_name in built_in(family):
+        return cls(params, *arguments)
+    from rths_nodes.core import foreign
+
+    return foreign.build(family, cls, params, arguments)

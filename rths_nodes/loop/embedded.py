@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ClientLeft, IntegratorError
+from rths_nodes.core.errors import ClientLeft, ComponentError, IntegratorError
 from rths_nodes.core.protocols import Port
 from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -160,7 +160,15 @@ class Loop:
         return Outcome(machine.state, machine.reason, measured.sample, metrics, state, times, failed, told)
 
     def _answer(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
-        """What the substructure and the compensator make of a measurement."""
+        """What the substructure and the compensator make of a measurement; where one fails the rig stops."""
+        try:
+            return self._answered(measured, sinks)
+        except ComponentError as error:
+            self._abandoned = self._failed = True
+            self.rig.trip(str(error))
+            return None
+
+    def _answered(self, measured: Measurement, sinks: Sequence[Sink]) -> Command | None:
         target = self._next_target(measured)
         if target is not None:
             self._hand_on(target, sinks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import date
 
 import numpy as np
 
@@ -13,8 +14,9 @@ from rths_nodes.analysis.report.procedure import Part, grid
 from rths_nodes.analysis.units import DASH, KN, MM, PERCENT, quantity, rounded
 from rths_nodes.laboratory.calibration import Channel, RigAxis
 from rths_nodes.laboratory.corrections import corrections_in_words
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.loop.scenario.titles import axis_names, simulation
 
 MODES = 8
 """Of the whole structure that are listed."""
@@ -38,12 +40,24 @@ def parts(of: Evaluation, measured: Mapping[str, float]) -> list[Part]:
     """Partition, natural frequencies, sensors; ``measured`` are stiffnesses of the axes (N/m), where known."""
     if of.scenario.structure is None:
         none = Part("Partition", words=("No structure is computed here: the displacements are prescribed.",))
-        return [none, _sensors(of.scenario)]
+        return [none, _sensors(of.scenario), _cautions(of)]
     found: Partition | None = of.or_left_out(
         "partition of the structure", lambda: partition(of.assembly, measured), None
     )
     listed = [] if found is None else [_partition(found), _modes(found)]
-    return [*listed, _sensors(of.scenario)]
+    return [*listed, _sensors(of.scenario), _cautions(of)]
+
+
+def _cautions(of: Evaluation) -> Part:
+    """What is hardly right in scenario and rig file; calibrations are judged by the date of the test."""
+    when = of.run.information.get("started", "")[:10]
+    try:
+        today = date.fromisoformat(when)
+    except ValueError:
+        today = date.today()
+    simulated = bool(simulation(of.scenario))
+    found = of.or_left_out("cautions", lambda: judgement.cautions(of.scenario, simulated, today), [])
+    return Part("Cautions", words=() if found else ("None.",), items=tuple(map(str, found)))
 
 
 def _partition(found: Partition) -> Part:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rths_nodes.analysis import tested
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.procedure import commissioning
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
 from rths_nodes.laboratory.corrections import corrections_in_words
+from rths_nodes.loop.scenario import judgement
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 
@@ -55,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {words}")
     for words in _reduction(assembly):
         print(f"  {words}")
+    for words in tested.described(assembly):
+        print(f"  {words}")
     peak = _largest_force(assembly)
     print(f"  largest external force {peak / 1e3:.4g} kN")
     if loaded.soft_start:
@@ -67,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"  {words}")
     for words in (*_excess_travel(loaded), *_margins(loaded)):
         print(f"  {words}")
-    for words in loaded.cautions():
-        print(f"  caution: {words}")
+    for caution in judgement.cautions(loaded, assembly.port.simulated):
+        print(f"  caution: {caution}")
     for words in _commissioned(loaded, options.rig):
         print(f"  {words}")
     return 0

@@ -16,8 +16,9 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.options import LOCKSTEP, PACES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario import files, judgement
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.scenario.overrides import override
 from rths_nodes.loop.scenario.schema import Scenario
 
 FREE = (
@@ -51,6 +52,9 @@ def run(options: argparse.Namespace) -> int:
     _check_port(rig.port)
     scenario = scenario_of(rig)
     _check_pace(scenario, options.pace)
+    free = override(scenario, [f"axes.{name}.specimen=null" for name in scenario.axes])
+    for caution in judgement.cautions(free, Assembly(scenario).port.simulated):
+        print(f"caution: {caution}")
     out = Path(options.out) if options.out else commissioning.beside(file)
     terminal.check_writable(out)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -149,6 +149,7 @@ def _user(given: str) -> int:
 def _test(
     options: argparse.Namespace, scenario: Scenario, answers: Answers, realtime: bool, attended: bool
 ) -> int:
+    from rths_nodes.app.procedure import signatures
     from rths_nodes.app.procedure.conduct import Conductor
     from rths_nodes.app.procedure.console import Console
     from rths_nodes.app.procedure.dialogue import Dialogue, typed
@@ -172,12 +173,13 @@ def _test(
     conductor.session.commissioned = commissioned
     for words in answers.notes:
         conductor.do("note", way=ANSWERS, text=words)
-    if options.services:
-        from rths_nodes.app.procedure.services import Attendant
+    with signatures.kept(conductor, options.rig, terminal.tell):
+        if options.services:
+            from rths_nodes.app.procedure.services import Attendant
 
-        code = Attendant(conductor, options.services, dialogue.say, *operators).run()
-    else:
-        code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
+            code = Attendant(conductor, options.services, dialogue.say, *operators).run()
+        else:
+            code = Console(conductor, dialogue, terminal.progress, leads=not options.answers).run()
     try:
         _tell(options, screen, conductor.record, folder)
     except (ConfigError, RecordingError) as error:  # the rig has moved: no more words about what is refused

@@ -37,6 +37,7 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.laboratory.force_control import CONTROLLER, ForceLoops, TransportedLoops
 from rths_nodes.laboratory.ports.drive import Drive
+from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
 from rths_nodes.laboratory.sensor_faults import SENSOR_FAULTS
@@ -66,9 +67,7 @@ class Simulator:
             at_least=0,
             at_most=1000,
         )
-        longest_wait: float = number(
-            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
-        )
+        longest_wait: float = longest_wait_parameter()
         watchdog: float | None = number(
             "time without a command after which the port itself holds the rig, whatever its node does, in real "
             "time; none if left out",

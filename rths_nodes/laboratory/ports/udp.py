@@ -8,7 +8,6 @@ is filled in here and flagged. Layout and behaviour: doc/udp.md.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import secrets
 import time
@@ -20,7 +19,7 @@ import numpy as np
 
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.durations import median_count
-from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, integer, number, params, text, texts
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import FarEnd
@@ -37,9 +36,10 @@ from rths_nodes.core.samples import (
 from rths_nodes.laboratory.calibration import gains_of, limits_of_rig
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, RigState, Unreadable
+from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.udp_ear import UdpEar
-from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink
+from rths_nodes.laboratory.ports.udp_link import GARBAGE, UdpLink, check_address
 from rths_nodes.laboratory.ports.udp_opening import AGAIN_S, Opening, Terms, stated_of
 
 GOODBYES = 3
@@ -97,9 +97,7 @@ class UdpPort:
             at_most=10.0,
         )
         connect_within: float = number("how long to wait for the rig's first answer", "s", 5.0, more_than=0.0)
-        longest_wait: float = number(
-            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
-        )
+        longest_wait: float = longest_wait_parameter()
         auxiliary_names: tuple[str, ...] = texts(
             "measured channels beside the axes, in the order of the datagram, with units: pressure [Pa]; where "
             "the scenario has a rig they are the rig's"
@@ -109,14 +107,7 @@ class UdpPort:
 
         def validate(self, path: str) -> None:
             """Refuses an address that is not that of one computer."""
-            try:
-                known = ipaddress.ip_address(self.address)
-            except ValueError:  # a name
-                return
-            if known.is_unspecified or known.is_multicast or str(known) == "255.255.255.255":
-                raise ConfigError(
-                    f"{path}.address = {show(self.address)}: must be that of one computer, the rig's"
-                )
+            check_address(self.address, f"{path}.address")
 
         def fits(self, test: TestContext) -> None:
             """Raises ConfigError for more axes than a datagram has, and a silence that is shorter than ticks."""

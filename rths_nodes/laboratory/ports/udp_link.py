@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.laboratory.ports import datagrams
 from rths_nodes.laboratory.ports.datagrams import Head, OtherVersion, Unreadable
 
@@ -17,6 +18,16 @@ LOST, REPEATED, REORDERED, FOREIGN, GARBAGE = "lost", "repeated", "reordered", "
 
 _REMEMBERED = 1024
 """Lost counters that are remembered, to know one that comes after all."""
+
+
+def check_address(address: str, path: str) -> None:
+    """Raises ConfigError for an ``address`` that no single computer has; names are looked up by ``open``."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:  # a name
+        return
+    if known.is_unspecified or known.is_multicast or str(known) == "255.255.255.255":
+        raise ConfigError(f"{path} = {show(address)}: must be that of one computer, the rig's")
 
 
 class UdpLink:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.laboratory.calibration import RigAxis
 from rths_nodes.loop.procedure.offsets import Offsets
 from rths_nodes.loop.procedure.records import NOT_VERIFIED, SIGNED, ProcedureRecord
+from rths_nodes.loop.scenario.judgement.rule import Judgement
 
 CHANNELS = ("displacement", "force")
 
@@ -32,10 +33,16 @@ class ToSign:
 
 
 class Clearance:
-    """What the checks of ``record`` have found of the ``axes`` of the rig, and what the operator answers for."""
+    """What the checks of ``record`` have found of the ``axes`` of the rig, and what the operator answers for.
 
-    def __init__(self, record: ProcedureRecord, axes: Mapping[str, RigAxis]) -> None:
+    ``cautions`` are about the numbers of scenario and rig file: who has signed for one need not do it again.
+    """
+
+    def __init__(
+        self, record: ProcedureRecord, axes: Mapping[str, RigAxis], cautions: Sequence[Judgement] = ()
+    ) -> None:
         self._record, self._axes = record, axes
+        self.cautions = [ToSign(each.name, each.words, "") for each in cautions]
         self._offsets: Offsets | None = None
         self._signed: set[str] = set()
 
@@ -43,7 +50,19 @@ class Clearance:
         """New ``offsets``, or a new check: nothing is checked yet, and nothing signed for."""
         self._offsets = offsets
         self._record.checks = {}
-        self._signed.clear()
+        self._signed &= {each.words for each in self.cautions}
+
+    def signed_before(self, earlier: Mapping[str, str]) -> None:
+        """Cautions that were signed for in an earlier test on the same rig, by their words, and by whom."""
+        for each in self.cautions:
+            if each.words in earlier and each.words not in self._signed:
+                self._signed.add(each.words)
+                self._record.deviations.append(f"{each.words}: signed for {earlier[each.words]}")
+
+    @property
+    def signed_cautions(self) -> list[str]:
+        """The words of the cautions that somebody has signed for."""
+        return [each.words for each in self.cautions if each.words in self._signed]
 
     def barred(self) -> str:
         """Why the rig must not leave its place, in words; empty where it may."""
@@ -61,7 +80,8 @@ class Clearance:
 
     def wanting(self) -> list[ToSign]:
         """The same, with words for people."""
-        found = [
+        found = list(self.cautions)
+        found += [
             ToSign(f"scale of {channel} of {name}", f"scale of {channel} of {name} not verified", name, channel)
             for name, checks in self._record.checks.items()
             for channel in CHANNELS

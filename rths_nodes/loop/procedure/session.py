@@ -88,7 +88,8 @@ class RigSession(Acting):
         )
         judgement.refuse(scenario, self.drive.port.simulated)
         self._rig_axes = {name: axis.rig_axis for name, axis in scenario.axes.items() if axis.rig_axis}
-        self.clearance = Clearance(record, self._rig_axes)
+        cautions = [] if self.drive.port.simulated else judgement.cautions(scenario, False)
+        self.clearance = Clearance(record, self._rig_axes, cautions)
         self._taken: Offsets | None = None
 
     # -- what it shows ------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Assembly:
             )
         if self._first is None:
             self.scenario.check_fit(family)
-        return cls(params, *arguments)
+        return registry.build(family, params, *arguments)
 
     # -- numerical substructure ---------------------------------------------------------------------------
 
@@ -250,14 +250,7 @@ class Assembly:
         # a simulator stands for the rig as its file describes it: its numbers are SI units in axis coordinates
         real = scenario.rig_file is not None and not getattr(params, "builds_axes", False)
         axes = in_order_of_rig(scenario.axes) if real else scenario.axes
-        try:
-            built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
-        except ConfigError:
-            raise
-        except Exception as error:
-            if own:
-                raise
-            raise ConfigError(f"port.type = {name!r}: cannot be built: {type(error).__name__}: {error}") from error
+        built: Port = self._build("port", params, axes, scenario.dt, scenario.seed, rig)
         port = built if own else NamedPort(built, name)
         if real and scenario.rig_file:
             port = calibrated(port, scenario.axes, scenario.rig_file.auxiliary)

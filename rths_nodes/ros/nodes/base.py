@@ -15,7 +15,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from rclpy.parameter import Parameter
 
 from rths_nodes.core.durations import Durations
-from rths_nodes.core.errors import ConfigError, IntegratorError, PortError
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError
 from rths_nodes.core.protocols import Port
 from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.outcomes import ExitCode
@@ -39,7 +39,7 @@ from rths_nodes.ros.transport.wiring import Place, endpoints
 LOOK_NS = 2_000_000
 """Between two looks at the handshake topics while nothing else is to be done."""
 
-IN_WORDS = (IntegratorError, PortError)
+IN_WORDS = (ComponentError, IntegratorError, PortError)
 """Errors that name what has failed outside of the process; a surprise of another kind has only its own name."""
 
 

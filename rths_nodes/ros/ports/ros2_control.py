@@ -22,6 +22,7 @@ from rths_nodes.core.parameters import flag, integer, number, params, text, text
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLIPPED, Array, Command, Measurement
+from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.ros.ports.joint_states import (
     TIMED,
     JointReader,
@@ -99,9 +100,7 @@ class Ros2ControlPort(Readback):
             at_most=10.0,
         )
         connect_within: float = number("how long to wait for the controllers", "s", 5.0, more_than=0.0)
-        longest_wait: float = number(
-            "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=3600.0
-        )
+        longest_wait: float = longest_wait_parameter()
 
         def validate(self, path: str) -> None:
             """Refuses a watchdog without a counter, and the other way round, and joints that are there twice."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.limits import INDICATE, INTERLOCK, QUANTITIES, Disagreement, Level
+from rths_nodes.laboratory.sensors import Sensors
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen
 
 SLACK = 4.0
@@ -134,7 +135,7 @@ def _persistence(seen: Seen) -> Iterator[Found]:
 
 def _noise(axis: Any, name: str, rate: float) -> float:
     """What noise and resolution alone make of a quantity of ``axis``; 0 where nothing is known of it."""
-    sensors = axis.sensors
+    sensors: Sensors = axis.sensors
     if name in ("force", "force_rate"):
         rms, step = sensors.force_noise_rms, sensors.force_resolution
     elif name in ("piston_velocity", "tracking_error", "displacement_disagreement"):

@@ -1,0 +1,164 @@
+"""Components of other packages: what they get wrong is told in their name, before anything moves where it can be.
+
+What one raises becomes an error with its family, its type and what was tried: a :class:`ConfigError` while it is
+built, a :class:`ComponentError` in a test. What it lacks of its family is refused when it is built; a compensator
+is asked for one command at rest, on a copy of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core import protocols
+from rths_nodes.core.errors import ComponentError, ConfigError, IntegratorError, PortError, show
+from rths_nodes.core.samples import Motion
+
+PROTOCOLS: dict[str, Any] = {
+    "ground_motion": protocols.GroundMotion,
+    "structure": protocols.Structure,
+    "integrator": protocols.Integrator,
+    "ramp": protocols.Ramp,
+    "setup": protocols.Setup,
+    "semi_active": protocols.SemiActive,
+    "compensator": protocols.Compensator,
+    "actuator": protocols.Actuator,
+    "specimen": protocols.Specimen,
+    "rig": protocols.Rig,
+}
+"""Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
+OPTIONAL = ("state_units",)
+"""What a member may leave out."""
+_MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
+SHOWN = {
+    "integrator": _MOTION,
+    "rig": ("displacement", "velocity", "force"),
+    "actuator": ("displacement", "force"),
+}
+"""Family -> what its members show at the start, and behind each ``step``: arrays, an actuator numbers."""
+IN_WORDS = (ComponentError, ConfigError, IntegratorError, PortError)
+"""Errors that say themselves what has failed."""
+
+
+def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any:
+    """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
+    label = f"{family}.type = {params.type_name!r}"
+    protocol = PROTOCOLS.get(family)
+    made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
+
+    def one() -> Any:
+        try:
+            return made(params, *arguments)
+        except IN_WORDS:
+            raise
+        except Exception as error:
+            raise ConfigError(f"{label}: cannot be built: {type(error).__name__}: {error}") from error
+
+    built = one()
+    if protocol is not None:
+        if missing := [name for name in _members(protocol) if not hasattr(built, name)]:
+            raise ConfigError(
+                f"{label}: {cls.__name__} lacks {', '.join(missing)} of a {family.replace('_', ' ')}"
+            )
+        if not getattr(built, "external", False):
+            _check_shown(built, family, label)
+        if family == "compensator" and not getattr(built, "external", False):
+            _probe(one(), label, int(arguments[1]))
+    return built
+
+
+def _members(protocol: Any) -> list[str]:
+    names = {*vars(protocol), *protocol.__annotations__}
+    return sorted(name for name in names if not name.startswith("_") and name not in OPTIONAL)
+
+
+def _probe(compensator: Any, label: str, n_axes: int) -> None:
+    """One command at rest. Raises ConfigError where it comes to nothing, or to another number of states."""
+    try:
+        rest = np.zeros(n_axes)
+        compensator.step(Motion(rest, rest.copy(), rest.copy()), rest.copy())
+        told, names = len(compensator.state()), compensator.state_names
+    except ComponentError as error:
+        raise ConfigError(str(error)) from error
+    except (TypeError, AttributeError) as error:
+        raise ConfigError(f"{label}: state and state_names: {error}") from error
+    if told != len(names):
+        raise ConfigError(f"{label}: state() gives {told} numbers; state_names has {len(names)}")
+
+
+@cache
+def _guarded(cls: type, family: str, label: str) -> type:
+    """A class as ``cls``, whose methods raise in its name."""
+    names = [
+        name for name in _members(PROTOCOLS[family]) if callable(getattr(cls, name, None)) and name != "Params"
+    ]
+    methods = {name: _guard(getattr(cls, name), f"{label}: {name}") for name in names}
+    if family == "compensator" and "step" in methods:
+        methods["step"] = _command(methods["step"], f"{label}: step")
+    elif family in SHOWN and "step" in methods:
+        methods["step"] = _showing(methods["step"], family, label)
+    return type(cls.__name__, (cls,), methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
+
+
+def _guard(method: Callable[..., Any], label: str) -> Callable[..., Any]:
+    @wraps(method)
+    def guarded(self: Any, *arguments: Any, **named: Any) -> Any:
+        try:
+            return method(self, *arguments, **named)
+        except IN_WORDS:
+            raise
+        except Exception as error:
+            raise ComponentError(f"{label}: {type(error).__name__}: {error}") from error
+
+    return guarded
+
+
+def _check_shown(built: Any, family: str, label: str) -> None:
+    """Raises ConfigError where a component does not show what its family does."""
+    for name in SHOWN.get(family, ()):
+        if not _is_fit(value := getattr(built, name), family):
+            wanted = "a number" if family == "actuator" else "an array of floats with one number for each"
+            raise ConfigError(f"{label}: {name} is {show(value)}: must be {wanted}")
+
+
+def _is_fit(value: Any, family: str) -> bool:
+    if family == "actuator":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "f"
+
+
+def _showing(step: Callable[..., Any], family: str, label: str) -> Callable[..., Any]:
+    """``step`` of a component that shows where it came to: that is looked at."""
+
+    @wraps(step)
+    def stepped(self: Any, *arguments: Any) -> Any:
+        sizes = [np.shape(getattr(self, name)) for name in SHOWN[family]]
+        given = step(self, *arguments)
+        for name, size in zip(SHOWN[family], sizes, strict=True):
+            value = getattr(self, name)
+            if not _is_fit(value, family) or np.shape(value) != size:
+                raise ComponentError(f"{label}: step: {name} became {show(value)}: must keep its shape {size}")
+        return given
+
+    return stepped
+
+
+def _command(step: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """``step`` of a compensator, whose command is checked for what it is and for its size."""
+
+    @wraps(step)
+    def checked(self: Any, target: Motion, measured: Any) -> Any:
+        command, shape = step(self, target, measured), target.displacement.shape
+        if not isinstance(command, np.ndarray) or command.shape != shape or command.dtype.kind != "f":
+            what = (
+                f"an array {command.shape} of {command.dtype}"
+                if isinstance(command, np.ndarray)
+                else show(command)
+            )
+            raise ComponentError(f"{label}: gives {what}: must be an array {shape} of floats, the commands in m")
+        return command
+
+    return checked

@@ -1,0 +1,16 @@
+"""How long a port waits: the parameter that every port has, declared once."""
+
+from __future__ import annotations
+
+from rths_nodes.core.parameters import number
+
+LONGEST_WAIT_S = 3600.0
+"""s: nobody lets a rig stand under pressure for longer without a word of the test computer."""
+
+
+def longest_wait_parameter() -> float:
+    """The parameter ``longest_wait`` of a port."""
+    found: float = number(
+        "time without a command after which the rig trips", "s", 5.0, more_than=0.0, at_most=LONGEST_WAIT_S
+    )
+    return found

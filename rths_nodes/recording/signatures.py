@@ -1,0 +1,69 @@
+"""Who has signed for cautions about the numbers of a rig: ``RIG.signed.yaml`` beside the rig file.
+
+It holds for the rig as it was signed for (``rig_hash``): after a change of port, channels or limits each caution
+is signed for again. A caution with another value is another caution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.recording import plain
+from rths_nodes.recording.records import reason
+
+SUFFIX = ".signed.yaml"
+VERSION = 1
+"""Of the layout of the file; a file of another one is refused."""
+HEAD = (
+    "# Cautions about the numbers of this rig and of tests on it that an operator has signed for: written by\n"
+    "# rths test, not to be edited. They hold for the port, channels and limits that they were signed with.\n"
+)
+
+
+@dataclass
+class Signature:
+    """One caution in its words, by whom it was signed for, and when (ISO 8601)."""
+
+    caution: str
+    by: str
+    date: str
+
+    def __str__(self) -> str:
+        return f"by {self.by} on {self.date}"
+
+
+@dataclass
+class Signatures:
+    """Those for one rig, of that hash."""
+
+    rig_hash: str
+    signatures: list[Signature] = field(default_factory=list)
+
+
+def of_rig(rig: Path | str, rig_hash: str) -> dict[str, Signature]:
+    """The signatures for the rig file at ``rig``, by the words of the cautions; none for another ``rig_hash``.
+
+    Raises ConfigError with all that is wrong with the file.
+    """
+    path = Path(rig).with_suffix(SUFFIX)
+    if not path.exists():
+        return {}
+    found = plain.read(Signatures, path, VERSION)
+    return {each.caution: each for each in found.signatures} if found.rig_hash == rig_hash else {}
+
+
+def add(rig: Path | str, rig_hash: str, cautions: Iterable[str], by: str, date: str) -> None:
+    """Keep that ``cautions`` were signed for; who has signed for one before is kept. Raises ConfigError."""
+    known = of_rig(rig, rig_hash)
+    new = {words: Signature(words, by, date) for words in cautions if words not in known}
+    if not new:
+        return
+    path = Path(rig).with_suffix(SUFFIX)
+    kept = Signatures(rig_hash, [*known.values(), *new.values()])
+    try:
+        plain.write(path, plain.text_of(kept, VERSION, HEAD))
+    except OSError as error:
+        raise ConfigError(f"{path}: the signatures cannot be written ({reason(error)})") from error
