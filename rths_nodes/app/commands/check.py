@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rths_nodes.analysis import tested
 from rths_nodes.app.commands import arguments
 from rths_nodes.app.procedure import commissioning
 from rths_nodes.core.errors import ConfigError, IntegratorError
@@ -34,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     A model in a process of its own is tried.
     """
+    from rths_nodes.analysis import tested
     from rths_nodes.loop.embedded import checked_loop
 
     loaded = arguments.scenario(options)

@@ -105,12 +105,9 @@ class UdpPort:
         auxiliary_inputs: tuple[str, ...] = texts("auxiliary channels of a command, the same way")
         trigger: bool = trigger_parameter()
 
-        def validate(self, path: str) -> None:
-            """Refuses an address that is not that of one computer."""
-            check_address(self.address, f"{path}.address")
-
         def fits(self, test: TestContext) -> None:
-            """Raises ConfigError for more axes than a datagram has, and a silence that is shorter than ticks."""
+            """Raises ConfigError for an address of no computer, too many axes, a silence shorter than ticks."""
+            check_address(self.address, "address")
             if len(test.axes) > datagrams.LARGEST_AXES:
                 raise ConfigError(f"axes: {len(test.axes)}: must be <= {datagrams.LARGEST_AXES}, for one datagram")
             if self.silence < 3.0 * test.dt:
@@ -118,9 +115,8 @@ class UdpPort:
 
         def cautions(self, test: TestContext) -> list[str]:
             """Tells that a transport of 0 is an idealisation."""
-            if self.transport_samples:
-                return []
-            return ["transport_samples = 0: only an emulator in lockstep can do that"]
+            words = "transport_samples = 0: only an emulator in lockstep can do that"
+            return [] if self.transport_samples else [words]
 
     external = True
     follows_rig = True

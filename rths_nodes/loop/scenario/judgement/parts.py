@@ -15,7 +15,6 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.sparse import is_sparse
 from rths_nodes.core.strict import walk
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Rule, Seen, given
-from rths_nodes.numerical.structures.damping import modes
 
 OTHER, CONTRARY = 2.0, 100.0
 """Ratio of two numbers for one stiffness that is doubtful, and that is never right."""
@@ -51,6 +50,8 @@ def first_period(scenario: Any) -> float | None:
     """The longest period (s) of the structure with what it states of its part under test; None: not known."""
     if scenario.structure is None or hasattr(scenario.structure, "cannot_be_built"):
         return None
+    from rths_nodes.numerical.structures.damping import modes  # loads scipy, which a mere run has no need of
+
     try:
         built = registry.build("structure", scenario.structure)
         if is_sparse(built.mass) or len(built.mass) > LARGEST:

@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from rths_nodes.laboratory.calibration import gains_of
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, Found, Rule, Seen, given
 
-TICKS = 500
-"""Servo periods without a word after which nobody takes a rig for alive."""
-BRIDGES = 10.0
-"""The same, in longest bridges."""
 PAUSES = 10.0
 """So many times the longest pause a rig waits for a command."""
 STEPS = 2.0
@@ -24,14 +20,12 @@ def _bridge(seen: Seen) -> Iterator[Found]:
 
 
 def _silence(seen: Seen) -> Iterator[Found]:
-    silence, scenario = given(seen.scenario.port, "silence"), seen.scenario
-    if silence is None:
-        return
-    most = max(TICKS / scenario.servo_rate, BRIDGES * scenario.bridge.max_bridge)
-    if silence > most or silence >= scenario.port.longest_wait:
-        most = min(most, scenario.port.longest_wait)
-        ticks = silence * scenario.servo_rate
-        yield Found("port.silence", f"{silence:g} s", f"{ticks:.4g} servo periods; up to {most:.3g} s is usual")
+    silence, wait = given(seen.scenario.port, "silence"), given(seen.scenario.port, "longest_wait")
+    if silence is not None and wait is not None and silence >= wait:
+        ticks = silence * seen.scenario.servo_rate
+        yield Found(
+            "port.silence", f"{silence:g} s", f"{ticks:.4g} servo periods; port.longest_wait is {wait:g} s"
+        )
 
 
 def _wait(seen: Seen) -> Iterator[Found]:
@@ -65,8 +59,8 @@ TIMES = (
     Rule(
         "silence_is_long",
         CAUTION,
-        "`silence` of the port up to 500 servo periods, or 10 `max_bridge`, and less than `longest_wait`",
-        "a rig that is dead goes on being commanded",
+        "`silence` of the port < `longest_wait`",
+        "a rig that is dead is commanded for longer than it waits for commands itself",
         _silence,
     ),
     Rule(
