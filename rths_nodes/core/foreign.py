@@ -30,7 +30,7 @@ PROTOCOLS: dict[str, Any] = {
     "rig": protocols.Rig,
 }
 """Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
-OPTIONAL = ("state_units",)
+OPTIONAL = ("state_units", "decay")
 """What a member may leave out."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
@@ -58,16 +58,20 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
             raise ConfigError(f"{label}: cannot be built: {type(error).__name__}: {error}") from error
 
     built = one()
+    outside = bool(getattr(built, "external", False))  # it shows nothing before it is opened
     if protocol is not None:
-        if missing := [name for name in _members(protocol) if not hasattr(built, name)]:
-            raise ConfigError(
-                f"{label}: {cls.__name__} lacks {', '.join(missing)} of a {family.replace('_', ' ')}"
-            )
-        if not getattr(built, "external", False):
+        wanted = _methods(protocol) if outside else _members(protocol)
+        if missing := [name for name in wanted if not hasattr(built, name)]:
+            raise ConfigError(f"{label}: {cls.__name__} lacks {', '.join(missing)} of the family {family}")
+        if not outside:
             _check_shown(built, family, label)
-        if family == "compensator" and not getattr(built, "external", False):
-            _probe(one(), label, int(arguments[1]))
+            if family == "compensator":
+                _probe(one(), label, int(arguments[1]))
     return built
+
+
+def _methods(protocol: Any) -> list[str]:
+    return [name for name in _members(protocol) if callable(getattr(protocol, name, None))]
 
 
 def _members(protocol: Any) -> list[str]:

@@ -19,7 +19,7 @@ from rths_nodes.analysis.partition import MEASURED, MODEL, STATED, partition
 from rths_nodes.analysis.report import document
 from rths_nodes.analysis.report.document import OfProcedure, first_line, render
 from rths_nodes.analysis.report.procedure import DIRECT
-from rths_nodes.analysis.report.set_up import floors
+from rths_nodes.analysis.report.set_up import floors, parts
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED
@@ -337,3 +337,14 @@ def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_la
     capsys.readouterr()
     assert main(["report", str(folder / "rung_g"), "--out", str(tmp_path / "x.html")]) == 2
     assert "procedure.yaml: damaged, its end is missing" in capsys.readouterr().err
+
+
+def test_the_set_up_has_the_cautions_of_the_test() -> None:
+    sets, found = ["duration=0.1", "axes.story_1.limits.velocity=100"], {}
+    for name, given in (("calm", sets[:1]), ("fast", sets)):
+        of = Evaluation(hosts.run("chen_ricles_2010", given, rig="bench_simulated").read())
+        (found[name],) = (each for each in parts(of, {}) if each.title == "Cautions")
+    assert (found["calm"].words, found["calm"].items) == (("None.",), ())
+    (caution,) = found["fast"].items
+    assert caution.startswith("axes.story_1.limits.velocity = 100 m/s: its braking way at 20 m/s^2 is 250 m")
+    assert caution.endswith("(velocity_beyond_stroke: axes.story_1.limits.velocity)")

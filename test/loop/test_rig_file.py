@@ -154,6 +154,33 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "sign": ({"force.sign": 0}, {}, r"force.sign = 0: must be 1 or -1"),
     "sign of two": ({"force.sign": 2}, {}, r"force.sign = 2: must be >= -1 and <= 1"),
     "scale": ({"force.scale": 0.0}, {}, r"force.scale = 0 its unit: must be > 0"),
+    "empty auxiliary": (
+        {},
+        {"auxiliary": None},
+        r"auxiliary = None: must be a mapping of names to sections; leave",
+    ),
+    "served twice": ({"serves": ["axis_1", "axis_1"]}, {}, r"axes.bench.serves: 'axis_1' is there more than once"),
+    "serves itself": ({"serves": ["axis_1", "bench"]}, {}, r"axes.bench.serves: 'bench' is there more than once"),
+    "address": (
+        {},
+        {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},
+        r"port.address = '0.0.0.0': must be that of one computer, the rig's",
+    ),
+    "broadcast": (
+        {},
+        {"port": {"type": "udp", "address": "255.255.255.255", "emulator": True}},
+        r"port.address = '255.255.255.255': must be that of one computer",
+    ),
+    "wait": (
+        {},
+        {"port": {"type": "udp", "longest_wait": 1e6}},
+        r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
+    ),
+    "deceleration": (
+        {"limits.deceleration": 1e6},
+        {},
+        r"deceleration = 1e\+06 m/s\^2: must be >= 0.1 and <= 10000",
+    ),
     "date": ({"force.calibrated": "2.3.2026"}, {}, r"calibrated = '2.3.2026': must be a date: 2026-03-02"),
     "resolution": ({"force.resolution": 3e6}, {}, r"resolution = 3e\+06 N: must be < range = 2e\+06 N"),
     "no limit": ({"limits.force": None}, {}, r"axes.bench.limits.force: missing"),

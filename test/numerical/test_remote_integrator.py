@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import select
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
+from rths_nodes.loop.supervision.states import State
 
 CHEN_RICLES = "{type: cr, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}"
 LOCAL = ["duration=0.5", f"integrator={CHEN_RICLES}"]
@@ -216,8 +218,10 @@ def test_a_dead_process_ends_the_test() -> None:
         Remote.alive[0].kill()
         Remote.alive[0].wait()
 
-    with pytest.raises((EOFError, BrokenPipeError)):
-        loop.run(progress=kill)
+    outcome = loop.run(progress=kill)
+    assert outcome.state is State.TRIPPED
+    assert outcome.failed
+    assert re.search(r"integrator.type = 'elsewhere': \w+: (EOFError|BrokenPipeError)", outcome.reason)
 
 
 def test_its_node_gives_the_same_targets() -> None:

@@ -1,0 +1,205 @@
+"""Components of other packages that are not what their family is: told in their name, early where it can be."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.app.cli import main
+from rths_nodes.control.compensators.none import NoCompensation
+from rths_nodes.core import registry
+from rths_nodes.core.errors import ComponentError, ConfigError
+from rths_nodes.core.parameters import params
+from rths_nodes.loop.embedded import Outcome, checked_loop
+from rths_nodes.loop.scenario import files
+from rths_nodes.loop.supervision.states import State
+
+Register = Callable[..., None]
+SHORT = "duration=0.1"
+
+
+@pytest.fixture
+def register(monkeypatch: pytest.MonkeyPatch) -> Iterator[Register]:
+    """Adds a class as another package would: ``register("compensator", cls)``, by the name ``mine``."""
+
+    def forget() -> None:
+        registry._table.cache_clear()
+        registry._load.cache_clear()
+
+    def register(family: str, cls: type, place: str = "some_laboratory:Mine") -> None:
+        module = types.ModuleType("some_laboratory")
+        module.Mine = cls  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "some_laboratory", module)
+        points = EntryPoints([EntryPoint("mine", place, f"rths_nodes.{family}")])
+        monkeypatch.setattr(registry, "_entry_points", lambda: points)
+        forget()
+
+    yield register
+    monkeypatch.undo()
+    forget()
+
+
+def mine(**members: Any) -> type:
+    """A compensator that hands its target on, with other ``members``; None takes one away."""
+
+    @params
+    class Params:
+        pass
+
+    class Mine:
+        state_names: tuple[str, ...] = ("count",)
+
+        def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+            self.count = 0.0
+
+        def step(self, target: Any, measured: Any) -> Any:
+            self.count += 1.0
+            return target.displacement
+
+        def state(self) -> Any:
+            return [self.count]
+
+        def reset(self) -> None:
+            self.count = 0.0
+
+    Mine.Params = Params  # type: ignore[attr-defined]
+    for name, member in members.items():
+        if member is None:
+            delattr(Mine, name)
+        else:
+            setattr(Mine, name, member)
+    return Mine
+
+
+def raises(*given: Any) -> Any:
+    raise KeyError("gain table")
+
+
+def later(self: Any, target: Any, measured: Any) -> Any:
+    """Goes wrong in the fifth sample."""
+    self.count += 1.0
+    return target.displacement if self.count < 5.0 else float(target.displacement[0])
+
+
+def run() -> Outcome:
+    return checked_loop(files.load("chen_ricles_2010", ["compensator.type=mine", SHORT])).run()
+
+
+WRONG = {
+    "a float": ({"step": lambda self, target, measured: 0.0}, r"step: gives 0: must be an array \(1,\) of floats"),
+    "nothing": ({"step": lambda self, target, measured: None}, r"step: gives None: must be an array"),
+    "another shape": (
+        {"step": lambda self, target, measured: np.zeros(3)},
+        r"step: gives an array \(3,\) of float64: must be an array \(1,\)",
+    ),
+    "a matrix": (
+        {"step": lambda self, target, measured: np.zeros((1, 1))},
+        r"step: gives an array \(1, 1\) of float64",
+    ),
+    "whole numbers": (
+        {"step": lambda self, target, measured: np.zeros(1, int)},
+        r"step: gives an array \(1,\) of int64",
+    ),
+    "an exception": ({"step": raises}, r"step: KeyError: 'gain table'"),
+    "no state_names": ({"state_names": None}, r"Mine lacks state_names of the family compensator"),
+    "no step": ({"step": None}, r"Mine lacks step of the family compensator"),
+    "names of nothing": ({"state_names": ("a", "b")}, r"state\(\) gives 1 numbers; state_names has 2"),
+    "no states": ({"state": lambda self: None}, r"state and state_names: object of type 'NoneType'"),
+    "a broken constructor": ({"__init__": raises}, r"cannot be built: KeyError: 'gain table'"),
+    "a constructor of another family": ({"__init__": lambda self, params: None}, r"cannot be built: TypeError"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_compensator_that_is_none_is_refused_in_its_name(register: Register, wrong: str) -> None:
+    members, words = WRONG[wrong]
+    register("compensator", mine(**members))
+    with pytest.raises(ConfigError, match=r"compensator\.type = 'mine': " + words):
+        run()
+
+
+def test_the_command_line_refuses_it_without_a_traceback(
+    register: Register, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register("compensator", mine(state_names=None))
+    for command in ("check", "run"):
+        assert main([command, "chen_ricles_2010", "--set", "compensator.type=mine", "--set", SHORT]) == 2
+        told = capsys.readouterr().err
+        assert told == "rths: compensator.type = 'mine': Mine lacks state_names of the family compensator\n"
+
+
+def test_one_that_fails_in_a_test_stops_the_rig_with_its_name(register: Register) -> None:
+    register("compensator", mine(step=later))
+    outcome = run()
+    assert outcome.state is State.TRIPPED
+    assert outcome.failed
+    assert outcome.reason.startswith(
+        "sample 5: compensator.type = 'mine': step: gives 0: must be an array (1,) of floats"
+    )
+
+
+def test_a_good_one_is_not_in_the_way(register: Register) -> None:
+    register("compensator", mine())
+    outcome = run()
+    assert (outcome.state, outcome.reason, outcome.compensator["count"]) == (
+        State.FINISHED,
+        "",
+        outcome.samples + 1,
+    )
+
+
+def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Register) -> None:
+    from rths_nodes.numerical.integrators.cr import ChenRicles
+
+    class Mine(ChenRicles):
+        Params = params(type("Params", (ChenRicles.Params,), {}))
+
+        def step(self, experimental_force: Any) -> None:
+            super().step(experimental_force)
+            self.displacement = float(self.displacement[0])  # type: ignore[assignment]
+
+    register("integrator", Mine)
+    sets = ["integrator={type: mine, equivalent_stiffness: 7.6e6, equivalent_damping: 0.64e6}", SHORT]
+    loop = checked_loop(files.load("chen_ricles_2010", sets))
+    outcome = loop.run()
+    assert outcome.state is State.TRIPPED
+    assert outcome.reason.startswith("sample 1: integrator.type = 'mine': step: displacement became ")
+
+
+def test_a_simulated_specimen_that_raises_is_named(register: Register) -> None:
+    from rths_nodes.laboratory.specimens.kelvin_voigt import KelvinVoigt
+
+    class Mine(KelvinVoigt):
+        Params = params(type("Params", (KelvinVoigt.Params,), {}))
+
+        def force(self, state: Any, displacement: float, velocity: float) -> float:
+            raise ZeroDivisionError("no area")
+
+    register("specimen", Mine)
+    with pytest.raises(
+        (ConfigError, ComponentError), match=r"specimen\.type = 'mine': .*ZeroDivisionError: no area"
+    ):
+        checked_loop(files.load("chen_ricles_2010", ["axes.story_1.specimen.type=mine", SHORT])).run()
+
+
+def test_a_module_that_cannot_be_imported_is_told(
+    register: Register, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "half_a_law.py").write_text("gain = numpyy.eye(2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    register("compensator", mine(), "half_a_law:Mine")
+    with pytest.raises(ConfigError, match=r"half_a_law:Mine cannot be loaded \(NameError: name 'numpyy' is not"):
+        run()
+
+
+def test_components_of_this_package_are_as_they_are() -> None:
+    kind = registry.load("compensator", "none")
+    assert kind is NoCompensation
+    assert type(registry.build("compensator", kind.Params(), 0.001, 1)) is kind
