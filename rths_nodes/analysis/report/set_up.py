@@ -56,7 +56,8 @@ def _cautions(of: Evaluation) -> Part:
     except ValueError:
         today = date.today()
     simulated = bool(simulation(of.scenario))
-    found = of.or_left_out("cautions", lambda: judgement.cautions(of.scenario, simulated, today), [])
+    nothing: list[judgement.Judgement] = []
+    found = of.or_left_out("cautions", lambda: judgement.cautions(of.scenario, simulated, today), nothing)
     return Part("Cautions", words=() if found else ("None.",), items=tuple(map(str, found)))
 
 

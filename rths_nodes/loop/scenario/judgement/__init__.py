@@ -21,6 +21,8 @@ from rths_nodes.loop.scenario.judgement.parts import PARTS, of_components
 from rths_nodes.loop.scenario.judgement.rule import CAUTION, REFUSED, Found, Judgement, Rule, Seen
 from rths_nodes.loop.scenario.judgement.times import TIMES
 
+__all__ = ["RULES", "Judgement", "Rule", "cautions", "refuse"]
+
 RULES: tuple[Rule, ...] = (*LIMITS, *CHANNELS, *TIMES, *PARTS)
 
 

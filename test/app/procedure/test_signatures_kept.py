@@ -1,0 +1,48 @@
+"""What an operator signs for on a real rig, is signed for in later tests on the same rig file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import rig_walk
+
+from rths_nodes.app.procedure import signatures
+from rths_nodes.app.procedure.conduct import Conductor
+from rths_nodes.app.procedure.ladder import Ladder
+from rths_nodes.laboratory.ports.simulator import Simulator
+from rths_nodes.loop.procedure.records import ProcedureRecord
+from rths_nodes.loop.scenario import files
+
+BOUNDED = rig_walk.RIG.replace("deceleration: 20.0}", "deceleration: 20.0, tracking_error: 0.02}")
+NOISE = ["axes.story_1.sensors.displacement_noise_rms=2e-6", "axes.story_1.sensors.force_noise_rms=50"]
+
+
+def wanting(folder: Path, rig: Path) -> list[str]:
+    """Signs for what a test of ``rig`` in ``folder`` wants before its check; the names."""
+    scenario = files.load("chen_ricles_2010", ["duration=0.3", *NOISE], rig=rig)
+    record = ProcedureRecord("test", scenario.name, "", operator="A. Tester")
+    conductor = Conductor(Ladder(scenario, ("g",), 0.3, 2, False), record, folder)
+    try:
+        with signatures.kept(conductor, str(rig), lambda words: pytest.fail(str(words))):
+            conductor.do("connect")
+            conductor.do("take_offsets", seconds=0.1)
+            assert conductor.taken is not None
+            conductor.do("confirm_offsets", hash=conductor.taken.hash, unloaded=True)
+            names = conductor.session.clearance.unsigned()
+            for name in names:
+                conductor.do("sign_for", what=name)
+    finally:
+        conductor.session.close()
+    return names
+
+
+def test_a_caution_is_signed_for_once_for_each_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Simulator, "simulated", False)
+    rig = tmp_path / "bench.yaml"
+    rig.write_text(BOUNDED)
+    first = wanting(tmp_path / "first", rig)
+    assert "never_calibrated: axes.story_1.rig_axis.force.calibrated" in first
+    assert wanting(tmp_path / "second", rig) == []
+    rig.write_text(BOUNDED.replace("range: 2000.0", "range: 2100.0"))
+    assert wanting(tmp_path / "third", rig) == first, "it is another rig now"
