@@ -91,7 +91,7 @@ class Spy:
 
 @pytest.fixture
 def spies(monkeypatch: pytest.MonkeyPatch) -> tuple[Chain, Spy, Spy]:
-    monkeypatch.setattr(registry, "class_of", lambda family, own: Spy)
+    monkeypatch.setattr(registry, "build", lambda family, own, *given: Spy(own, *given))
     monkeypatch.setattr(Spy, "made", [])
     chain = Chain(Chain.Params(first=Spy.Params(), second=Spy.Params()), DT, 1)
     return chain, *Spy.made
