@@ -340,11 +340,13 @@ def test_the_report_of_a_recording_finds_its_procedure_and_that_of_a_test_its_la
 
 
 def test_the_set_up_has_the_cautions_of_the_test() -> None:
-    sets, found = ["duration=0.1", "axes.story_1.limits.velocity=100"], {}
-    for name, given in (("calm", sets[:1]), ("fast", sets)):
+    sets, found = ["duration=0.1", "axes.story_1.specimen.stiffness=7.6e3"], {}
+    for name, given in (("good", sets[:1]), ("soft", sets)):
         of = Evaluation(hosts.run("chen_ricles_2010", given, rig="bench_simulated").read())
         (found[name],) = (each for each in parts(of, {}) if each.title == "Cautions")
-    assert (found["calm"].words, found["calm"].items) == (("None.",), ())
-    (caution,) = found["fast"].items
-    assert caution.startswith("axes.story_1.limits.velocity = 100 m/s: its braking way at 20 m/s^2 is 250 m")
-    assert caution.endswith("(velocity_beyond_stroke: axes.story_1.limits.velocity)")
+    assert (found["good"].words, found["good"].items) == (("None.",), ())
+    of_file, of_integrator = found["soft"].items
+    assert of_file.startswith(
+        "axes.story_1.specimen.stiffness = 7600 N/m: stiffness of the rig file is 7.6e+06 N/m"
+    )
+    assert of_integrator.endswith("(specimen_of_another_rig: axes.story_1.specimen.stiffness)")

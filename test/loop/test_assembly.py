@@ -51,7 +51,7 @@ def test_a_whole_run_builds_no_more(name: str, built: Built, declared: Declared,
 
 def test_a_scenario_builds_nothing(built: Built) -> None:
     loaded = files.load(DAMPED)
-    judgement.refuse(loaded, False)
+    judgement.refuse(loaded)
     loaded.context()
     loaded.shared_hash()
     assert not built
