@@ -160,7 +160,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         r"auxiliary = None: must be a mapping of names to sections; leave",
     ),
     "served twice": ({"serves": ["axis_1", "axis_1"]}, {}, r"axes.bench.serves: 'axis_1' is there more than once"),
-    "serves itself": ({"serves": ["axis_1", "bench"]}, {}, r"axes.bench.serves: 'bench' is there more than once"),
     "address": (
         {},
         {"port": {"type": "udp", "address": "0.0.0.0", "emulator": True}},

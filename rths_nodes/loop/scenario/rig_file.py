@@ -90,7 +90,7 @@ class RigFile:
         owner: dict[str, str] = {}
         for axis, entry in self.axes.items():
             for name in (axis, *entry.serves):
-                if (axis, *entry.serves).count(name) > 1:
+                if entry.serves.count(name) > 1:
                     raise ConfigError(f"axes.{axis}.serves: {show(name)} is there more than once; name it once")
                 if owner.setdefault(name, axis) != axis:
                     raise ConfigError(f"axes: {show(name)} is both {owner[name]} and {axis}; name it once")
