@@ -158,7 +158,7 @@ class Limits:
         more_than=0.0,
         at_most=1e9,
     )
-    deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1, at_most=1e4)
+    deceleration: float = number("deceleration of the safe stop", "m/s^2", 10.0, at_least=0.1)
     levels: Levels | None = section(Levels, "further levels, of which each may warn, hold or stop", None)
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.control.compensators.none import NoCompensation
 from rths_nodes.core import registry
@@ -203,3 +204,15 @@ def test_components_of_this_package_are_as_they_are() -> None:
     kind = registry.load("compensator", "none")
     assert kind is NoCompensation
     assert type(registry.build("compensator", kind.Params(), 0.001, 1)) is kind
+
+
+@pytest.mark.nodes
+def test_nodes_tell_the_same_as_one_process(register: Register) -> None:
+    pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
+    register("compensator", mine(step=later))
+    found = hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")
+    assert found.outcome != "finished"
+    assert "compensator.type = 'mine': step: gives 0: must be an array (1,) of floats" in found.reason
+    register("compensator", mine(state_names=None))
+    with pytest.raises(ConfigError, match="lacks state_names"):
+        hosts.run("chen_ricles_2010", ["compensator.type=mine", SHORT], host="composed")

@@ -50,6 +50,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
         [],
         "braking way at 20 m/s^2 is 250 m, the stroke +- 0.25 m",
     ),
+    ("stop_of_no_actuator", {L + "deceleration": 1e6}, [], "deceleration = 1e+06 m/s^2: must be <= 10000 m/s^2"),
     ("stop_in_one_sample", {L + "deceleration": 5e3}, [], "stops 1.2 m/s within one sample of 0.977 ms"),
     ("tracking_error_beyond_stroke", {L + "tracking_error": 10.0}, [], "tracking_error = 10 m: must be <= 0.25 m"),
     ("limit_at_end_of_sensor", {L + "force": 2e6}, [], "force = 2e+06 N: the sensor of force ends at 2e+06 N"),

@@ -175,11 +175,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"port": {"type": "udp", "longest_wait": 1e6}},
         r"port.longest_wait = 1e\+06 s: must be > 0 and <= 3600 s",
     ),
-    "deceleration": (
-        {"limits.deceleration": 1e6},
-        {},
-        r"deceleration = 1e\+06 m/s\^2: must be >= 0.1 and <= 10000",
-    ),
     "date": ({"force.calibrated": "2.3.2026"}, {}, r"calibrated = '2.3.2026': must be a date: 2026-03-02"),
     "resolution": ({"force.resolution": 3e6}, {}, r"resolution = 3e\+06 N: must be < range = 2e\+06 N"),
     "no limit": ({"limits.force": None}, {}, r"axes.bench.limits.force: missing"),

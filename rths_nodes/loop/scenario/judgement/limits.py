@@ -16,6 +16,8 @@ SLACK = 4.0
 from which it can still be stopped within it."""
 SHARPEST = 100.0
 """m/s^2: a deceleration up to here is none that a rig cannot have, however slow the axis is."""
+HARDEST = 1e4
+"""m/s^2: a thousand times gravity; no actuator brakes so."""
 NEAR = 0.98
 """Share of the range of a sensor beyond which a limit is one with its end."""
 OVERSHOOT = 1.5
@@ -55,10 +57,17 @@ def _velocity(seen: Seen) -> Iterator[Found]:
             )
 
 
+def _hardest(seen: Seen) -> Iterator[Found]:
+    for place, axis in seen.axes:
+        if axis.limits.deceleration > HARDEST:
+            value = f"{axis.limits.deceleration:g} m/s^2"
+            yield Found(f"{place}.limits.deceleration", value, f"must be <= {HARDEST:g} m/s^2")
+
+
 def _deceleration(seen: Seen) -> Iterator[Found]:
     for place, axis in seen.axes:
         limits, rate = axis.limits, seen.scenario.servo_rate
-        if limits.deceleration > max(SHARPEST, limits.velocity * rate):
+        if max(SHARPEST, limits.velocity * rate) < limits.deceleration <= HARDEST:
             yield Found(
                 f"{place}.limits.deceleration",
                 f"{limits.deceleration:g} m/s^2",
@@ -248,6 +257,13 @@ LIMITS = (
         "`limits.velocity` up to 4 sqrt(`deceleration` x `stroke`)",
         "the limit never acts before the stroke does",
         _velocity,
+    ),
+    Rule(
+        "stop_of_no_actuator",
+        REFUSED,
+        "`limits.deceleration` up to 10 000 m/s^2",
+        "no actuator brakes so, and the way that is kept free for it is none",
+        _hardest,
     ),
     Rule(
         "stop_in_one_sample",
