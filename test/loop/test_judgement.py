@@ -140,6 +140,7 @@ ROWS: list[tuple[str, Mapping[str, Any], list[str], str]] = [
     ("no_servo_rate", {"servo_rate": None}, [], "servo_rate of the rig file bench: missing [Hz]"),
     ("bridge_beyond_silence", {"bridge": {"max_bridge": 0.5}}, [], "max_bridge = 0.5 s: port.silence is 0.1 s"),
     ("silence_is_long", {"port.silence": 10.0}, [], "port.silence = 10 s: 1.024e+04 servo periods"),
+    ("silence_is_long", {"port.silence": 10.0, "port.longest_wait": 10.0}, [], "less than 10 s is usual"),
     ("wait_is_long", {"port.longest_wait": 1000.0}, [], "port.longest_wait = 1000 s: up to 10 s is usual"),
     ("start_is_a_jump", {"port.start_tolerance": 0.1}, [], "for axes.story_1 = 0.1: is a jump of 2.6 mm"),
     ("stiffness_of_another_structure", {}, ["structure.mass=503.4e6"], "= 1.176e+07 N/m: mass = 5.034e+08 kg"),

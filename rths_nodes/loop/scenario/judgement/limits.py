@@ -104,7 +104,7 @@ def _near_end(seen: Seen) -> Iterator[Found]:
             yield Found(
                 place,
                 f"{limit:g} {unit}",
-                f"the sensor of {channel} ends at {end:g} {unit}; {NEAR * end:.4g} is usual",
+                f"the sensor of {channel} ends at {end:g} {unit}; {NEAR * end:.4g} {unit} is usual",
             )
 
 

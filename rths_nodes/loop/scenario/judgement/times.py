@@ -59,8 +59,8 @@ TIMES = (
     Rule(
         "silence_is_long",
         CAUTION,
-        "`silence` of the port < `longest_wait`",
-        "a rig that is dead is commanded for longer than it waits for commands itself",
+        "`silence` of the port < `longest_wait`, and < 10 `bridge.max_pause`",
+        "a rig that is dead is commanded for longer than a rig waits for commands",
         _silence,
     ),
     Rule(
