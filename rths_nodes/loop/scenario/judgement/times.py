@@ -21,11 +21,12 @@ def _bridge(seen: Seen) -> Iterator[Found]:
 
 def _silence(seen: Seen) -> Iterator[Found]:
     silence, wait = given(seen.scenario.port, "silence"), given(seen.scenario.port, "longest_wait")
-    if silence is not None and wait is not None and silence >= wait:
-        ticks = silence * seen.scenario.servo_rate
-        yield Found(
-            "port.silence", f"{silence:g} s", f"{ticks:.4g} servo periods; port.longest_wait is {wait:g} s"
-        )
+    if silence is None or wait is None:
+        return
+    most = min(wait, PAUSES * seen.scenario.bridge.max_pause)
+    if silence >= most:
+        words = f"{silence * seen.scenario.servo_rate:.4g} servo periods; less than {most:g} s is usual"
+        yield Found("port.silence", f"{silence:g} s", words)
 
 
 def _wait(seen: Seen) -> Iterator[Found]:
