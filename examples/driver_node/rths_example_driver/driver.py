@@ -3,6 +3,7 @@
 import time
 
 import rclpy
+import yaml
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
@@ -26,9 +27,9 @@ class Bench:
 class Driver(Node):
     def __init__(self):
         super().__init__("actuator")
-        defaults = {"samples": 30720, "servo_rate": 1024.0, "deceleration": 10.0}
-        self.samples, rate, self.deceleration = (self.declare_parameter(*each).value for each in defaults.items())
-        self.bench, self.dt, self.sample, self.state, self.trip = Bench(), 1.0 / rate, -1, TestState.IDLE, None
+        self.deceleration = self.declare_parameter("deceleration", 10.0).value
+        self.bench, self.sample, self.state, self.trip = Bench(), -1, TestState.IDLE, None
+        self.samples = self.dt = 0  # the test says them
         self.hash, self.ready, self.done = "", set(), set()
         self.run = f"{time.time_ns():023d}"  # 23 characters, others in every run
         kinds = {"test_state": TestState, "node_status": NodeStatus, "summary": Summary}
@@ -51,7 +52,8 @@ class Driver(Node):
 
     def on_node_status(self, status):
         if not self.hash and status.scenario_hash:  # whoever has another one is of another scenario or run
-            self.hash = status.scenario_hash
+            self.hash, test = status.scenario_hash, yaml.safe_load(status.parameters)["test"]
+            self.samples, self.dt = test["samples"], 1.0 / test["servo_rate"]
             self.tell("node_status", NodeStatus(node="actuator", ready=True, scenario_hash=self.hash))
             self.enter(TestState.POSITIONED)
         self.ready.update([status.node] * (status.ready and status.header.frame_id == self.run))

@@ -39,7 +39,7 @@ from rths_nodes.loop.options import options as offered_options
 from rths_nodes.loop.scenario import files
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting import descriptions, node_processes
-from rths_nodes.ros.hosting.launch_end import EndOfLaunch
+from rths_nodes.ros.hosting.launch_end import EndOfLaunch, FolderOfLastWords, refusal
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.transport import middleware
 
@@ -101,7 +101,7 @@ def description(
             _check_command_line(context, known)
             return make(context)
         except ConfigError as error:
-            raise RuntimeError(f"rths: {error}") from None
+            raise refusal(f"rths: {error}") from None
 
     return LaunchDescription([*declared, OpaqueFunction(function=function)])
 
@@ -150,6 +150,7 @@ class LaunchedTest:
         # Launch itself leaves orphans on SIGTERM. Under a launch-prefix the parent of a node is another process.
         direct = not configured.get("launch-prefix")
         self._environment = {node_processes.PARENT: str(os.getpid())} if direct else {}
+        self._folder = FolderOfLastWords()
         self.namespace = make_namespace_absolute(
             prefix_namespace(configured.get("ros_namespace"), chosen.namespace)
         )
@@ -224,7 +225,7 @@ class LaunchedTest:
         """
         recording = "" if self.options.recorder == "none" or not self._records else str(self.directory)
         here = [each for each in processes if self._peers.get(each, names.RIG) in (names.RIG, *self._here)]
-        return EndOfLaunch(here, self._peers, self.run_id, recording, self._here[:1]).actions()
+        return EndOfLaunch(here, self._peers, self.run_id, recording, self._folder).actions()
 
     def _process(self, peer: str, patient: bool = False, ros_arguments: Sequence[str] = (), **kwargs: Any) -> Node:
         """A process with our executable; a ``patient`` one may take long to write a recording."""
@@ -232,7 +233,7 @@ class LaunchedTest:
         node = Node(
             package="rths_nodes",
             ros_arguments=["--log-level", self._log_level, *ros_arguments],
-            additional_env=self._environment,
+            additional_env=self._environment | self._folder.environment(peer),
             output="both",
             **patience,
             **kwargs,

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import os
 import signal
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from launch.actions import EmitEvent, ExecuteProcess, LogInfo, RegisterEventHandler
-from launch.event_handlers import OnProcessExit, OnProcessIO
-from launch.events import matches_action
+from launch.event_handlers import OnProcessExit
+from launch.events import Shutdown, matches_action
 from launch.events.process import SignalProcess
 
+from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, of_nodes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import node_processes
-from rths_nodes.ros.hosting.results import told_result
+from rths_nodes.ros.hosting import last_words, node_processes
+from rths_nodes.ros.hosting.last_words import LastWords
+
+SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
+"""Whose word on how the test ended counts first: who leads it, who writes it down, who judges it; then any other."""
+
+
+def refusal(words: str) -> RuntimeError:
+    """An exception that ends launch with code 1; launch prints ``words`` and nothing before them."""
+    logging.getLogger("launch").addFilter(_Plain(words))
+    return RuntimeError(words)
+
+
+class _Plain(logging.Filter):
+    """Takes from a line of launch that has ``words`` what stands before them: "Caught exception in launch ..."."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self._words = words
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.getMessage().endswith(f": {self._words}"):
+            record.msg, record.args = self._words, ()
+        return True
+
+
+class FolderOfLastWords:
+    """Where the processes of a launch leave their last words; it goes with this object."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rths_")
+
+    def environment(self, peer: str) -> dict[str, str]:
+        """What tells the process of ``peer`` where to leave them."""
+        return {last_words.FILE: str(self._file(peer))}
+
+    def of(self, peer: str) -> LastWords | None:
+        """What the process of ``peer`` has left."""
+        return last_words.read(self._file(peer))
+
+    def _file(self, peer: str) -> Path:
+        return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
 
 
 class EndOfLaunch:
@@ -23,9 +69,9 @@ class EndOfLaunch:
 
     A process that ends with an error ends all of them. One that is done does not, nor one that ends with a trip:
     the others then leave in order. A foreign recorder, which none of ``peers`` is, is told to stop when the last
-    node has ended. The process with the actuator node says how the test ended, or, where that is on another
-    machine, those of ``speakers``. Then launch says that, and where the ``recording`` is, and ends with code 1
-    unless the test has finished.
+    node has ended. How each has ended it has left in ``folder``; of one that died only launch knows it. Then launch
+    says how the test ended and why, its indices and where the ``recording`` is, and ends with code 1 unless the test
+    has finished. Who speaks for the test: ``SPEAKERS``.
     """
 
     def __init__(
@@ -34,67 +80,102 @@ class EndOfLaunch:
         peers: Mapping[Any, str],
         run_id: str,
         recording: str,
-        speakers: Sequence[str] = (),
+        folder: FolderOfLastWords,
     ) -> None:
         self._processes = list(processes)
         self._running = list(processes)
         self._peers = peers
         self._run_id = run_id
-        self._recording = f"recording: {recording}" if recording else "no recording"
-        self._report = f"; rths report {recording} shows it" if recording else ""
-        self._speakers = (names.ACTUATOR, names.RIG, *speakers)
-        self._codes: list[int] = []
-        self._problem = ""
-        self._output = ""
+        self._recording = _short(recording)
+        self._folder = folder
+        self._left: dict[str, LastWords] = {}
+        """How the processes have ended, in this order, by peer or name."""
 
     def actions(self) -> list[Any]:
         """The processes, with what follows them."""
+        recording = f"recording: {self._recording}" if self._recording else "no recording"
         return [
-            LogInfo(msg=f"rths: run {self._run_id}, {self._recording}"),
-            RegisterEventHandler(OnProcessIO(target_action=self._leads, on_stdout=self._hear)),
+            LogInfo(msg=f"rths: run {self._run_id}, {recording}"),
             RegisterEventHandler(OnProcessExit(on_exit=self._on_exit)),
             *self._processes,  # after the handlers: theirs, which print what they say last, come first then
         ]
-
-    def _leads(self, action: Any) -> bool:
-        """True for the process that says how the test ended."""
-        return self._peers.get(action) in self._speakers
-
-    def _hear(self, event: Any) -> None:
-        self._output += event.text.decode(errors="replace")
 
     def _on_exit(self, event: Any, context: Any) -> list[Any]:
         if event.action not in self._running:
             return []
         self._running.remove(event.action)
-        self._codes.append(event.returncode)
-        name = self._peers.get(event.action, event.process_name.rpartition("-")[0])
-        if event.returncode:
-            self._problem = self._problem or node_processes.death(name, event.returncode)
+        words = self._take(event)
         if not self._running:
             return self._conclude(context)
-        if event.returncode not in IN_ORDER and not context.is_shutdown:
-            # Shuts down with a reason and a non-zero exit code; the event Shutdown would end with 0.
-            raise RuntimeError(f"rths: {self._problem}")
-        if not context.is_shutdown and not any(process in self._peers for process in self._running):
+        if context.is_shutdown:
+            return []
+        if words.exit_code not in IN_ORDER:
+            why = [LogInfo(msg=f"rths: {words.problem}")] if words.problem else []
+            return [*why, EmitEvent(event=Shutdown(reason="the test cannot go on"))]
+        if not any(process in self._peers for process in self._running):
             return [_interrupt(process) for process in self._running]
         return []
 
+    def _take(self, event: Any) -> LastWords:
+        """How a process has ended, by its last words, or else by its exit code."""
+        peer = self._peers.get(event.action)
+        name = peer or event.process_name.rpartition("-")[0]
+        died = node_processes.death(name, event.returncode) if event.returncode else ""
+        words = (self._folder.of(peer) if peer else None) or LastWords(event.returncode, died)
+        self._left[name] = words
+        return words
+
     def _conclude(self, context: Any) -> list[Any]:
         code, words = self._result(context.is_shutdown)
+        told = [LogInfo(msg=f"rths: {line}") for line in self._indices()]
         if code == ExitCode.FINISHED:
-            return [LogInfo(msg=f"rths: {words}; {self._recording}{self._report}")]
-        raise RuntimeError(f"rths: {words} (exit code {code:d}); {self._recording}")
+            return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}")]
+        for line in told:
+            line.execute(context)
+        raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
 
     def _result(self, interrupted: bool) -> tuple[ExitCode, str]:
-        """How the test ended, in words too; without an actuator node of ours, as far as exit codes tell."""
-        told = told_result(self._output)
-        code = of_nodes(self._codes, State.FINISHED)
-        if code == ExitCode.FINISHED:
-            code = told[0] if told else ExitCode.HELD if interrupted else code
-        if told and told[0] == code:
-            return told
-        return code, f"{code.ending}: {self._problem}" if self._problem else code.ending
+        """How the test ended, in words too."""
+        spoken = sorted(
+            ((name, words) for name, words in self._left.items() if words.test is not None),
+            key=lambda each: SPEAKERS.index(each[0]) if each[0] in SPEAKERS else len(SPEAKERS),
+        )
+        test = ExitCode(spoken[0][1].test) if spoken else None
+        code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)
+        if code == ExitCode.FINISHED:  # no node has failed: what counts is the test, if there was one
+            code = ExitCode.HELD if test is None else test
+        if test == code:
+            return code, spoken[0][1].ending
+        return code, ": ".join(filter(None, (code.ending, self._why(code) or ("" if test else "there was none"))))
+
+    def _why(self, code: ExitCode) -> str:
+        """The first cause among the processes that have ended as the test did."""
+        problems = (each.problem for each in self._left.values() if of_nodes([each.exit_code], State.IDLE) == code)
+        return next(filter(None, problems), "")
+
+    def _indices(self) -> list[str]:
+        """Those of the axes, a line each; none of a test that has not come to any."""
+        numbers = {name: value for words in self._left.values() for name, value in words.indices.items()}
+        axes = unflatten(numbers, "metrics").get("axes", {})
+        return [_line(axis, row) for axis, row in axes.items() if math.isfinite(row["max_error_percent"])]
+
+    def _report(self, code: ExitCode) -> str:
+        """Where the recording is, and what makes its page."""
+        if not self._recording or not Path(self._recording).exists():
+            return "no recording"
+        page = f"; rths report {self._recording} makes {self._recording}.html" if code != ExitCode.REFUSED else ""
+        return f"recording: {self._recording}{page}"
+
+
+def _short(path: str) -> str:
+    return os.path.relpath(path) if path and Path(path).is_relative_to(Path.cwd()) else path
+
+
+def _line(axis: str, row: Mapping[str, float]) -> str:
+    return (
+        f"{axis}: max error {1e3 * row['max_error_m']:.4g} mm ({row['max_error_percent']:.4g} % of max target), "
+        f"error norm {row['error_norm_percent']:.4g} %, delay {1e3 * row['delay_s']:.4g} ms"
+    )
 
 
 def _interrupt(process: ExecuteProcess) -> EmitEvent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,25 +12,6 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
-
-_ENDINGS = {code.ending: code for code in ExitCode}
-_LINE = re.compile(rf"^rths: ({'|'.join(_ENDINGS)}) after \d+ samples.*$", re.MULTILINE)
-
-
-def result_line(code: ExitCode, samples: int, reason: str, bridged: float = 0) -> str:
-    """What the process that leads a test says in the end; where too much was ``bridged``, that it is not valid."""
-    words = f": {' '.join(reason.split())}" if reason else ""
-    doubt = outcomes.not_valid(bridged, samples) if code is ExitCode.FINISHED else ""
-    return f"rths: {code.ending} after {samples} samples{f', {doubt}' if doubt else ''}{words}"
-
-
-def told_result(text: str) -> tuple[ExitCode, str] | None:
-    """How a test ended, and the line that says so, where ``text`` has such a line."""
-    found = list(_LINE.finditer(text))
-    if not found:
-        return None
-    return _ENDINGS[found[-1][1]], found[-1][0].strip().removeprefix("rths: ")
-
 
 @dataclass
 class Result:
@@ -58,6 +38,13 @@ class Result:
     def outcome(self) -> str:
         """``finished``, ``held``, ``tripped``, ``refused`` or ``failed``."""
         return self.exit_code.outcome
+
+    @property
+    def ending(self) -> str:
+        """How the test ended, in words; where too much of it was ``bridged``, that it is not valid."""
+        words = f": {' '.join(self.reason.split())}" if self.reason else ""
+        doubt = outcomes.not_valid(self.bridged, self.sample) if self.exit_code is ExitCode.FINISHED else ""
+        return f"{self.exit_code.ending} after {self.sample} samples{f', {doubt}' if doubt else ''}{words}"
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """The summary of one node."""

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
-from rths_nodes.ros.hosting.results import result_line
+from rths_nodes.ros.hosting.last_words import leave, of_process
 from rths_nodes.ros.hosting.single import plain_words, refused, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.writers import OpenWriter
@@ -66,18 +67,25 @@ class HostedTest:
         return ["--ros-args", *own] if own else []
 
     def run(self, context: Any) -> int:
-        """Until every node is done; the exit code of the test, which is told in one line."""
+        """Until every node is done; the exit code of the test, which is told in one line.
+
+        It is 0 where the last words are left for launch.
+        """
         for node in self.nodes:
             start_if_wanted(node)
             if node.phase.gone:
-                tell(node)
-                return node.phase.exit_code
+                code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
+                left = leave(of_process(code, problem, None, {}))
+                tell(node, left)
+                return ExitCode.FINISHED if left else code
         result = self._test.run(context)
-        for node in self.nodes:
-            node.flush()
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        print(result_line(result.exit_code, result.sample, result.reason, result.bridged), flush=True)
+        left = leave(of_process(result.exit_code, result.reason, result, result.numbers))
+        for node in self.nodes:
+            node.flush()
+        if not left:
+            print(f"rths: {result.ending}", flush=True)
         for note in result.notes:
             print(f"rths: {note}", file=sys.stderr)
-        return result.exit_code
+        return ExitCode.FINISHED if left else result.exit_code

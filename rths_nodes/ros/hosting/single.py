@@ -20,8 +20,9 @@ from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
+from rths_nodes.ros.hosting.last_words import LastWords, leave, of_process
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
-from rths_nodes.ros.hosting.results import Result, result_line
+from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
@@ -63,6 +64,8 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
 
 def refused(error: ConfigError) -> int:
     """Tell why a process ends at once; its exit code."""
+    if leave(LastWords(ExitCode.REFUSED, str(error))):
+        return ExitCode.FINISHED
     print(f"rths: {error}", file=sys.stderr)
     tell_runner(str(error))
     return ExitCode.REFUSED
@@ -122,7 +125,10 @@ class HostedNode:
         self.nodes.append(make_node(self._role, open_writer, context, own_process=True, **called))
 
     def run(self, context: Any) -> int:
-        """Until the node is done; its exit code, which of the actuator node is that of the test."""
+        """Until the node is done; its exit code, which of the node that speaks for the test is that of the test.
+
+        It is 0 where the node has left its last words for launch.
+        """
         (node,) = self.nodes
         with self._leaving:
             self._leaving.callback(self._guard.disarm)
@@ -130,14 +136,16 @@ class HostedNode:
             LoopExecutor([node], context, self._watch).run()
         if isinstance(node, RecorderNode):
             node.safely(node.close)
-        code: int = node.phase.exit_code
-        with exits_within(FLUSHED_S, code):
+        code, test = node.phase.exit_code, _of_test(node)
+        speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
+        code = test.exit_code if test is not None and speaks else code
+        left = leave(of_process(code, node.phase.problem, test, node.shutdown.summary))
+        code = ExitCode.FINISHED if left else code
+        with exits_within(FLUSHED_S, code):  # the last words are left: a middleware that hangs loses nothing
             node.flush()
-        tell(node)
-        if isinstance(node, ActuatorNode) and (node.rig is not None or node.shutdown.interrupted):
-            code = _of_test(node)
-        if node.settings.speaks_here and node.phase.begun:
-            code = _heard_of_test(node)
+        tell(node, left)
+        if test is not None and speaks and not left and TELLS not in os.environ:
+            print(f"rths: {test.ending}", flush=True)
         return code
 
     def _watch(self) -> None:
@@ -168,25 +176,22 @@ class HostedNode:
             node.get_logger().info(words)
 
 
-def _of_test(rig: ActuatorNode) -> ExitCode:
-    """The exit code of the test that ``rig`` has led, which is told in one line unless our runner does so."""
-    # what came to no end although nothing went wrong was given up by the operator
-    result = Result(interrupted=rig.phase.exit_code == ExitCode.FINISHED)
-    result.take_state(rig)
-    result.judge([rig.phase.exit_code])
-    if TELLS not in os.environ:
-        why = rig.phase.problem or result.reason
-        print(result_line(result.exit_code, result.sample, why, result.bridged), flush=True)
-    return result.exit_code
-
-
-def _heard_of_test(node: RthsNode) -> ExitCode:
-    """The exit code of a test that was led on another machine, as ``node`` has heard it; told in one line."""
-    test = node.phase.test
-    result = Result(state=test.state, reason=test.reason, sample=max(test.sample, 0))
-    result.judge([node.phase.exit_code])
-    print(result_line(result.exit_code, result.sample, node.phase.problem or result.reason), flush=True)
-    return result.exit_code
+def _of_test(node: RthsNode) -> Result | None:
+    """How the test ended: of the actuator node as it has led it, of others as they have heard it; None: of none."""
+    phase, test = node.phase, node.phase.test
+    if isinstance(node, ActuatorNode):
+        if node.rig is None and not node.shutdown.interrupted:
+            return None
+        # what came to no end although nothing went wrong was given up by the operator
+        result = Result(interrupted=phase.exit_code == ExitCode.FINISHED)
+        result.take_state(node)
+    elif phase.begun:
+        result = Result(state=test.state, reason=test.reason, sample=max(test.sample, 0))
+    else:
+        return None
+    result.judge([phase.exit_code, *node.verdict])
+    result.reason = node.why or result.reason
+    return result
 
 
 def start_if_wanted(node: RthsNode) -> None:
@@ -198,14 +203,17 @@ def start_if_wanted(node: RthsNode) -> None:
             node.phase.to(Phase.GONE)
 
 
-def tell(node: RthsNode) -> None:
-    """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us."""
+def tell(node: RthsNode, left: bool = False) -> None:
+    """What the user should know. Our runner itself tells of trips and gaps; launch and ros2 run have only us.
+
+    ``left``: the node has left its last words for launch, which says why it ended.
+    """
     told = TELLS in os.environ
     code, problem = node.phase.exit_code, node.phase.problem
     if code not in IN_ORDER:
         tell_runner(problem)
     failed = code in (ExitCode.FAILED, ExitCode.REFUSED)
-    if problem and (failed or (code == ExitCode.TRIPPED and not told)):
+    if problem and not left and (failed or (code == ExitCode.TRIPPED and not told)):
         print(f"rths: {node.identity}: {problem}", file=sys.stderr)
     if told:
         return

@@ -274,6 +274,16 @@ class RthsNode(LifecycleNode):
         """The last sample that was worked in, and the numbers of the Summary."""
         return 0, {}
 
+    @property
+    def verdict(self) -> tuple[ExitCode, ...]:
+        """How the test ended by the judgement of this node, where that is more than the actuator node says of it."""
+        return ()
+
+    @property
+    def why(self) -> str:
+        """Why the test ended as it did, by this node; empty where it says no more than the actuator node."""
+        return self.phase.problem
+
     def flush(self) -> None:
         """Give what was sent time to arrive before the node leaves."""
         self.topics.flush()

@@ -15,18 +15,26 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck
 from rths_nodes.loop.supervision.outgoing import OutgoingCommands
 from rths_nodes.loop.supervision.states import State
-from rths_nodes.ros.nodes.phase import PhaseMachine
+from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
 WENT_ON = "the actuator node went on after the Trip"
 LATER_NS = 2 * SECOND
 """A driver is given so much longer than two nodes in a row may take, and after the Trip once more."""
 
 
+def ended_early(test: StateOfTest, samples: int) -> str:
+    """What is wrong where the actuator node calls a test finished that has other ``samples``; empty: nothing."""
+    if test.state is not State.FINISHED or test.sample == samples:
+        return ""
+    return f"the actuator node has called the test finished at sample {test.sample} of {samples}"
+
+
 class DriverGuard:
     """Checks what goes to the driver of the rig, and what comes from it; the first breach trips.
 
     ``trip`` gets the reason and the sample. ``tripped`` is that reason, with the sample; empty before. A driver
-    that ends the test as if nothing had been makes a tripped test all the same (:meth:`judge`).
+    that ends the test as if nothing had been makes a tripped test all the same, and one that ends it before its last
+    sample a failed one (:meth:`judge`).
     """
 
     def __init__(
@@ -38,6 +46,7 @@ class DriverGuard:
     ) -> None:
         scenario, names = assembly.scenario, assembly.names
         self.tripped = ""
+        self._samples = scenario.samples
         self._check = LimitCheck(
             scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
         )
@@ -83,9 +92,14 @@ class DriverGuard:
         return waited > self._patience + LATER_NS
 
     def judge(self) -> None:
-        """The test is over: one that went on after a Trip counts as tripped, whatever its driver says."""
+        """The test is over: one that went on after a Trip counts as tripped, whatever its driver says.
+
+        One that it calls finished at another sample than the last has failed.
+        """
         if self.tripped and self._phase.test.state is State.FINISHED:
             self._phase.blame(self._phase.exit_code or ExitCode.TRIPPED, f"{self.tripped}; {WENT_ON}")
+        elif early := ended_early(self._phase.test, self._samples):
+            self._phase.blame(ExitCode.FAILED, early)
 
     def _passes(self, reason: str, sample: int) -> bool:
         if reason and not self.tripped:

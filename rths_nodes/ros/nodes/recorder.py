@@ -12,6 +12,7 @@ from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
+from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.provenance import information
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.files import from_text
@@ -20,7 +21,7 @@ from rths_nodes.ros import names
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, RECORDER
 from rths_nodes.ros.nodes import parameters
 from rths_nodes.ros.nodes.base import RthsNode
-from rths_nodes.ros.nodes.driver_guard import WENT_ON
+from rths_nodes.ros.nodes.driver_guard import WENT_ON, ended_early
 from rths_nodes.ros.nodes.findings import doubts
 from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.progress import ProgressReports
@@ -48,6 +49,9 @@ class RecorderNode(RthsNode):
         self._open_writer = open_writer
         super().__init__(on_heard=self._record, **kwargs)
         self.closed = False
+        self._outcome: ExitCode | None = None
+        """Of the test, as the recording says it; None before that is closed."""
+        self._why = ""
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
@@ -169,7 +173,7 @@ class RecorderNode(RthsNode):
         self.writer.flush()
         found = {"gaps": self.gaps, "lost": self.lost, "silent": dict.fromkeys(sorted(self._silent()), 1)}
         found |= {"broken_off": self._broken_off} if self._broken_off else {}
-        self.phase.remark(doubts(found))
+        self.phase.remark(doubts(found) if self.phase.begun else "")
         self.shutdown.tell(sample, flatten(found, "recording"))
         self._tell_done()
         self.phase.to(Phase.GONE)
@@ -234,21 +238,35 @@ class RecorderNode(RthsNode):
         if self.writer is None or self.closed:
             return
         self.closed = True
-        test = self.phase.test
-        outcome, why = test.state.name.lower() if self.phase.ended else "failed", self._reason()
-        if test.state is State.FINISHED and self._breach:  # a driver of somebody else's
-            outcome, why = State.TRIPPED.name.lower(), f"{self._breach}; {WENT_ON}"
+        self._outcome, self._why = self._judged()
         self.writer.close(
             {
                 "scenario": self._effective_scenario(),
-                "outcome": outcome,
-                "reason": why,
+                "outcome": self._outcome.outcome,
+                "reason": self._why,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
                 "silent": " ".join(sorted(self._silent())),
             }
         )
+
+    def _judged(self) -> tuple[ExitCode, str]:
+        """How the test ended, and why; a driver of somebody else's is not believed everything."""
+        test = self.phase.test
+        if test.state is State.FINISHED and self._breach:
+            return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"
+        if early := ended_early(test, self.scenario.samples):
+            return ExitCode.FAILED, early
+        return of_state(test.state) if self.phase.ended else ExitCode.FAILED, self._reason()
+
+    @property
+    def verdict(self) -> tuple[ExitCode, ...]:
+        return () if self._outcome is None else (self._outcome,)
+
+    @property
+    def why(self) -> str:
+        return self._why or self.phase.problem
 
     def _reason(self) -> str:
         """Why the test has ended as it did; empty where it has finished."""

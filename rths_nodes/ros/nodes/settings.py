@@ -48,6 +48,9 @@ READ = {
 }
 """Sections of another node that the stage needs, too: they must be the same there."""
 
+TEST = "test"
+"""Key of what NodeStatus says of the whole test, beside the sections: for a driver node, which has no scenario."""
+
 _OF_SCENARIO = ("scenario", "case", "overrides", "rig")
 
 
@@ -172,9 +175,10 @@ class NodeSettings:
         return tuple(name for name in owned if name != "axes") if self.axes else owned
 
     def facts(self) -> dict[str, Any]:
-        """What NodeStatus says of them: the sections that the node owns or needs, and the hash."""
+        """Fields of NodeStatus: scenario sections that this node uses, how long the test is, and the hash."""
         both = (*self.owned, *READ.get(self.place.role, ()))
         sections = {name: as_data(parameters.section(self.scenario, name)) for name in both}
+        sections[TEST] = {"servo_rate": self.scenario.servo_rate, "samples": self.scenario.samples}
         return {
             "node": self.place.peer,
             "scenario_hash": self.hash,
