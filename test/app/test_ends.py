@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,52 +15,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ends import (
+    FAULTS,
+    FILE_SIZES,
+    LONG,
+    NAME,
+    OF_PROCESSES,
+    OVERRIDES,
+    SERVICES,
+    SIGNALS,
+    UNDER_WAY,
+    WAYS,
+    called,
+    largest_file,
+)
 
 import rths_nodes
 from rths_nodes.app import hosts
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_TRIPPED
-from rths_nodes.loop.interrupts import STOPPING, orderly_stop
+from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.options import COMPOSED, EMBEDDED, LOCKSTEP, PROCESSES, REALTIME
 from rths_nodes.loop.outcomes import ExitCode
 
-NAME = "chen_ricles_2010"
-UNDER_WAY = 200
-"""Sample from which on something is done to a test."""
-LONG = "duration=600"
-SIGNALS = tuple(number.name for number in STOPPING)
-
-WAYS = {
-    "finished": ExitCode.FINISHED,
-    "limit": ExitCode.TRIPPED,
-    "monitor": ExitCode.TRIPPED,
-    "refused": ExitCode.REFUSED,
-    "disk full": ExitCode.FAILED,
-    "node killed": ExitCode.FAILED,
-    "actuator killed": ExitCode.FAILED,
-    "actuator hangs": ExitCode.FAILED,
-    "actuator told to stop": ExitCode.HELD,
-    "stop service": ExitCode.HELD,
-    "emergency stop": ExitCode.TRIPPED,
-    "deactivated": ExitCode.HELD,
-    **dict.fromkeys(SIGNALS, ExitCode.HELD),
-}
-OVERRIDES = {
-    "finished": ["duration=0.5"],
-    "limit": ["duration=6", "axes.story_1.limits.stroke=5e-6"],
-    "monitor": ["duration=6", "monitor.tracking_indicator_rate=1e-12"],
-    "node killed": [LONG, "port.longest_wait=1"],
-}
-FAULTS = {"node killed": ["kill@0.2:compensator"], "actuator killed": ["kill@0.2:actuator"]}
-FILE_SIZES = {"refused": 8_000, "disk full": 200_000}
-"""Largest file, bytes: too small for the beginning of a recording, and for all of it."""
-SERVICES = {
-    "stop service": ("stop", "std_srvs/srv/Trigger"),
-    "emergency stop": ("emergency_stop", "std_srvs/srv/Trigger"),
-    "deactivated": ("change_state", "lifecycle_msgs/srv/ChangeState"),
-}
-OF_PROCESSES = {"actuator hangs": signal.SIGSTOP, "actuator told to stop": signal.SIGTERM}
-"""What is done to the process of the actuator node."""
 WITHOUT_ROS = set(WAYS) - set(SERVICES) - set(FAULTS) - set(OF_PROCESSES)
 COLUMNS = {
     "embedded": (EMBEDDED, LOCKSTEP),
@@ -90,52 +66,6 @@ def cells() -> Iterator[Any]:
                 continue
             marks = [pytest.mark.nodes, *([] if way in OFTEN[column] else [pytest.mark.soak])]
             yield pytest.param(column, way, id=f"{column}-{way}", marks=marks)
-
-
-@contextmanager
-def largest_file(size: int | None) -> Iterator[None]:
-    """While inside no file of this process and its children grows beyond ``size``, bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if size is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@contextmanager
-def called(way: str) -> Iterator[Callable[[], None]]:
-    """Yields what calls the service of ``way``, once and in a thread of its own; it is found before."""
-    import rclpy
-    from lifecycle_msgs.srv import ChangeState
-    from rclpy.context import Context
-    from rclpy.node import Node
-    from std_srvs.srv import Trigger
-
-    name, kind = SERVICES[way]
-    context = Context()
-    rclpy.init(context=context)
-    node = Node("operator", context=context)
-    if kind.endswith("Trigger"):
-        client, request = node.create_client(Trigger, f"/rths/actuator/{name}"), Trigger.Request()
-    else:
-        client, request = node.create_client(ChangeState, f"/rths/actuator/{name}"), ChangeState.Request()
-        request.transition.id = 4  # deactivate
-
-    def call() -> None:
-        if client.wait_for_service(timeout_sec=60.0):
-            client.call_async(
-                request
-            )  # the middleware can lose the answer to a client that it has only just found
-
-    caller = threading.Thread(target=call)
-    try:
-        yield caller.start
-    finally:
-        caller.join(timeout=60.0)
-        node.destroy_node()
-        rclpy.shutdown(context=context)
 
 
 def signal_actuator(number: signal.Signals) -> None:

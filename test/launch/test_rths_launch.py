@@ -19,6 +19,7 @@ pytest.importorskip("launch_ros", reason="ROS 2's launch is not installed here")
 import numpy as np
 from launch import LaunchDescription
 from launch.launch_description_sources import get_launch_description_from_python_launch_file
+from launched import Launch
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import ReliabilityPolicy
@@ -35,108 +36,13 @@ MULTI = "multi_actuator.launch.py"
 SHORT = "duration=2"
 LONG = "duration=2000"
 
-# What `ros2 launch` does, without needing ros2cli. Noninteractive: a signal to launch is handed on to the nodes.
-LAUNCH = """
-import sys
-from launch import LaunchDescription, LaunchService
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-arguments = [word.split(":=", 1) for word in sys.argv[2:]]
-service = LaunchService(argv=sys.argv[2:], noninteractive=True)
-source = PythonLaunchDescriptionSource(sys.argv[1])
-service.include_launch_description(
-    LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)])
-)
-sys.exit(service.run())
-"""
-
-
-class Launch:
-    """A launch under way in a process group of its own, and what it prints."""
-
-    def __init__(self, folder: Path, file: str, *arguments: str, **environment: str) -> None:
-        self.folder, self._log = folder, folder / "launch.log"
-        prefixes = os.environ.get("AMENT_PREFIX_PATH", sys.prefix)
-        modules = [str(Path(rths_nodes.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        places = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-        variables = {
-            "AMENT_PREFIX_PATH": prefixes,
-            "PYTHONPATH": os.pathsep.join(filter(None, modules)),
-            "PATH": os.pathsep.join(places),
-            "ROS_LOG_DIR": str(folder / "log"),
-        }
-        for name, value in environment.items():
-            variables[name] = os.pathsep.join([value, variables[name]])
-        with self._log.open("w") as log:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-c", LAUNCH, str(resource("launch", file)), *arguments],
-                cwd=folder,
-                env=os.environ | variables,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def output(self) -> str:
-        return self._log.read_text()
-
-    def pids(self) -> dict[str, int]:
-        """Process ids by name, as launch has printed them."""
-        started = re.findall(r"\[(\w+)-\d+\]: process started with pid \[(\d+)\]", self.output)
-        return {name: int(pid) for name, pid in started}
-
-    def clean(self) -> set[str]:
-        """Names of the processes that ended with 0."""
-        return set(re.findall(r"\[(\w+)-\d+\]: process has finished cleanly", self.output))
-
-    def errors(self) -> set[tuple[str, str]]:
-        """Processes that launch says to have died, each with its exit code."""
-        return set(
-            re.findall(r"\[ERROR\] \[(\w+)-\d+\]: process has died \[pid \d+, exit code (-?\d+)", self.output)
-        )
-
-    def wait_for(self, condition, seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, self.output
-            assert self.popen.poll() is None, self.output
-            time.sleep(0.05)
-
-    def wait_for_samples(self) -> None:
-        """Until our recorder, in the folder ``run``, has written something of a running test."""
-        self.wait_for(lambda: any(path.stat().st_size > 300_000 for path in self.folder.glob("run/*.mcap")))
-
-    def end(self, seconds: float = 60.0) -> int:
-        """The exit code; afterwards no process may be left."""
-        code = self.popen.wait(seconds)
-        assert not [name for name, pid in self.pids().items() if Path(f"/proc/{pid}").exists()], self.output
-        return code
-
-
-@pytest.fixture
-def launch(tmp_path):
-    started: list[Launch] = []
-
-    def start(*arguments: str, file: str = FILES[0], **environment: str) -> Launch:
-        started.append(Launch(tmp_path, file, *arguments, **environment))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.popen.poll() is None:
-            os.killpg(one.popen.pid, signal.SIGKILL)
-            one.popen.wait()
-
 
 def information(folder: Path) -> dict[str, str]:
     return dict(bag.read(folder / "run").information)
 
 
-def recorded(folder: Path) -> str:
-    """What launch says in the end of the recording of a test that has finished."""
-    return f"recording: {folder / 'run'}; rths report {folder / 'run'} shows it"
+RECORDED = "recording: run; rths report run makes run.html"
+"""What launch says in the end of the recording of a test."""
 
 
 @pytest.mark.parametrize("file", [*FILES, MULTI])
@@ -166,9 +72,7 @@ def test_a_test_runs_to_its_end_and_is_recorded(launch, file, tmp_path):
     assert run.end() == 0, run.output
     assert run.clean() == set(NODES)
     assert "ERROR" not in run.output
-    assert run.output.splitlines()[-1].endswith(
-        f"rths: the test has finished after 2050 samples; {recorded(tmp_path)}"
-    )
+    assert run.output.splitlines()[-1].endswith(f"rths: the test has finished after 2050 samples; {RECORDED}")
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["run_id"]) == ("finished", "0", "monday_1")
     reference = rths_nodes.run("chen_ricles_2010", [SHORT, "compensator.alpha_es=20"]).arrays()
@@ -221,6 +125,9 @@ def test_wrong_input_is_refused_before_a_node_starts(launch, argument, words):
     assert run.end() == 1, run.output
     assert words in run.output
     assert "Traceback" not in run.output
+    if "Valid options" not in words:  # launch checks these itself
+        assert "[ERROR] [launch]: rths: " in run.output
+        assert "Caught exception" not in run.output
     assert run.pids() == {}
 
 
@@ -261,10 +168,12 @@ def test_two_launches_make_one_test(launch, monkeypatch, tmp_path):
 def test_a_trip_is_told_and_recorded(launch, tmp_path):
     run = launch(f"overrides:={SHORT} axes.story_1.limits.stroke=0.001", "directory:=run")
     assert run.end() == 1, run.output
-    assert run.clean() == set(NODES) - {ACTUATOR}
-    assert "the test was tripped" in run.output
-    assert f"(exit code 3); recording: {tmp_path / 'run'}" in run.output.splitlines()[-1]
-    assert "axes.story_1.limits.stroke" in run.output
+    assert run.clean() == set(NODES), "nobody has died"
+    *_, indices, last = run.output.splitlines()
+    assert "[ERROR] [launch]: rths: the test was tripped after" in last
+    assert f"(exit code 3); {RECORDED}" in last
+    assert run.output.count("axes.story_1.limits.stroke") == 2, "in the arguments of launch, and once as the cause"
+    assert "rths: story_1: max error 0." in indices
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("tripped", "0")
     assert "stroke" in about["reason"]
@@ -276,11 +185,10 @@ def test_an_interrupt_ends_all_nodes_in_order(launch, tmp_path, whole_group):
     run.wait_for_samples()
     (os.killpg if whole_group else os.kill)(run.popen.pid, signal.SIGINT)
     assert run.end() == 1, run.output
-    assert run.clean() == set(NODES) - {"actuator"}
-    assert run.errors() == {("actuator", "130")}, "the process that leads the test says that it was held"
+    assert run.clean() == set(NODES)
     *_, last = run.output.splitlines()
     assert "rths: the test was held after" in last
-    assert f"interrupted (exit code 130); recording: {tmp_path / 'run'}" in last
+    assert f"interrupted (exit code 130); {RECORDED}" in last
     assert "Traceback" not in run.output
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("held", "0")
@@ -293,8 +201,8 @@ def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
     os.kill(run.pids()[role], signal.SIGKILL)
     assert run.end(30.0) == 1, run.output
     assert f"rths: the {role} node died (SIGKILL)" in run.output
-    # the actuator node brings the rig to rest and says so by its code
-    assert run.clean() == set(NODES) - {role, "actuator"}
+    assert run.clean() == set(NODES) - {role}
+    assert run.errors() == {(role, "-9")}
     if role != RECORDER:
         assert information(tmp_path)["gaps"] == "0"
 
@@ -438,7 +346,7 @@ def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
     assert run.end(20.0) == 1, run.output
     *_, last = run.output.splitlines()
     assert "rths: the test was held after 0 samples (exit code 130); no recording" in last
-    assert run.errors() == {("actuator", "130")}
+    assert run.errors() == set()
 
 
 COMPOSED = ("composed:=true", "pace:=realtime", "directory:=run")
@@ -450,7 +358,7 @@ def test_all_nodes_may_share_a_process(launch, tmp_path, patience, separate):
     assert run.end() == 0, run.output
     assert run.clean() == {"rig", *separate.split()}
     assert "ERROR" not in run.output
-    assert recorded(tmp_path) in run.output.splitlines()[-1]
+    assert RECORDED in run.output.splitlines()[-1]
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"], about["host"]) == ("finished", "0", "composed")
     reference = rths_nodes.run("chen_ricles_2010", [SHORT, *patience]).arrays()
@@ -474,11 +382,11 @@ def test_a_trip_ends_a_composed_test_in_order(launch, tmp_path):
     words = f"overrides:={SHORT} axes.story_1.limits.stroke=0.001"
     run = launch(words, "composed:=true", "separate:=recorder", "directory:=run")
     assert run.end() == 1, run.output
-    assert run.clean() == {RECORDER}
+    assert run.clean() == {RECORDER, "rig"}
     last = run.output.splitlines()[-1]
     assert "the test was tripped" in last
     assert "axes.story_1.limits.stroke" in last
-    assert f"(exit code 3); recording: {tmp_path / 'run'}" in last
+    assert f"(exit code 3); {RECORDED}" in last
     assert information(tmp_path)["gaps"] == "0"
 
 

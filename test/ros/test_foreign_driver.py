@@ -19,10 +19,12 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
+from rths_nodes.ros.hosting import last_words
 from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
@@ -32,6 +34,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "driver_node"
 OURS = [peer for peer in names.NODES if peer != names.ACTUATOR]
 IN_RIG = ("--ros-args", "-r", f"__ns:=/{names.NAMESPACE}")
 SAMPLES = files.load(NAME, ["duration=1"]).samples
+SAMPLES_OF_ALL = files.load(NAME).samples
 BREACH = 500
 
 
@@ -42,10 +45,10 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     environment = os.environ | {"PYTHONPATH": path}
     with ExitStack() as leaving:
 
-        def popen(*words: str) -> subprocess.Popen[str]:
+        def popen(*words: str, **further: str) -> subprocess.Popen[str]:
             made = subprocess.Popen(
                 [sys.executable, *words],
-                env=environment,
+                env=environment | further,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -54,14 +57,15 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
             leaving.callback(made.kill)
             return made
 
-        def run(*driver: object, words: Sequence[str] = (), **options: object) -> Any:
+        def run(*driver: object, words: Sequence[str] = (), launched: bool = False, **options: object) -> Any:
             given = {"scenario": NAME, "overrides": f"[duration=1, {options.pop('override', 'seed=1')}]"}
             given |= {"pace": "lockstep", "record": tmp_path / "run"} | options
             ours = {}
             for role in OURS:
                 values = {key: value for key, value in given.items() if key != "record" or role == names.RECORDER}
                 given_words = [word for key, value in values.items() for word in ("-p", f"{key}:={value}")]
-                ours[role] = popen("-m", "rths_nodes.app.node", role, *IN_RIG, *given_words)
+                file = {last_words.FILE: str(tmp_path / role)} if launched else {}
+                ours[role] = popen("-m", "rths_nodes.app.node", role, *IN_RIG, *given_words, **file)
             foreign = popen(*(words or (str(DRIVER), *map(str, driver))))
             if "silent" in driver:
                 ours[names.MONITOR].wait(90)
@@ -78,6 +82,7 @@ def rig(tmp_path: Path) -> Iterator[Callable[..., Any]]:
                 errors={role: text for role, (text, _) in ended.items()},
                 driver=foreign.communicate(timeout=30)[0],
                 run=rths_nodes.read(tmp_path / "run"),
+                left={role: last_words.read(tmp_path / role) for role in OURS},
             )
 
         yield run
@@ -106,12 +111,19 @@ def test_the_example_of_a_driver_package_drives_a_test_and_stops_at_a_trip(
     start = (
         f"import runpy, sys; sys.path.insert(0, {str(example)!r}); runpy.run_path({program!r}, None, '__main__')"
     )
-    found = rig(words=["-c", start, *IN_RIG, "-p", f"samples:={SAMPLES}"], override=override)
+    found = rig(words=["-c", start, *IN_RIG], override=override, launched=True)
     run, about = found.run, found.run.information
+    # how launch ends: by what the recording says
+    assert {role: (words.exit_code, words.problem) for role, words in found.left.items()} == dict.fromkeys(
+        OURS, (0, "")
+    )
+    told = found.left[names.RECORDER]
+    assert (ExitCode(told.test).outcome, about["reason"] in told.ending) == (outcome, True)
+    assert set(found.codes.values()) == {0}, "launch would call every other code a death"
+    assert found.left[names.MONITOR].indices["metrics.axes.story_1.max_error_m"] > 0.0
     assert (about["outcome"], about["gaps"], about["silent"]) == (outcome, "0", "")
     np.testing.assert_array_equal(run.force, 1e6 * run.displacement)
     if outcome == "finished":
-        assert set(found.codes.values()) == {0}, found.errors
         assert len(run.time) == SAMPLES + 1
         assert np.array_equal(run.displacement[1:], run.command[1:]), "its actuator follows at once"
         assert np.abs(run.displacement).max() > 1e-5
@@ -146,6 +158,16 @@ def test_a_driver_that_goes_on_after_a_breach_makes_a_tripped_test(rig: Any, pac
     assert np.abs(sent).max() <= limits.stroke
     for role, errors in found.errors.items():
         assert "Traceback" not in errors, role
+
+
+@pytest.mark.long
+def test_a_driver_that_ends_before_the_last_sample_makes_a_failed_test(rig: Any) -> None:
+    found = rig(SAMPLES - 100, launched=True)
+    about, told = found.run.information, found.left[names.RECORDER]
+    why = f"the actuator node has called the test finished at sample {SAMPLES - 100} of {SAMPLES}"
+    assert (about["outcome"], about["reason"]) == ("failed", why)
+    assert (told.test, told.ending) == (1, f"the test has failed after {SAMPLES - 100} samples: {why}")
+    assert (found.left[names.MONITOR].exit_code, found.left[names.MONITOR].problem) == (1, why)
 
 
 @pytest.mark.soak
@@ -234,6 +256,15 @@ def test_what_our_actuator_node_has_judged_is_not_judged_again(bench: Bench) -> 
 def test_in_a_safe_stop_a_measurement_is_what_it_is(bench: Bench) -> None:
     assert bench.guard.measurement(measured(1, force=1e12, flags=FLAG_TRIPPED))
     assert bench.trips == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "code"), [(SAMPLES_OF_ALL, 0), (SAMPLES_OF_ALL - 1, 1), (SAMPLES_OF_ALL + 1, 1)]
+)
+def test_a_test_that_is_called_finished_has_all_samples(bench: Bench, sample: int, code: int) -> None:
+    bench.phase.follow(StateOfTest(State.FINISHED, sample))
+    bench.guard.judge()
+    assert (bench.phase.exit_code, f"sample {sample} of" in bench.phase.problem) == (code, bool(code))
 
 
 @pytest.mark.parametrize(("state", "code"), [(State.FINISHED, 3), (State.TRIPPED, 0), (State.HELD, 0)])

@@ -44,7 +44,7 @@ WORDS = {
 
 @pytest.fixture
 def recorder(by_hand):
-    with by_hand.node("recorder") as node:
+    with by_hand.node("recorder", overrides=["duration=0.001", "substeps=4"]) as node:
         yield node
 
 

@@ -16,7 +16,8 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.hosting.results import result_line, told_result
+from rths_nodes.ros.hosting import last_words
+from rths_nodes.ros.hosting.results import Result
 
 NAME, SHORT = "chen_ricles_2010", "duration=1"
 FILE = """
@@ -58,9 +59,7 @@ def test_parameter_files_parameters_and_the_namespace_reach_each_node(tmp_path: 
     node = rig(tmp_path, "--ros-args", *words, "-r", "monitor:joint_states:=joints")
     out, errors = node.communicate(timeout=100)
     assert (node.returncode, errors) == (0, "")
-    told = told_result(out)
-    assert told is not None
-    assert told[0] is ExitCode.FINISHED
+    assert out.endswith("rths: the test has finished after 1030 samples\n")
     run = rths_nodes.read(tmp_path / "run")
     assert (run.scenario.recording.note, run.information["host"]) == ("by rig", "composed")
     assert different(run, rths_nodes.run(NAME, [SHORT, "compensator.alpha_es=29"])) == []
@@ -107,15 +106,43 @@ def test_what_cannot_be_run_is_refused_in_words(words: tuple[str, ...], message:
 
 
 @pytest.mark.parametrize("code", list(ExitCode))
-def test_the_last_line_tells_how_the_test_ended(code: ExitCode) -> None:
-    line = result_line(code, 812, "axes.story_1: too far\nby 2 mm")
-    told = told_result(f"rths: something else\n{line}\n")
-    assert told == (code, line.removeprefix("rths: "))
-    assert line.endswith("after 812 samples: axes.story_1: too far by 2 mm")
+def test_the_ending_tells_how_the_test_ended(code: ExitCode) -> None:
+    test = Result(exit_code=code, sample=812, reason="axes.story_1: too far\nby 2 mm")
+    assert test.ending == f"{code.ending} after 812 samples: axes.story_1: too far by 2 mm"
 
 
-def test_the_last_line_tells_that_a_test_is_not_valid() -> None:
-    line = result_line(ExitCode.FINISHED, 3080, "", 1705)
-    assert line == "rths: the test has finished after 3080 samples, not valid: 55 % bridged"
-    assert told_result(f"{line}\n") == (ExitCode.FINISHED, line.removeprefix("rths: "))
-    assert "not valid" not in result_line(ExitCode.TRIPPED, 3080, "", 1705)
+def test_the_ending_tells_that_a_test_is_not_valid() -> None:
+    test = Result(exit_code=ExitCode.FINISHED, sample=3080, bridged=1705)
+    assert test.ending == "the test has finished after 3080 samples, not valid: 55 % bridged"
+    test.exit_code = ExitCode.TRIPPED
+    assert "not valid" not in test.ending
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (
+            ("actuator", "--ros-args", "-p", "scenario:=nothing"),
+            2,
+            "actuator: scenario: unknown scenario 'nothing'",
+        ),
+        (("actuatr",), 2, "rig: unknown node 'actuatr'"),
+        (("integrator", "compensator", "actuator", "monitor"), 3, "axes.story_1.limits.stroke"),
+    ],
+)
+def test_a_rig_that_launch_has_started_leaves_its_last_words_and_ends_with_0(
+    words: tuple[str, ...], code: int, message: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv(last_words.FILE, str(tmp_path / "rig"))
+    if code == ExitCode.TRIPPED:
+        overrides = [SHORT, "axes.story_1.limits.stroke=1e-5"]
+        file = parameter_file(tmp_path, NAME, *overrides, peers=words)
+        words += ("--ros-args", "--params-file", file)
+    node = rig(tmp_path, *words)
+    out, errors = node.communicate(timeout=100)
+    left = last_words.read(tmp_path / "rig")
+    assert left is not None
+    assert (node.returncode, out, errors) == (0, "", "")
+    assert (left.exit_code, left.test) == (code, code if code == ExitCode.TRIPPED else None)
+    assert message in left.problem
+    assert left.test is None or left.ending.startswith("the test was tripped after ")

@@ -1,7 +1,9 @@
 """What of a study is done: a line for each finished run, kept the moment that it is there.
 
 Whoever kills the study loses the runs under way and no more: the next one reads the journal, drops a line that was
-not written to its end, and goes on.
+not written to its end, and goes on. Each line ends with a check sum (CRC-32) of what stands before it: a line that
+is not as it was written is refused by its number, for a table of other numbers looks like any table. Lines of
+journals that were written before there were sums have none, and are read if they are results.
 """
 
 from __future__ import annotations
@@ -9,12 +11,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.core.errors import ConfigError
+from rths_nodes.app.studies.runs import Findings
+from rths_nodes.core.errors import ConfigError, Problems
 
 NAME = "runs.jsonl"
+_SUM = b',"crc32":"'
+"""Between a line and its check sum, eight hexadecimal digits."""
 
 
 class Journal:
@@ -34,23 +40,29 @@ class Journal:
 
     def _read(self) -> None:
         self._file.seek(0)
-        whole = 0
-        for line in self._file:
+        whole, ours, problems = 0, False, Problems()
+        for number, line in enumerate(self._file, 1):
             if not line.endswith(b"\n"):
                 break
+            ours = ours or _SUM in line
             try:
-                entry = json.loads(line)
-                self.results[entry["key"]] = entry["result"]
-            except (ValueError, KeyError, TypeError):
-                self._file.close()
-                raise ConfigError(f"{self.path}: is no journal of a study; give another folder") from None
+                key, result = _entry(line)
+                self.results[key] = result
+            except ConfigError as error:
+                problems += error.within(f"{self.path}, line {number}").problems
             whole += len(line)
+        if problems:
+            self._file.close()
+            if not (ours or self.results):
+                raise ConfigError(f"{self.path}: is no journal of a study; give another folder")
+            problems.refuse()
         self._file.truncate(whole)
         self._file.seek(0, os.SEEK_END)
 
     def add(self, key: str, result: dict[str, Any]) -> None:
         """Keep the result of a finished run."""
-        self._file.write(json.dumps({"key": key, "result": result}, separators=(",", ":")).encode() + b"\n")
+        body = json.dumps({"key": key, "result": result}, separators=(",", ":")).encode()[:-1]
+        self._file.write(body + _SUM + _crc(body) + b'"}\n')
         self._file.flush()
         self.results[key] = result
 
@@ -59,3 +71,26 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def _crc(body: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(body)
+
+
+def _entry(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Key and result of a line. Raises ConfigError for one that is not as it was written."""
+    body, sign, told = line.rpartition(_SUM)
+    if sign and told != _crc(body) + b'"}\n':
+        raise _damaged("its check sum is another")
+    try:
+        entry = json.loads(body + b"}" if sign else line)
+        if set(entry) != {"key", "result"}:
+            raise ValueError("not these two")
+        Findings(**entry["result"])
+        return str(entry["key"]), entry["result"]
+    except (ValueError, TypeError):
+        raise _damaged("it is no result of a run") from None
+
+
+def _damaged(why: str) -> ConfigError:
+    return ConfigError(f"is damaged: {why}; delete the line, and its run is done again")

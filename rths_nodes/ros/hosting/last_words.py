@@ -1,7 +1,7 @@
 """What a node process leaves for the launch that has started it: how it has ended, and how the test did.
 
-Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends with
-0, so launch says that only where it is so, and the test ends as the last words say (:class:`launch_end.EndOfLaunch`).
+Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends
+with 0, so launch says that only where it is so; the test ends as the last words say (``launch_end.EndOfLaunch``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def of_process(exit_code: int, problem: str, test: Result | None, numbers: Mappi
 
 
 def leave(words: LastWords) -> bool:
-    """Write ``words`` for the launch that has started this process; False where none has, or none can be written."""
+    """Write ``words`` for the launch that has started this process; False where there is none, or no room."""
     path = os.environ.get(FILE)
     if not path:
         return False

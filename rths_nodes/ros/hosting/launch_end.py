@@ -24,7 +24,7 @@ from rths_nodes.ros.hosting import last_words, node_processes
 from rths_nodes.ros.hosting.last_words import LastWords
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
-"""Whose word on how the test ended counts first: who leads it, who writes it down, who judges it; then any other."""
+"""Whose word on how the test ended counts first: the leader's, the writer's, the judge's; then any other."""
 
 
 def refusal(words: str) -> RuntimeError:
@@ -69,9 +69,9 @@ class EndOfLaunch:
 
     A process that ends with an error ends all of them. One that is done does not, nor one that ends with a trip:
     the others then leave in order. A foreign recorder, which none of ``peers`` is, is told to stop when the last
-    node has ended. How each has ended it has left in ``folder``; of one that died only launch knows it. Then launch
-    says how the test ended and why, its indices and where the ``recording`` is, and ends with code 1 unless the test
-    has finished. Who speaks for the test: ``SPEAKERS``.
+    node has ended. How each has ended it has left in ``folder``; of one that died only launch knows it. Then
+    launch says how the test ended and why, its indices and where the ``recording`` is, and ends with code 1 unless
+    the test has finished. Who speaks for the test: ``SPEAKERS``.
     """
 
     def __init__(

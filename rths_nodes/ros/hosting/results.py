@@ -13,6 +13,7 @@ from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.findings import doubts, dropped, unseen
 
+
 @dataclass
 class Result:
     """How a test ended: last state and reason, last sample, final numbers, exit code, and what it ran on."""

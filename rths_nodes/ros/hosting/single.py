@@ -177,7 +177,7 @@ class HostedNode:
 
 
 def _of_test(node: RthsNode) -> Result | None:
-    """How the test ended: of the actuator node as it has led it, of others as they have heard it; None: of none."""
+    """How the test ended: as the actuator node has led it, as another has heard it; None: of no test."""
     phase, test = node.phase, node.phase.test
     if isinstance(node, ActuatorNode):
         if node.rig is None and not node.shutdown.interrupted:

@@ -276,7 +276,7 @@ class RthsNode(LifecycleNode):
 
     @property
     def verdict(self) -> tuple[ExitCode, ...]:
-        """How the test ended by the judgement of this node, where that is more than the actuator node says of it."""
+        """How the test ended by this node, where it knows more than the actuator node says."""
         return ()
 
     @property

@@ -33,8 +33,8 @@ class DriverGuard:
     """Checks what goes to the driver of the rig, and what comes from it; the first breach trips.
 
     ``trip`` gets the reason and the sample. ``tripped`` is that reason, with the sample; empty before. A driver
-    that ends the test as if nothing had been makes a tripped test all the same, and one that ends it before its last
-    sample a failed one (:meth:`judge`).
+    that ends the test as if nothing had been makes a tripped test all the same, and one that ends it before its
+    last sample a failed one (:meth:`judge`).
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from rths_nodes.core.wire.layout import stamp_of
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.monitor import MonitorStage
-from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW
+from rths_nodes.loop.supervision.states import LOCKSTEP_WINDOW, State
 from rths_nodes.ros.names import MONITOR
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.driver_guard import DriverGuard
@@ -25,6 +25,10 @@ QUIET_NS = 1_500_000_000
 longer."""
 
 
+UNHEARD_NS = 2_000_000_000
+"""An interrupt that our actuator node hears as well stops the test sooner; a driver node may hear none."""
+
+
 class MonitorNode(RthsNode):
     """Hosts the monitor."""
 
@@ -35,7 +39,7 @@ class MonitorNode(RthsNode):
         self.stage = MonitorStage.of(assembly)
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
-        self._tripped = self._warned = False
+        self._tripped = self._warned = self._stopped = False
         self._status_every = max(1, round(scenario.servo_rate / STATUS_RATE))
         self._quiet_from = 0
         self._progress = ProgressReports(
@@ -59,6 +63,7 @@ class MonitorNode(RthsNode):
             self.stage.command(command[0])
         self.stage.work()
         self._trip_if_broken()
+        self._stop_if_interrupted()
         self._warn_outside()
         self._tell_status()
         self._progress.tell_if_due(self._allowed())
@@ -82,6 +87,13 @@ class MonitorNode(RthsNode):
         self.topics.tell(
             "trip", {"sample": sample, "effective_sample": effective, "source": self.role, "reason": reason}
         )
+
+    def _stop_if_interrupted(self) -> None:
+        """A test that goes on although this node was asked to stop it is tripped, once."""
+        running = self.phase.test.state is State.RUNNING
+        if running and not self._stopped and self.shutdown.interrupted_for > UNHEARD_NS:
+            self._stopped = True
+            self.trip("interrupted, and the actuator node has gone on")
 
     def _warn_outside(self) -> None:
         """Once, where the test has left its corridor and goes on."""

@@ -75,6 +75,11 @@ class Shutdown:
         return bool(self._asked_at)
 
     @property
+    def interrupted_for(self) -> int:
+        """Time since the node was asked to stop, ns; 0 where it was not."""
+        return self._now() - self._asked_at if self._asked_at else 0
+
+    @property
     def exit_now(self) -> bool:
         """True when the node was asked to stop again, or after the end of the test."""
         return bool(self.exit_asked_at)

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,64 @@ def test_a_line_that_was_not_written_to_its_end_is_done_again(tmp_path: Path) ->
         assert len(study.undone(designed(), journal)) == 1
     assert text(done(designed(), tmp_path), tmp_path) == text(expected, tmp_path)
     assert (tmp_path / NAME).read_bytes().count(b"\n") == 12
+
+
+def damaged(folder: Path, change: Callable[[bytes], bytes]) -> str:
+    """What is said of a journal in which line 3 was changed."""
+    lines = (folder / NAME).read_bytes().splitlines(keepends=True)
+    (folder / NAME).write_bytes(b"".join([*lines[:2], change(lines[2]), *lines[3:]]))
+    with pytest.raises(ConfigError) as refused:
+        Journal(folder)
+    (folder / NAME).write_bytes(b"".join(lines))
+    return str(refused.value)
+
+
+def flipped(line: bytes, place: int, bit: int) -> bytes:
+    return line[:place] + bytes([line[place] ^ bit]) + line[place + 1 :]
+
+
+def test_a_line_that_is_not_as_it_was_written_is_refused_by_its_number(tmp_path: Path) -> None:
+    expected = done(designed(), tmp_path)
+    whole = (tmp_path / NAME).read_bytes()
+    length = len(whole.splitlines()[2])
+    for place in {*range(0, length, 37), *range(length - 22, length)}:  # any byte, and each of the check sum
+        for bit in (0x01, 0x20, 0x80):
+            told = damaged(tmp_path, partial(flipped, place=place, bit=bit))
+            assert f"{NAME}, line 3: is damaged: " in told, (place, bit)
+    told = damaged(tmp_path, lambda line: line.replace(b'"samples":210', b'"samples":211'))
+    assert told.endswith("its check sum is another; delete the line, and its run is done again")
+    (tmp_path / NAME).write_bytes(
+        b"".join(whole.splitlines(keepends=True)[:2] + whole.splitlines(keepends=True)[3:])
+    )
+    assert text(done(designed(), tmp_path), tmp_path) == text(expected, tmp_path), "the one line is done again"
+
+
+def test_a_journal_without_check_sums_is_read(tmp_path: Path) -> None:
+    """As version 0.1.0 wrote it at first; what is no result in it is refused all the same."""
+    expected = done(designed(), tmp_path)
+    lines = (tmp_path / NAME).read_bytes().splitlines()
+    old = b"".join(line.rpartition(b',"crc32":')[0] + b"}\n" for line in lines)
+    (tmp_path / NAME).write_bytes(old)
+    assert {*json.loads(old.splitlines()[0])} == {"key", "result"}
+    with Journal(tmp_path) as journal:
+        assert study.undone(designed(), journal) == []
+        assert text(study.table(designed(), journal.results), tmp_path) == text(expected, tmp_path)
+    told = damaged(tmp_path, lambda line: line.replace(b'"outcome"', b'"outcoma"'))
+    assert told.endswith(
+        f"{NAME}, line 3: is damaged: it is no result of a run; delete the line, and its run is done again"
+    )
+
+
+def test_a_damaged_journal_ends_the_command_with_2_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(dump(SMALL))
+    command = ["study", str(tmp_path / "study.yaml"), "--jobs", "1", "--out", str(tmp_path / "out")]
+    done(designed(), tmp_path / "out")
+    journal = tmp_path / "out" / NAME
+    journal.write_bytes(journal.read_bytes().replace(b"finished", b"finishad", 1))
+    assert main(command) == 2
+    assert f"{journal}, line 1: is damaged: its check sum is another" in capsys.readouterr().err
 
 
 def test_two_studies_do_not_write_into_one_folder(tmp_path: Path) -> None:
