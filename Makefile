@@ -257,7 +257,10 @@ pip-check:
 	assert deserialize_message(serialize_message(sent), Target) == sent
 	'
 	venv/bin/rths --help >/dev/null
-	echo 'pip install . into an empty environment: works'
+	venv/bin/python -m pip uninstall --quiet --yes rths_nodes
+	left=$$(find venv -name 'rths_nodes*')
+	[ -z "$$left" ] || { echo "pip uninstall leaves $$left"; exit 1; }
+	echo 'pip install . into an empty environment: works, and leaves nothing behind'
 
 clean:
 	rm -rf .venv .venv-colcon build install log .mypy_cache .pytest_cache .ruff_cache .hypothesis

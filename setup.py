@@ -122,6 +122,8 @@ class BuildInterfaces(Command):
             # site-packages is setuptools' business; parent_prefix_path names the build environment
             if path.is_file() and module.parent not in path.parents and folder.name != "parent_prefix_path":
                 data.setdefault(str(folder), []).append(os.path.relpath(path, SOURCE))
+        # pip uninstall takes a folder away only where a file stands directly in it; headers stand in folders of it
+        data.setdefault("include/rths_nodes", []).append("LICENSE")
         self.distribution.data_files = list(data.items())
 
     def cmake(self, prefix: Path | None, folder: Path, stage: Path) -> None:

@@ -6,6 +6,9 @@ import ast
 import doctest
 import re
 import shlex
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +69,37 @@ def test_the_tests_that_the_papers_page_names_are_there() -> None:
             if file and (file not in files or (name and name not in defined(files[file]))):
                 missing.append(f"{file}::{name}")
     assert missing == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "doc" / "index.md").read_text()
+    named = [line for block in re.findall(r"```{toctree}\n(.*?)```", index, re.S) for line in block.splitlines()]
+    pages = {path.stem for path in (ROOT / "doc").glob("*.md")} - {"index"}
+    assert sorted(name for name in named if not name.startswith(":")) == sorted(pages)
+
+
+@pytest.mark.long
+def test_the_package_of_the_components_page_installs_beside_its_runs(tmp_path: Path) -> None:
+    """Setuptools looks for packages in the working folder where none are named."""
+    page = (ROOT / "doc" / "components.md").read_text()
+    code, project = (re.findall(rf"```{kind}\n(.*?)```", page, re.S)[0] for kind in ("python", "toml"))
+    for folder in ("my_lab", "runs/chen_ricles_2010"):
+        assert f"  {folder.split('/')[0]}/" in page
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "my_lab" / "__init__.py").touch()
+    (tmp_path / "my_lab" / "feedforward.py").write_text(code)
+
+    def build(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "pyproject.toml").write_text(text)
+        words = ["wheel", "--no-index", "--no-build-isolation", "--no-deps", "--wheel-dir", "wheels", "."]
+        command = [sys.executable, "-m", "pip", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = build(project)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    assert "my_lab/feedforward.py" in zipfile.ZipFile(wheel).namelist()
+    assert "Multiple top-level packages" in build(project.partition("[tool.setuptools]")[0]).stderr
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

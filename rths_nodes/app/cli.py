@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -15,34 +17,60 @@ from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
 
-COMMANDS = {
-    "run": ("run", "run a scenario"),
-    "test": ("test", "take a test from the cold rig to its report, rung by rung"),
-    "commission": ("commission", "accept a rig before any specimen: every stop and limit of it, measured"),
-    "compare": ("compare", "run variants of a scenario side by side, and print one table"),
-    "study": ("study", "run many variants of a scenario, as a study file describes them"),
-    "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
-    "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
-    "corridor": ("corridor", "predict the bands in which a test is expected to stay, from plants that differ"),
-    "what-if": ("what_if", "run a recorded test again with other settings, on the rig as the recording tells it"),
-    "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
-    "identify": ("identify", "identify the loading system of a rig, and write a model file"),
-    "characterise": (
-        "characterise",
-        "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
-    ),
-    "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
-    "report": ("report", "make a report (HTML) of a recording"),
-    "recover": ("recover", "complete the recording of a recorder that was killed, or the record of a test"),
-    "replay": ("replay", "publish a recording again on its topics, with /clock"),
-    "emulate": ("emulate", "be the rig at the other end of the port udp, where there is none"),
-    "list": ("listing", "list scenarios and components, each with what it is"),
-    "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
-    "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),
-    "check": ("check", "check a scenario without running it"),
-    "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "run tests": {
+        "run": ("run", "run a scenario"),
+        "test": ("test", "take a test from the cold rig to its report, rung by rung"),
+        "commission": ("commission", "accept a rig before any specimen: every stop and limit of it, measured"),
+        "emulate": ("emulate", "be the rig at the other end of the port udp, where there is none"),
+    },
+    "judge before a test": {
+        "check": ("check", "check a scenario without running it"),
+        "stability": ("stability", "judge whether the loop of a test is stable, without running it"),
+        "corridor": (
+            "corridor",
+            "predict the bands in which a test is expected to stay, from plants that differ",
+        ),
+        "doctor": ("doctor", "tell what this machine grants to real time, and for which rates it is good"),
+    },
+    "look at recordings": {
+        "report": ("report", "make a report (HTML) of a recording"),
+        "replay": ("replay", "publish a recording again on its topics, with /clock"),
+        "recover": (
+            "recover",
+            "complete the recording of a recorder that was killed, or the record of a test",
+        ),
+        "what-if": (
+            "what_if",
+            "run a recorded test again with other settings, on the rig as the recording tells it",
+        ),
+        "estimate": ("estimate", "estimate delay and amplitude of a loading system from a recording"),
+    },
+    "measure a rig": {
+        "identify": ("identify", "identify the loading system of a rig, and write a model file"),
+        "characterise": (
+            "characterise",
+            "drive a rig in cycles: stiffness and damping of specimens, delay of actuators",
+        ),
+    },
+    "run many variants": {
+        "compare": ("compare", "run variants of a scenario side by side, and print one table"),
+        "study": ("study", "run many variants of a scenario, as a study file describes them"),
+        "tune": ("tune", "tune parameters of a scenario, so that the worst case of an ensemble is best"),
+        "scoreboard": ("scoreboard", "compare every compensator on the same cases, plants and noise"),
+    },
+    "look things up": {
+        "list": ("listing", "list scenarios and components, each with what it is"),
+        "params": ("parameters", "show the parameters of a component or a section, or all of them as Markdown"),
+        "completion": ("completion", "print the code with which bash or zsh completes the words of rths"),
+    },
 }
-"""By name: a module of ``commands`` with ``add_arguments(parser)``, ``run(options)`` -> exit code, and its use."""
+"""Sub-commands by what they are for, then by name: module of ``commands`` and its use.
+
+A module has ``add_arguments(parser)`` and ``run(options)``, which gives the exit code.
+"""
+
+COMMANDS = {name: row for group in GROUPS.values() for name, row in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,8 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         parser = _parser()
     completion.answer(parser)
-    options = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        _check_name(words)
+        options = parser.parse_args(words)
         code: int = options.run(options)
     except ConfigError as error:
         return _complain(str(error), ExitCode.REFUSED)
@@ -83,13 +113,38 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
+def _check_name(words: Sequence[str]) -> None:
+    """Raises ConfigError for a sub-command that is not known."""
+    from rths_nodes.core.errors import unknown
+
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        raise unknown("", "command", words[0], COMMANDS)
+
+
+def _groups() -> str:
+    """All sub-commands, for the help: wrapped by hand, because argparse knows no groups of them."""
+    columns, indent = shutil.get_terminal_size().columns - 2, max(map(len, COMMANDS)) + 4
+    lines = []
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for name, (_, words) in group.items():
+            head = f"  {name}".ljust(indent)
+            lines += textwrap.wrap(head + words, columns, subsequent_indent=" " * indent, drop_whitespace=True)
+    return "\n".join(["commands, each with --help of its own:", *lines])
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rths", description="Real-time hybrid simulation with ROS 2.")
+    parser = argparse.ArgumentParser(
+        prog="rths",
+        description="Real-time hybrid simulation with ROS 2.",
+        epilog=_groups(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"rths {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, (module, words) in COMMANDS.items():
         command: Any = import_module(f"rths_nodes.app.commands.{module}")
-        sub = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
+        sub = commands.add_parser(name, description=f"{words[0].upper()}{words[1:]}.")
         command.add_arguments(sub)
         sub.set_defaults(run=command.run)
     return parser

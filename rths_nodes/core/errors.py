@@ -81,4 +81,5 @@ def unknown(path: str, kind: str, name: object, known: Iterable[str]) -> ConfigE
     guess = difflib.get_close_matches(str(name), names, 1)
     hint = f" (did you mean {guess[0]!r}?)" if guess else ""
     shown = ", ".join(names[:SHOWN] + beyond) or "none"
-    return ConfigError(f"{path}: unknown {kind} {name!r}{hint}; known: {shown}")
+    where = f"{path}: " if path else ""
+    return ConfigError(f"{where}unknown {kind} {name!r}{hint}; known: {shown}")

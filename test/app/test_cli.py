@@ -417,6 +417,38 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_run(
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("run", PAPER, "--report"),
+        ("report", "rec", "--out"),
+        ("stability", PAPER, "--figure"),
+        ("identify", PAPER, "--out"),
+        ("corridor", "rths_benchmark_2020", "--out"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_told_before_the_run(
+    words: tuple[str, ...], refusal: Callable[..., str], tmp_path: Path
+) -> None:
+    place = {"--figure": "no/such/page.png"}.get(words[-1], "no/such/page.npz")
+    assert f"{place}: there is no folder no/such" in refusal(*words, place)
+    assert not list(tmp_path.iterdir()), "none is made"
+
+
+def test_the_folder_of_the_recordings_is_made(output: Callable[..., str], tmp_path: Path) -> None:
+    output("run", PAPER, *SHORT, "--report", "runs/page.html")
+    assert (tmp_path / "runs" / "page.html").is_file()
+
+
+def test_a_page_stands_beside_its_recording(output: Callable[..., str], tmp_path: Path) -> None:
+    for name in ("rec", "other"):
+        output("run", PAPER, *SHORT, "--record", f"runs/{name}")
+    assert output("report", "runs/rec/") == "runs/rec.html\n"
+    assert output("report", "runs/rec", "runs/other") == "runs/rec_compared.html\n"
+    assert (tmp_path / "runs" / "rec.html").is_file()
+    assert (tmp_path / "runs" / "rec_compared.html").is_file()
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         (("run", PAPER, "--report"), "finished after"),

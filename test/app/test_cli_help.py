@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rths_nodes.app.cli import COMMANDS, main
+from rths_nodes.app.cli import COMMANDS, GROUPS, main
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameter_table import sections
@@ -21,6 +21,31 @@ from rths_nodes.loop.scenario.schema import Scenario
 
 PAPER = "chen_ricles_2010"
 FAMILIES = ("scenario", "rig_file", *registry.FAMILIES)
+
+
+# commands
+
+
+def test_a_command_that_is_not_known_is_probably_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rnu", PAPER]) == 2
+    assert capsys.readouterr().err.startswith("rths: unknown command 'rnu' (did you mean 'run'?); known: ")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_every_command_stands_once_in_the_help_below_what_it_is_for(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for title, group in GROUPS.items():
+        below = lines[lines.index(f"{title}:") + 1 :]
+        rows = below[: below.index("")] if "" in below else below
+        assert [row.split()[0] for row in rows if not row.startswith("   ")] == list(group)
+    assert max(map(len, lines)) <= columns
+    text = " ".join(" ".join(lines).split())
+    assert all(f"{name} {words}" in text for name, (_, words) in COMMANDS.items())
 
 
 # list

@@ -39,11 +39,7 @@ FOREIGN = {
 }
 """Of a driver node of somebody else, which knows no other request to stop than a Trip."""
 COMPOSED = [name for name in OURS if name not in ("actuator hangs", "actuator told to stop")]
-SIGNALS = {
-    "actuator killed": signal.SIGKILL,
-    "actuator hangs": signal.SIGSTOP,
-    "actuator told to stop": signal.SIGTERM,
-}
+SIGNALS = {"actuator killed": signal.SIGKILL} | OF_PROCESSES
 SOON = "port.longest_wait=0.5"
 """A node that says nothing is given up soon."""
 

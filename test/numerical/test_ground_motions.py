@@ -660,6 +660,9 @@ def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> No
     message = refusal("record", file=write("0\n0\n0\n"), step=0.01, unit="g")
     expect(message, "peak 0 g is 0 m/s^2")
     assert "would be" not in message
+    message = refusal("record", file=write("10\n-286.754\n0.3\n"), step=0.01, unit="m/s^2")
+    expect(message, "the peak 286.754 m/s^2 must be 0.001 to 50 m/s^2")
+    assert message.count("286.754") == 1
 
 
 def test_refuses_a_scale_beyond_any_earthquake_unless_it_is_meant(write: Write) -> None:

@@ -122,7 +122,7 @@ def _plan(options: argparse.Namespace, scenario: Scenario) -> int:
     }
     _refuse_idle(given, "nothing is found with --plan, which runs no test")
     folder, tests = Path(options.plan), _planned(options, scenario)
-    terminal.check_writable(folder / "test.yaml")
+    terminal.check_makable(folder / "test.yaml")
     for test in tests:
         path = folder / f"{test.name}.yaml"
         with terminal.writing(path, "scenario"):

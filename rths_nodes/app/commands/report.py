@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     words = "folder of a recording or of a test; several: one page with all of them, compared with the first"
     parser.add_argument("recording", nargs="+", help=words)
-    words = "default: <recording>.html in the current directory; of several <first recording>_compared.html"
+    words = "default: <recording>.html beside the recording; of several <first recording>_compared.html"
     parser.add_argument("--out", metavar="FILE", help=words)
     arguments.add_reference(parser)
     words = "also a folder <page>_curves with a CSV of every curve that the page draws, with all samples"
@@ -38,8 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from rths_nodes.recording.reading import read_run
 
     given = [Path(each) for each in options.recording]
-    first = given[0].resolve().name
-    out = Path(options.out or f"{first}{'_compared' if len(given) > 1 else ''}.html")
+    out = Path(options.out) if options.out else _beside(given[0], "_compared" if len(given) > 1 else "")
     _check(options, out)
     shown = [procedure.last_moving(each) if procedure.exists(each) else each for each in given]
     if len(given) == 1 and shown[0] is None:
@@ -64,6 +63,12 @@ def run(options: argparse.Namespace) -> int:
     print(out)
     _write_files(options, out, lambda: page.plans)
     return 0
+
+
+def _beside(recording: Path, ending: str) -> Path:
+    """The page beside a recording, wherever the command is given."""
+    named = recording if recording.name else recording.resolve()
+    return named.with_name(f"{named.name}{ending}.html")
 
 
 def _of_record(options: argparse.Namespace, folder: Path, out: Path) -> int:

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     loaded, chosen = arguments.scenario(options), arguments.chosen(options)
     if not chosen["record"] and chosen["host"] != EMBEDDED and not options.no_record:
         chosen["run_id"] = loaded.run_id()
-        chosen["record"] = Path("runs") / chosen["run_id"]
+        chosen["record"] = Path(terminal.RUNS) / chosen["run_id"]
     show_log()
     keep = bool(options.report) and not chosen["record"]
     at_least = " at least" if chosen["host"] != EMBEDDED and chosen["pace"] != REALTIME else ""

@@ -116,8 +116,8 @@ def run(options: argparse.Namespace) -> int:
     loaded = files.load(options.benchmark, options.set)
     options.rank = options.rank or runs.ranking_index(loaded)
     chosen_cases = _names(options.cases) or scoreboard.cases(loaded)
-    folder = Path(options.out or Path("runs") / f"{loaded.name}_scoreboard")
-    terminal.check_writable(folder / SCORES)
+    folder = Path(options.out or Path(terminal.RUNS) / f"{loaded.name}_scoreboard")
+    terminal.check_makable(folder / SCORES)
     given = files.load_settings(options.settings) if options.settings else {}
     shown = _names(options.indices) or runs.shown_indices(loaded)
     indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))

@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
 
     where = arguments.where(options)
     of = design.load(options.study)
-    folder = Path(options.out or Path("runs") / of.name)
-    terminal.check_writable(folder / study.CSV)
+    folder = Path(options.out or Path(terminal.RUNS) / of.name)
+    terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
     with Journal(folder) as journal:
         left = len(study.undone(of, journal))

@@ -16,12 +16,25 @@ from rths_nodes.core.errors import ConfigError
 
 LONG_S = 10.0
 """A command that takes longer is announced with its time."""
+RUNS = "runs"
+"""Folder of recordings and results where nobody names another."""
 TOLD_S = 30.0
 """Time between two lines about what is done, where they do not go to a terminal."""
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError."""
+    """Refuses a file that cannot be written, before anything is computed for it. Raises ConfigError.
+
+    No folder is made for it: one that is not there is a misspelt one. Only ``runs``, where recordings go, is.
+    """
+    folder = path.absolute().parent
+    check_makable(path)
+    if not folder.is_dir() and folder != Path(RUNS).absolute():
+        raise ConfigError(f"{path}: there is no folder {path.parent}")
+
+
+def check_makable(path: Path) -> None:
+    """Refuses a file that cannot be written, even with folders made for it. Raises ConfigError."""
     try:
         parent = path.absolute().parent
         while not parent.exists():

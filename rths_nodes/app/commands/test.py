@@ -30,7 +30,6 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.recording.records import RecordingError
 
 REPORT = "report.html"
-RUNS = "runs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --services: a user of this machine, by name or number, whose programs may do the acts by the "
         "socket, as yours may; may be repeated",
     )
-    parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {RUNS}/<test id>")
+    parser.add_argument("--record", metavar="DIR", help=f"folder of the test; default: {terminal.RUNS}/<test id>")
     parser.add_argument("--no-report", action="store_true", help=f"do not make {REPORT} at the end")
     arguments.add_json(parser)
 
@@ -162,8 +161,8 @@ def _test(
     operators = _operators(options, lambda words: _say(screen, words)) if options.services else ()
     dialogue = Dialogue(answers, typed if attended else None, lambda shown: _say(screen, shown))
     record = _record(scenario, answers, dialogue, ladder.planned)
-    folder = Path(options.record) if options.record else Path(RUNS) / record.test_id
-    terminal.check_writable(folder / REPORT)
+    folder = Path(options.record) if options.record else Path(terminal.RUNS) / record.test_id
+    terminal.check_makable(folder / REPORT)
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: exists: a test is never written over; give another test_id or --record")
     record.specimen.history = _history(folder.absolute().parent, record.specimen.id)

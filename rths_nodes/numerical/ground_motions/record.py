@@ -277,8 +277,9 @@ def _check_peak(peak: float, unit: str, given: str | None, source: str) -> None:
     if _is_plausible(peak * UNITS[unit]):
         return
     path = source if given is None else f"{SECTION}.unit = {given!r} ({source})"
+    in_si = "" if unit == "m/s^2" else f" is {peak * UNITS[unit]:g} m/s^2,"
     raise ConfigError(
-        f"{path}: the peak {peak:g} {unit} is {peak * UNITS[unit]:g} m/s^2, must be {LEAST_PEAK:g} to "
+        f"{path}: the peak {peak:g} {unit}{in_si} must be {LEAST_PEAK:g} to "
         f"{LARGEST_PEAK:g} m/s^2: is the unit right?{_likely_unit(peak)} Known: {', '.join(UNITS)}; "
         f"or {SECTION}.accept_any_peak = true where it is meant"
     )
