@@ -56,7 +56,7 @@ EXTERNAL = {
 
 LAYERS = {
     "loop": (
-        ("clock_offset", "interrupts", "options", "pacing", "realtime", "timing"),
+        ("clock_offset", "interrupts", "last_words", "options", "pacing", "realtime", "timing"),
         ("supervision",),
         ("outcomes", "scenario"),
         ("provenance", "stages", "warm_up"),

@@ -13,12 +13,14 @@ from typing import Any
 
 from rths_nodes.app.log import show_log
 from rths_nodes.loop.interrupts import exit_at_once
+from rths_nodes.loop.last_words import LastWords, leave
 from rths_nodes.loop.outcomes import ExitCode
 
 
 def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
     """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the exit code."""
-    with exit_at_once(ExitCode.HELD):
+    held = LastWords(ExitCode.HELD, "interrupted before the test began")
+    with exit_at_once(ExitCode.HELD, lambda: leave(held)):
         find_ros()
         try:
             from rths_nodes.ros.hosting import rig, single

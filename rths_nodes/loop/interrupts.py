@@ -101,13 +101,17 @@ def raised_at_once() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def exit_at_once(code: int) -> Iterator[None]:
+def exit_at_once(code: int, told: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """A request to stop ends the process with ``code`` while inside: modules are loaded, nothing has begun.
+
+    Where ``told()`` says it to whoever has started the process, that ends with 0.
 
     An exception could strike anywhere in the code of a module, which may turn it into another one.
     """
 
     def leave(_: int) -> None:
+        if told():
+            os._exit(0)
         os.write(2, b"rths: interrupted\n")
         os._exit(code)
 

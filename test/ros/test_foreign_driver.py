@@ -19,12 +19,12 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
 from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measurement
+from rths_nodes.loop import last_words
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import last_words
 from rths_nodes.ros.nodes.driver_guard import LATER_NS, DriverGuard
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 

@@ -15,8 +15,8 @@ import pytest
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 import rths_nodes
+from rths_nodes.loop import last_words
 from rths_nodes.loop.outcomes import ExitCode
-from rths_nodes.ros.hosting import last_words
 from rths_nodes.ros.hosting.results import Result
 
 NAME, SHORT = "chen_ricles_2010", "duration=1"

@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from launch.events import Shutdown, matches_action
 from launch.events.process import SignalProcess
 
 from rths_nodes.core.flat_names import unflatten
+from rths_nodes.loop import last_words
+from rths_nodes.loop.last_words import LastWords
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode, of_nodes
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import last_words, node_processes
-from rths_nodes.ros.hosting.last_words import LastWords
+from rths_nodes.ros.hosting import node_processes
 
 SPEAKERS = (names.RIG, names.ACTUATOR, names.RECORDER, names.MONITOR)
 """Whose word on how the test ended counts first: the leader's, the writer's, the judge's; then any other."""
@@ -59,6 +61,11 @@ class FolderOfLastWords:
     def of(self, peer: str) -> LastWords | None:
         """What the process of ``peer`` has left."""
         return last_words.read(self._file(peer))
+
+    def tell_death(self, words: str) -> None:
+        """Let those that go on know of a process that has left none: the recorder writes it down."""
+        with suppress(OSError):
+            Path(self._folder.name, last_words.DIED).write_text(words)
 
     def _file(self, peer: str) -> Path:
         return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
@@ -121,12 +128,14 @@ class EndOfLaunch:
         peer = self._peers.get(event.action)
         name = peer or event.process_name.rpartition("-")[0]
         died = node_processes.death(name, event.returncode) if event.returncode else ""
-        words = (self._folder.of(peer) if peer else None) or LastWords(event.returncode, died)
-        self._left[name] = words
+        left = self._folder.of(peer) if peer else None
+        if died and left is None:
+            self._folder.tell_death(died)
+        words = self._left[name] = left or LastWords(event.returncode, died)
         return words
 
     def _conclude(self, context: Any) -> list[Any]:
-        code, words = self._result(context.is_shutdown)
+        code, words = self._result()
         told = [LogInfo(msg=f"rths: {line}") for line in self._indices()]
         if code == ExitCode.FINISHED:
             return [*told, LogInfo(msg=f"rths: {words}; {self._report(code)}")]
@@ -134,19 +143,16 @@ class EndOfLaunch:
             line.execute(context)
         raise refusal(f"rths: {words} (exit code {code:d}); {self._report(code)}")
 
-    def _result(self, interrupted: bool) -> tuple[ExitCode, str]:
-        """How the test ended, in words too."""
-        spoken = sorted(
-            ((name, words) for name, words in self._left.items() if words.test is not None),
-            key=lambda each: SPEAKERS.index(each[0]) if each[0] in SPEAKERS else len(SPEAKERS),
-        )
-        test = ExitCode(spoken[0][1].test) if spoken else None
+    def _result(self) -> tuple[ExitCode, str]:
+        """How the test ended, in words too: the worst of the processes counts, then what is said of the test."""
+        spoken = [self._left[name] for name in (*SPEAKERS, *self._left) if name in self._left]
+        tests = {words.test: words.ending for words in reversed(spoken) if words.test is not None}
         code = of_nodes([words.exit_code for words in self._left.values()], State.FINISHED)
-        if code == ExitCode.FINISHED:  # no node has failed: what counts is the test, if there was one
-            code = ExitCode.HELD if test is None else test
-        if test == code:
-            return code, spoken[0][1].ending
-        return code, ": ".join(filter(None, (code.ending, self._why(code) or ("" if test else "there was none"))))
+        if code == ExitCode.FINISHED:
+            first = next((words.test for words in spoken if words.test is not None), ExitCode.HELD)
+            code = of_nodes([first], State.FINISHED)
+        nothing = "" if tests else "there was none"
+        return code, tests.get(code) or ": ".join(filter(None, (code.ending, self._why(code) or nothing)))
 
     def _why(self, code: ExitCode) -> str:
         """The first cause among the processes that have ended as the test did."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from rths_nodes.core.flat_names import unflatten
 from rths_nodes.loop import outcomes
+from rths_nodes.loop.last_words import LastWords
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.supervision.states import ENDED, State
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -75,3 +76,11 @@ class Result:
     def section(self, name: str) -> dict[str, Any]:
         """``metrics``, ``timing`` or ``compensator``, nested again."""
         return unflatten(self.numbers, name)
+
+
+def last_words(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
+    """What a process that ends with ``exit_code`` leaves; ``numbers`` are those of its Summaries."""
+    indices = {name: value for name, value in numbers.items() if name.startswith("metrics.")}
+    if test is None:
+        return LastWords(exit_code, problem, indices=indices)
+    return LastWords(exit_code, problem, test.exit_code, test.ending, indices)

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.loop.last_words import leave
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
-from rths_nodes.ros.hosting.last_words import leave, of_process
+from rths_nodes.ros.hosting.results import last_words
 from rths_nodes.ros.hosting.single import plain_words, refused, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.writers import OpenWriter
@@ -75,13 +76,13 @@ class HostedTest:
             start_if_wanted(node)
             if node.phase.gone:
                 code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
-                left = leave(of_process(code, problem, None, {}))
+                left = leave(last_words(code, problem, None, {}))
                 tell(node, left)
                 return ExitCode.FINISHED if left else code
         result = self._test.run(context)
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        left = leave(of_process(result.exit_code, result.reason, result, result.numbers))
+        left = leave(last_words(result.exit_code, result.reason, result, result.numbers))
         for node in self.nodes:
             node.flush()
         if not left:

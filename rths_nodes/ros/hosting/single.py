@@ -14,15 +14,15 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
+from rths_nodes.loop.last_words import LastWords, leave
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
-from rths_nodes.ros.hosting.last_words import LastWords, leave, of_process
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
-from rths_nodes.ros.hosting.results import Result
+from rths_nodes.ros.hosting.results import Result, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
 from rths_nodes.ros.nodes.base import NodeRefused, RthsNode
@@ -139,7 +139,7 @@ class HostedNode:
         code, test = node.phase.exit_code, _of_test(node)
         speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
         code = test.exit_code if test is not None and speaks else code
-        left = leave(of_process(code, node.phase.problem, test, node.shutdown.summary))
+        left = leave(last_words(code, node.phase.problem, test, node.shutdown.summary))
         code = ExitCode.FINISHED if left else code
         with exits_within(FLUSHED_S, code):  # the last words are left: a middleware that hangs loses nothing
             node.flush()
@@ -189,8 +189,9 @@ def _of_test(node: RthsNode) -> Result | None:
         result = Result(state=test.state, reason=test.reason, sample=max(test.sample, 0))
     else:
         return None
-    result.judge([phase.exit_code, *node.verdict])
-    result.reason = node.why or result.reason
+    code, why = node.judged or (ExitCode.FINISHED, phase.problem)
+    result.judge([phase.exit_code, code])
+    result.reason = why or result.reason
     return result
 
 

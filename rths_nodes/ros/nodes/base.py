@@ -74,6 +74,8 @@ class RthsNode(LifecycleNode):
     """True where the rig, or an axis of it, comes to rest when the node is deactivated."""
     missing: Callable[[], str] = str
     """What the node needs, beside its peers, before a test may begin, in words; empty for nothing."""
+    judged: tuple[ExitCode, str] | None = None
+    """How the test ended and why, where this node knows more than the actuator node says."""
     _handed: Port | None = None
     """The port of a procedure, in place of the scenario's."""
     awaited_streams: Sequence[str] = STREAMS
@@ -273,16 +275,6 @@ class RthsNode(LifecycleNode):
     def final_numbers(self) -> tuple[int, dict[str, float]]:
         """The last sample that was worked in, and the numbers of the Summary."""
         return 0, {}
-
-    @property
-    def verdict(self) -> tuple[ExitCode, ...]:
-        """How the test ended by this node, where it knows more than the actuator node says."""
-        return ()
-
-    @property
-    def why(self) -> str:
-        """Why the test ended as it did, by this node; empty where it says no more than the actuator node."""
-        return self.phase.problem
 
     def flush(self) -> None:
         """Give what was sent time to arrive before the node leaves."""

@@ -11,6 +11,7 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.wire.layout import HEAD
 from rths_nodes.core.yaml_text import dump
+from rths_nodes.loop.last_words import died
 from rths_nodes.loop.options import NODE_PER_AXIS, ONE_NODE
 from rths_nodes.loop.outcomes import ExitCode, of_state
 from rths_nodes.loop.provenance import information
@@ -49,9 +50,6 @@ class RecorderNode(RthsNode):
         self._open_writer = open_writer
         super().__init__(on_heard=self._record, **kwargs)
         self.closed = False
-        self._outcome: ExitCode | None = None
-        """Of the test, as the recording says it; None before that is closed."""
-        self._why = ""
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
@@ -238,12 +236,12 @@ class RecorderNode(RthsNode):
         if self.writer is None or self.closed:
             return
         self.closed = True
-        self._outcome, self._why = self._judged()
+        outcome, why = self.judged = self._judge()
         self.writer.close(
             {
                 "scenario": self._effective_scenario(),
-                "outcome": self._outcome.outcome,
-                "reason": self._why,
+                "outcome": outcome.outcome,
+                "reason": why,
                 "samples": str(self._next["measurement"]),
                 "gaps": str(sum(self.gaps.values())),
                 "lost": ", ".join(f"{count} of {name}" for name, count in self.lost.items() if count),
@@ -251,22 +249,16 @@ class RecorderNode(RthsNode):
             }
         )
 
-    def _judged(self) -> tuple[ExitCode, str]:
+    def _judge(self) -> tuple[ExitCode, str]:
         """How the test ended, and why; a driver of somebody else's is not believed everything."""
         test = self.phase.test
+        if death := died():  # launch has told: here it cannot be known
+            return ExitCode.FAILED, death
         if test.state is State.FINISHED and self._breach:
             return ExitCode.TRIPPED, f"{self._breach}; {WENT_ON}"
         if early := ended_early(test, self.scenario.samples):
             return ExitCode.FAILED, early
         return of_state(test.state) if self.phase.ended else ExitCode.FAILED, self._reason()
-
-    @property
-    def verdict(self) -> tuple[ExitCode, ...]:
-        return () if self._outcome is None else (self._outcome,)
-
-    @property
-    def why(self) -> str:
-        return self._why or self.phase.problem
 
     def _reason(self) -> str:
         """Why the test has ended as it did; empty where it has finished."""

@@ -1,7 +1,8 @@
 """What a node process leaves for the launch that has started it: how it has ended, and how the test did.
 
 Launch says "process has died" of every process whose exit code is not 0. One that has left its last words ends
-with 0, so launch says that only where it is so; the test ends as the last words say (``launch_end.EndOfLaunch``).
+with 0, so launch says that only where it is so; the test ends as they say (``ros/hosting/launch_end.py``).
+Light to import: a process that still loads its modules has last words, too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rths_nodes.ros.hosting.results import Result
-
 FILE = "RTHS_LAST_WORDS"
 """Environment variable with the file into which a process of launch writes its last words."""
-
-_INDICES = "metrics."
+DIED = "died"
+"""File beside it, into which launch writes which process has died without any."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,6 @@ class LastWords:
     test: int | None = None
     ending: str = ""
     indices: Mapping[str, float] = field(default_factory=dict)
-
-
-def of_process(exit_code: int, problem: str, test: Result | None, numbers: Mapping[str, float]) -> LastWords:
-    """The last words of a process that ends with ``exit_code``; ``numbers`` are those of its Summaries."""
-    indices = {name: value for name, value in numbers.items() if name.startswith(_INDICES)}
-    if test is None:
-        return LastWords(exit_code, problem, indices=indices)
-    return LastWords(exit_code, problem, test.exit_code, test.ending, indices)
 
 
 def leave(words: LastWords) -> bool:
@@ -61,3 +52,12 @@ def read(path: Path) -> LastWords | None:
         return LastWords(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def died() -> str:
+    """Which other process of the launch of this one has died, and how; empty: none, as far as launch has said."""
+    path = os.environ.get(FILE)
+    try:
+        return Path(path).with_name(DIED).read_text() if path else ""
+    except OSError:
+        return ""
