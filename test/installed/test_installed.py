@@ -99,3 +99,26 @@ def test_a_shipped_scenario_runs_on_every_host(host: str, prefix: Path, tmp_path
     done = run(sys.executable, file, "run", "predefined_sine", *options, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outcome"] == "finished"
+
+
+def test_pip_uninstall_leaves_no_folder_behind(prefix: Path, tmp_path: Path) -> None:
+    """Pip takes away a folder where all is ours, if a file stands directly in it."""
+    code = (
+        "import json\nfrom importlib.metadata import distribution\n"
+        "mine = distribution('rths_nodes')\n"
+        "print(json.dumps([str(mine.locate_file(file).resolve()) for file in mine.files or ()]))"
+    )
+    done = run(sys.executable, "-c", code, folder=tmp_path)
+    if done.returncode or "[]" in done.stdout:
+        pytest.skip("not installed by pip")
+    paths, top = {Path(path) for path in json.loads(done.stdout)}, prefix.resolve()
+    above = {folder for path in paths for folder in path.parents if top in folder.parents}
+
+    def is_ours(folder: Path) -> bool:
+        files = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        return folder in above and paths.issuperset(files)
+
+    ours = {folder for folder in above if is_ours(folder)}
+    highest = {folder for folder in ours if folder.parent not in ours}
+    assert top / "share" / "rths_nodes" in highest
+    assert sorted(str(folder) for folder in highest if not any(path.parent == folder for path in paths)) == []
