@@ -172,7 +172,7 @@ def test_a_trip_is_told_and_recorded(launch, tmp_path):
     *_, indices, last = run.output.splitlines()
     assert "[ERROR] [launch]: rths: the test was tripped after" in last
     assert f"(exit code 3); {RECORDED}" in last
-    assert run.output.count("axes.story_1.limits.stroke") == 2, "in the arguments of launch, and once as the cause"
+    assert run.output.count("axes.story_1.limits.stroke") == 1, "the cause is said once"
     assert "rths: story_1: max error 0." in indices
     about = information(tmp_path)
     assert (about["outcome"], about["gaps"]) == ("tripped", "0")

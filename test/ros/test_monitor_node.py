@@ -76,3 +76,21 @@ def test_what_is_missing_in_the_end_is_waited_for_and_told(
         told.judge([0])
         words = f"the monitor has not seen the last {missing} samples: the indices are without them"
         assert (words in told.notes) == bool(missing)
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.STOPPING])
+def test_a_test_that_goes_on_after_an_interrupt_is_tripped_once(state: State, by_hand: Any, clock: Any) -> None:
+    """Our actuator node hears the interrupt, too; a driver of somebody else hears a Trip."""
+    with by_hand.node("monitor", clock=clock, overrides=["duration=1"]) as node:
+        by_hand.put_state(node, State.RUNNING, 0)
+        clock.now += monitor.UNHEARD_NS
+        node.look()
+        node.work()
+        node.shutdown.interrupt()
+        by_hand.put_state(node, state, 1)
+        for waited, trips in ((monitor.UNHEARD_NS // 2, 0), (monitor.UNHEARD_NS, 1), (monitor.UNHEARD_NS, 1)):
+            clock.now += waited
+            node.shutdown.be_patient()  # Measurements still come
+            node.look()
+            node.work()
+            assert node.topics.sent["trip"] == (trips if state is State.RUNNING else 0)
