@@ -74,7 +74,7 @@ class Launch:
             re.findall(r"\[ERROR\] \[(\w+)-\d+\]: process has died \[pid \d+, exit code (-?\d+)", self.output)
         )
 
-    def wait_for(self, condition, seconds: float = 60.0) -> None:
+    def wait_for(self, condition, seconds: float = 110.0) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, self.output
@@ -85,7 +85,7 @@ class Launch:
         """Until our recorder, in the folder ``run``, has written something of a running test."""
         self.wait_for(lambda: any(path.stat().st_size > 300_000 for path in self.folder.glob("run/*.mcap")))
 
-    def end(self, seconds: float = 60.0) -> int:
+    def end(self, seconds: float = 110.0) -> int:
         """The exit code; afterwards no process may be left."""
         code = self.popen.wait(seconds)
         assert not [name for name, pid in self.pids().items() if Path(f"/proc/{pid}").exists()], self.output

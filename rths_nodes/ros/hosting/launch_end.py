@@ -178,9 +178,10 @@ def _short(path: str) -> str:
 
 
 def _line(axis: str, row: Mapping[str, float]) -> str:
+    delay = f", delay {1e3 * row['delay_s']:.4g} ms" if math.isfinite(row["delay_s"]) else ""
     return (
         f"{axis}: max error {1e3 * row['max_error_m']:.4g} mm ({row['max_error_percent']:.4g} % of max target), "
-        f"error norm {row['error_norm_percent']:.4g} %, delay {1e3 * row['delay_s']:.4g} ms"
+        f"error norm {row['error_norm_percent']:.4g} %{delay}"
     )
 
 
