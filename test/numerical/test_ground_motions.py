@@ -660,7 +660,7 @@ def test_refuses_an_implausible_peak_with_a_hint_at_the_unit(write: Write) -> No
     message = refusal("record", file=write("0\n0\n0\n"), step=0.01, unit="g")
     expect(message, "peak 0 g is 0 m/s^2")
     assert "would be" not in message
-    message = refusal("record", file=write("10\n-286.754\n0.3\n"), step=0.01, unit="m/s^2")
+    message = refusal("record", file=write("10.0\n-286.754\n0.3\n"), step=0.01, unit="m/s^2")
     expect(message, "the peak 286.754 m/s^2 must be 0.001 to 50 m/s^2")
     assert message.count("286.754") == 1
 
