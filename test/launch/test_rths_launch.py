@@ -199,7 +199,7 @@ def test_a_node_that_dies_ends_the_test_with_its_name(launch, tmp_path, role):
     run = launch(f"overrides:={LONG}", "directory:=run")
     run.wait_for_samples()
     os.kill(run.pids()[role], signal.SIGKILL)
-    assert run.end(30.0) == 1, run.output
+    assert run.end() == 1, run.output
     assert f"rths: the {role} node died (SIGKILL)" in run.output
     assert run.clean() == set(NODES) - {role}
     assert run.errors() == {(role, "-9")}
@@ -272,7 +272,7 @@ def test_an_axis_node_that_dies_ends_the_test_with_its_name(launch, tmp_path):
     run.wait_for_samples()
     pids = re.findall(r"\[axis-\d+\]: process started with pid \[(\d+)\]", run.output)
     os.kill(int(pids[1]), signal.SIGKILL)
-    assert run.end(30.0) == 1, run.output
+    assert run.end() == 1, run.output
     assert "rths: the story_2/axis node died (SIGKILL)" in run.output
     assert information(tmp_path)["gaps"] == "0"
 
@@ -343,7 +343,7 @@ def test_an_interrupt_ends_nodes_that_nobody_has_started(launch):
     for role in set(NODES) - {RECORDER}:
         change(role)
     os.kill(run.popen.pid, signal.SIGINT)
-    assert run.end(20.0) == 1, run.output
+    assert run.end() == 1, run.output
     *_, last = run.output.splitlines()
     assert "rths: the test was held after 0 samples (exit code 130); no recording" in last
     assert run.errors() == set()
@@ -406,7 +406,7 @@ def test_a_process_of_a_composed_test_that_dies_ends_it(launch, tmp_path, name):
     run = launch(f"overrides:={LONG}", "composed:=true", "separate:=recorder", "directory:=run")
     run.wait_for_samples()
     os.kill(run.pids()[name], signal.SIGKILL)
-    assert run.end(30.0) == 1, run.output
+    assert run.end() == 1, run.output
     assert f"rths: the {name} node died (SIGKILL)" in run.output
     assert "(exit code 1); recording:" in run.output.splitlines()[-1]
 
@@ -427,9 +427,9 @@ def test_without_autostart_composed_nodes_wait_for_an_operator(launch, tmp_path)
 
 def test_nodes_that_wait_say_for_whom(launch):
     run = launch(f"overrides:={LONG}", "record:=none", "actuator:=false", file="single_actuator.launch.py")
-    run.wait_for(lambda: "waits for /rths/actuator on" in run.output, 30.0)
+    run.wait_for(lambda: "waits for /rths/actuator on" in run.output)
     os.kill(run.popen.pid, signal.SIGINT)
-    assert run.end(20.0) == 1, run.output
+    assert run.end() == 1, run.output
 
 
 INCLUDING = """
