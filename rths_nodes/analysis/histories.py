@@ -209,6 +209,11 @@ class Evaluation:
             nothing,
         )
 
+    @cached_property
+    def windowed(self) -> Windowed | None:
+        """Delay and amplitude ratio over windows; None where the test is too short for them."""
+        return windowed_evaluation(self)
+
     def parameter_ranges(self) -> dict[str, dict[str, tuple[float, float]]]:
         """Smallest and largest value during the test of the compensator's parameters, by quantity and axis."""
         found: dict[str, dict[str, tuple[float, float]]] = {}

@@ -65,6 +65,11 @@ def quantity(value: Any, factor: float, unit: str, digits: int = 2) -> str:
     return f"{rounded(value, factor, digits)}\u00a0{unit}"
 
 
+def early_or_late(seconds: float) -> str:
+    """A delay in words: ``0.58 ms late``; early where it is negative."""
+    return f"{quantity(abs(seconds), MS, 'ms')} {'early' if seconds < 0.0 else 'late'}"
+
+
 def exact(value: Any) -> str:
     """A value as it was given, to its last digit: lists with commas, a row of a matrix on a line of its own.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Array, Command, Measurement, Target
 from rths_nodes.loop import outcomes
+from rths_nodes.loop.options import LOCKSTEP
 from rths_nodes.loop.scenario import memory
 from rths_nodes.loop.scenario.assembly import Names
 from rths_nodes.loop.scenario.schema import Scenario
@@ -82,6 +83,11 @@ class Run:
     def outcome(self) -> str:
         """``finished``, ``held``, ``tripped`` or what else the recording says."""
         return self.information.get("outcome", "unknown")
+
+    @property
+    def in_lockstep(self) -> bool:
+        """No clock has driven the test: how long a sample took says nothing about a servo period."""
+        return self.information.get("pace") == LOCKSTEP
 
     @property
     def bridged(self) -> int:

@@ -192,7 +192,7 @@ def test_references_inside_the_page_are_not_ambiguous() -> None:
 def test_head_names_the_run() -> None:
     words = Balanced(page()).words
     for known in (
-        *INFORMATION.values(),
+        *(INFORMATION[key] for key in ("host", "pace", "version", "run_id")),
         "2030-01-02 03:04:05 UTC",
         "chen_ricles_2010",
         "elcentro_1940_ns, scale 0.52",
@@ -283,7 +283,7 @@ def test_every_index_is_shown_with_its_unit_rounded() -> None:
     assert cell(html, "Displacement at the end") == ["0"]
     assert "0.46\u00a0ms early" in html
     for unit in ("mm", "%", "ms", "mm²"):
-        assert f"<td>{unit}</td>" in html
+        assert f'<td class="unit">{unit}</td>' in html
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -298,7 +298,7 @@ def test_true_state_is_scored_only_where_the_sensors_hide_it(no_figures: None) -
     assert "story_1 true" not in page()
     run = sine(2, noise=2e-5)
     html = render(run)
-    assert re.findall(r"axis_\d (?:measured|true)", html) == [
+    assert re.findall(r'<th class="n">(axis_\d (?:measured|true))</th>', html) == [
         f"axis_{n} {kind}" for n in (1, 2) for kind in ("measured", "true")
     ]
     samples = Evaluation(run).counted
@@ -479,12 +479,21 @@ def test_timing_is_tabled_and_drawn() -> None:
         "loop_histogram": {"edges_s": edges, "counts": [0.0] * 10 + [5.0, 100.0, 1.0] + [0.0] * 47},
         "lateness_histogram": {"edges_s": edges, "counts": []},  # does not fit: not drawn
     }
-    html = render(dataclasses.replace(paper(), timing=timing))
+    information = paper().information | {"pace": "realtime"}
+    html = render(dataclasses.replace(paper(), timing=timing, information=information))
     assert cell(html, "Computing time of one sample") == ["22.5", "21.0", "43.2", "100", "–"]
     assert cell(html, "Lateness of a tick") == ["22.5", "21.0", "43.2", "100", "1\u202f500"]
     assert "Missed ticks: 3." in html
     assert html.count("<svg") == 1
+    assert "The servo period is 977\u00a0µs." in html
+    assert "servo period" in html[html.index("<svg") :]
     assert "No timing was recorded." in page()
+    lockstep = render(dataclasses.replace(paper(), timing=timing))
+    assert cell(lockstep, "Computing time of one sample") == ["22.5", "21.0"]
+    assert "no servo period holds for its times" in lockstep
+    assert "99.9 %" not in lockstep
+    assert "The servo period is" not in lockstep
+    assert "servo period" not in Balanced(lockstep[lockstep.index("<svg") : lockstep.index("</svg>") + 6]).words
 
 
 # Analysis

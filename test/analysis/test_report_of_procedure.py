@@ -126,7 +126,7 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
         f"{AXIS}: scale of displacement not verified.",
         f"{AXIS}: scale of force not verified; the operator signed for it (A. Müller, 2030-01-02 12:00:00 UTC).",
         f"{AXIS} verified verified not verified signed for 7.60 7.50 7.20 – 7.80",
-        f"g – full {AXIS}.displacement b 1.23 –",
+        f"g – full {AXIS}.displacement b 1.23",
         *("g: three samples were bridged", "Not climbed: a – embedded, c – computed, not sent"),
         "Planned, but not climbed: c.",
         f"g – full {AXIS} 32.1 250 450 1 800 200 ok",
@@ -139,7 +139,7 @@ def test_the_page_of_a_test_has_all_that_was_written_down() -> None:
 def test_the_set_up_has_partition_frequencies_and_sensors() -> None:
     words = page_of(record())
     assert "x 503 0 97.4 640 11.8 7.60" in words  # t, kN s/m, kN/mm: numerical and experimental
-    assert f"{SHOWN}: displacement magnetostrictive mm 275 1 1 0.005 0.002 – –" in words
+    assert f"{SHOWN}: displacement magnetostrictive mm 275 1 1 0.005 0.002" in words
     found = partition(Assembly(bench().scenario), {})
     assert found.source == MODEL
     assert found.frequencies[0] == pytest.approx(math.sqrt((11.76e6 + 7.6e6) / 503.4e3) / (2.0 * math.pi))

@@ -32,7 +32,7 @@ def short(name: str, *overrides: str) -> Run:
 
 def printed(html: str) -> str:
     """The page without what is folded, and what the print style leaves out."""
-    return re.sub(r"<details>.*?</details>|<wbr>", "", html, flags=re.DOTALL)
+    return re.sub(r"<details>.*?</details>|<wbr>| data-of=\"[^\"]*\"", "", html, flags=re.DOTALL)
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, str]]:

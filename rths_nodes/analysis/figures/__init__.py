@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import matplotlib
 
@@ -20,9 +21,11 @@ from rths_nodes.analysis.figures import (
 from rths_nodes.analysis.figures.plan import Plan
 from rths_nodes.analysis.figures.render import render
 from rths_nodes.analysis.figures.sheet import View, svg
-from rths_nodes.analysis.figures.style import STYLE
+from rths_nodes.analysis.figures.style import ON_PAGE
 from rths_nodes.analysis.histories import Evaluation
 
+TALL = 8.0
+"""Height of a figure, inches, that a half of a sheet would leave too small to be read."""
 FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     histories.displacements,
     tracking.zooms,
@@ -60,7 +63,17 @@ def all_plans(of: Evaluation) -> list[Plan]:
     return [*plans(of), *([timed] if timed else [])]
 
 
-def drawn(plan: Plan) -> tuple[str, str, str]:
-    """Title, caption and SVG of a figure on the page."""
-    with matplotlib.rc_context(STYLE):
-        return plan.title, plan.caption, svg(render(plan), plan.title)
+class Drawn(NamedTuple):
+    """A figure of the page as SVG, with its title and caption; a ``tall`` one fills a sheet of paper."""
+
+    title: str
+    caption: str
+    svg: str
+    tall: bool
+
+
+def drawn(plan: Plan) -> Drawn:
+    """The figure of ``plan`` on the page."""
+    with matplotlib.rc_context(ON_PAGE):
+        figure = render(plan)
+        return Drawn(plan.title, plan.caption, svg(figure, plan.title), figure.get_figheight() > TALL)

@@ -27,10 +27,12 @@ from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
 from rths_nodes.analysis.figures.tracking import followed
-from rths_nodes.analysis.histories import STILL, windowed_evaluation
-from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, quantity, rounded
+from rths_nodes.analysis.histories import STILL
+from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
 from rths_nodes.core.samples import Array
 
+LETTER = 0.08
+"""Height that a panel needs for a letter of the label beside it, inches."""
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
@@ -88,7 +90,7 @@ def tracking_indicator(view: View) -> Plan:
 
 def delay(view: View) -> Plan | None:
     """Delay and amplitude ratio over time, by the frequency evaluation index of short windows."""
-    found = windowed_evaluation(view.of)
+    found = view.of.windowed
     if found is None:
         return None
     base = Base("windows", TIME, found.time)
@@ -102,13 +104,16 @@ def delay(view: View) -> Plan | None:
             for column, entry in zip(values.T, view.axes, strict=True)
         ]
         panels.append(view.panel(of, shown, levels=[(level, Look(FAINT, "-", 0.6))]))
-    low, high = (quantity(float(pick(found.delay)), MS, "ms", 2) for pick in (np.nanmin, np.nanmax))
+    low, high = (early_or_late(float(pick(found.delay))) for pick in (np.nanmin, np.nanmax))
     caption = (
         f"Frequency evaluation index (Guo et al. 2014) of windows of {found.length:.2g}\u00a0s, at their "
         f"middle, where the target moves at least {PERCENT * STILL:g}\u00a0% as much as in the strongest of them. "
-        "Above zero: late."
+        "Above zero: late. Each window counts alike; in the index J1 of the whole test the fastest motion counts "
+        "most."
     )
-    return view.plan("delay", (f"Delay over time: {low} to {high}", caption), panels, [1.15, 1.15], view.legend)
+    return view.plan(
+        "delay", (f"Delay over time: between {low} and {high}", caption), panels, [1.15, 1.15], view.legend
+    )
 
 
 def _running(view: View, name: str, words: tuple[str, str], values: Array, of: Quantity, width: float) -> Plan:
@@ -127,7 +132,8 @@ def compensator(view: View) -> Plan | None:
     if not found:
         return None
     order = sorted(found, key=lambda name: name != "delta_alpha")
-    height = 1.7 if len(found) == 1 else 1.3 if len(found) <= 3 else 0.95
+    longest = max(len(str(labelled(state, view.of.state_units)[0])) for state in found)
+    height = max(1.7 if len(found) == 1 else 1.3 if len(found) <= 3 else 0.95, LETTER * longest)
     panels = [_state(view, state, found[state]) for state in order]
     adapted = found.get("delta_alpha")
     title = "Compensator: its inner quantities"

@@ -23,7 +23,6 @@ from rths_nodes.analysis.figures.plan import (
     Quantity,
 )
 from rths_nodes.analysis.figures.style import BAND, BAND_WIDTH, FAINT, Entry, styled
-from rths_nodes.analysis.histories import windowed_evaluation
 from rths_nodes.analysis.overlay import Aligned, on_times
 from rths_nodes.analysis.units import KN, MM, MM2, MS
 from rths_nodes.core.samples import Array
@@ -142,7 +141,7 @@ def _by_axis(
 
 def delay(overlay: Overlay) -> Plan | None:
     """Delay and amplitude ratio over time; None where all tests are too short for them."""
-    found = [windowed_evaluation(test.of) for test in overlay.tests]
+    found = [test.of.windowed for test in overlay.tests]
     if not any(found):
         return None
     bases = []

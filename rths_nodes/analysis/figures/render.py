@@ -21,6 +21,10 @@ from rths_nodes.core.samples import Array
 
 DOTS = 300
 """Single values that can be told apart in a panel."""
+BESIDE = 6.6
+"""Letters that line and gaps of an entry of a legend take."""
+MOST = 9
+"""Entries of the legend of a panel below one another."""
 STEPS = (1, 2, 2.5, 5, 10)
 """Of the numbers on an axis, in powers of ten."""
 
@@ -47,8 +51,8 @@ class Layout:
     grey: bool = False
 
 
-PAGE = Layout()
-"""That of the report: the browser scales it."""
+PAGE = Layout(left=0.74, bottom=0.46, title=0.21, line=0.19, letter=0.077, label=0.58)
+"""That of the report, in the larger letters of ``style.ON_PAGE``: the browser scales it, a telephone to half."""
 
 
 def render(plan: Plan, layout: Layout = PAGE) -> Figure:
@@ -57,8 +61,9 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
     labels = [entry[0] for entry in (*plan.legend, *plan.shades)]
     longest = max((len(label) for label in labels), default=0)
     room = layout.width - layout.left - layout.right
-    across = max(1, min(len(labels), int((layout.width - 0.3) / (layout.letter * longest + 0.45))))
-    top = layout.line * math.ceil(len(labels) / across) + (0.12 if labels else 0.17)
+    each = layout.letter * (longest + BESIDE)
+    across = max(1, min(len(labels), int((layout.width - layout.left) / each)))
+    top = layout.line * math.ceil(len(labels) / across) + (0.21 if labels else 0.19)
     last = [_ends(rows, number) for number in range(len(rows))]
     titled = [layout.title if any(panel.title for panel in row) else 0.0 for row in rows]
     below = [layout.bottom if ends else layout.gap for ends in last]
@@ -139,7 +144,10 @@ def _panel(drawn: Any, panel: Panel, plan: Plan, layout: Layout, last: bool, fir
         drawn.set_title(panel.title)
     if panel.legend:
         handles = [_handle(Look.of(entry, 1.0), layout) for entry in panel.legend]
-        drawn.legend(handles, [entry[0] for entry in panel.legend], fontsize="small", loc="upper left")
+        columns = math.ceil(len(handles) / MOST)
+        drawn.legend(
+            handles, [entry[0] for entry in panel.legend], fontsize="small", loc="upper left", ncols=columns
+        )
 
 
 def _scales(drawn: Any, panel: Panel) -> None:

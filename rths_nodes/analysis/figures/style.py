@@ -78,6 +78,9 @@ STYLE = {
     "path.simplify_threshold": 0.2,
 }
 
+ON_PAGE = STYLE | dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize"), 9.0)
+"""The same on the page of a test, which telephones and paper show smaller than it was drawn."""
+
 
 def save(draw: Callable[[], Figure], path: Path) -> None:
     """What ``draw`` draws, in this style, into ``path`` (PNG, SVG or PDF by its suffix). Raises OSError."""

@@ -11,13 +11,14 @@ from rths_nodes.recording.run import Run
 
 
 def histograms(run: Run) -> Plan | None:
-    """One panel per clock that was recorded; None if there is none."""
+    """One panel per clock that was recorded; None if there is none. In lockstep no servo period is drawn."""
     named = clocks(run.information.get("host", ""))
     recorded = [(key, title, *thinning.bars(run.timing.get(f"{key}_histogram", {}))) for key, title in named]
     row = [_panel(run, *found) for found in recorded if len(found[-1])]
     if not row:
         return None
-    entries: list[Entry] = [("99.9 %", PALETTE[1], LINES[1]), ("servo period", INK, "-")]
+    marked: list[Entry] = [("99.9 %", PALETTE[1], LINES[1]), ("servo period", INK, "-")]
+    entries = [] if run.in_lockstep else marked
     caption = "How often (logarithmic) a duration occurred."
     return Plan("timing", "Timing histograms", caption, [row], [1.9], entries, widths=(1.0,) * len(row))
 
@@ -28,9 +29,14 @@ def _panel(run: Run, key: str, title: str, edges: Array, counts: Array) -> Panel
     base, to = Base(key, Quantity(f"{key} from", "µs"), scaled[:-1]), Quantity(f"{key} to", "µs")
     bars = Bars(base, of, to, scaled[1:], counts, PALETTE[0])
     wide = edges[0] > 0.0 and edges[-1] > 5.0 * edges[0]
-    slow = number(run.timing.get(key, {}).get("p999_s"))
-    marks = [] if slow is None else [(US * slow, Look(PALETTE[1], LINES[1]))]
-    marks += [(US * run.scenario.dt, Look(INK))] if edges[-1] > run.scenario.dt else []
+    marks = [] if run.in_lockstep else _marks(run, key, float(edges[-1]))
     ends = (0.5, 2.0 * float(counts.max()))
     scales = "xy" if wide else "y"
     return Panel(Quantity("µs"), Quantity("samples"), [bars], title, limits=ends, marks=marks, logarithmic=scales)
+
+
+def _marks(run: Run, key: str, longest: float) -> list[tuple[float, Look]]:
+    """The rare duration, and the servo period where it is not beyond the ``longest`` one."""
+    slow = number(run.timing.get(key, {}).get("p999_s"))
+    rare = [] if slow is None else [(US * slow, Look(PALETTE[1], LINES[1]))]
+    return rare + ([(US * run.scenario.dt, Look(INK))] if longest > run.scenario.dt else [])

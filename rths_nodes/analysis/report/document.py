@@ -15,29 +15,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from rths_nodes.analysis import energy, figures
-from rths_nodes.analysis.figures import thinning
+from rths_nodes.analysis import figures
 from rths_nodes.analysis.figures.timing import histograms
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.analysis.report import parameters, procedure, set_up, tables, tracking
+from rths_nodes.analysis.report import head, parameters, procedure, set_up, tables, tracking
 from rths_nodes.analysis.report.procedure import Part, moment
-from rths_nodes.analysis.units import MM, MS, PERCENT, US, grouped, number, quantity, rounded
-from rths_nodes.core.checks import remarks_of
-from rths_nodes.core.parameter_table import table
+from rths_nodes.analysis.units import PERCENT, grouped
 from rths_nodes.core.samples import FLAG_TRIPPED
-from rths_nodes.core.strict import as_data
 from rths_nodes.core.version import __version__
 from rths_nodes.core.yaml_text import dump
 from rths_nodes.loop.outcomes import MOST_BRIDGED
 from rths_nodes.loop.procedure.records import ProcedureRecord
-from rths_nodes.loop.scenario.titles import axis_names, simulation
+from rths_nodes.loop.scenario.titles import simulation
 from rths_nodes.recording.run import Run
 
 NO_SAFETY = "The software stop is not a safety function."
 KINDS = {"finished": "good", "held": "bad", "tripped": "bad"}
 """Outcome -> how the page shows it."""
-STOPS = {"held": "held", "tripped": "stopped by a limit"}
-"""Outcome of a test that did not run to its end -> in words."""
 
 
 class OfProcedure(NamedTuple):
@@ -61,26 +55,29 @@ def write_report(run: Run, path: Path, reference: bool = False, test: OfProcedur
 def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -> str:
     """The page as text."""
     of = Evaluation(run)
-    timed, beside = histograms(run), _beside(run, test)
+    beside = _beside(run, test)
+    timed = histograms(run)
+    verdict_of, first_facts = verdict(run, test), procedure.first_facts(test.record) if test else _first_facts(run)
     contents: dict[str, Any] = {
         "scenario": run.scenario,
         "axes": run.axes,
         "outcome": run.ending,
         "reason": run.information.get("reason", ""),
         "kind": "unknown" if beside else "bad" if run.not_valid else KINDS.get(run.outcome, "unknown"),
-        "verdict": verdict(run, test),
-        "first_facts": procedure.first_facts(test.record) if test else _first_facts(run),
+        "verdict": verdict_of,
+        "first_facts": first_facts,
         "simulation": simulation(run.scenario),
         "signs": test.record if test else None,
         "beside": beside,
-        "stopped": STOPS.get(run.outcome, ""),
+        "stopped": head.STOPS.get(run.outcome, ""),
         "first": first_line(run, test),
         "procedure": _procedure(test),
         "direct": procedure.DIRECT,
         "set_up": _set_up(of, test),
-        "tracking": tracking.parts(of, test.record if test else None),
-        "summary": [*_summary(run, "rung" if beside else "test"), *_remarks(of)],
-        "facts": _facts(of),
+        "floor": tracking.floor(of, test.record if test else None),
+        "summary": [*head.summary(of, "rung" if beside else "test"), *head.remarks(of)],
+        "facts": {key: value for key, value in head.facts(of).items() if not verdict_of or key not in first_facts},
+        "particulars": head.particulars(of),
         "running": _running(run, test),
         "parameters": parameters.sections(run.scenario),
         "tables": {
@@ -91,15 +88,12 @@ def render(run: Run, reference: bool = False, test: OfProcedure | None = None) -
             "limits": tables.limits(of),
             "timing": tables.timing(run),
         },
-        "period": quantity(run.scenario.dt, US, "µs", 3),
+        "paced": tables.paced(run),
         "flagged": tables.flagged(run),
         "figures": [figures.drawn(plan) for plan in figures.plans(of)],
         "histograms": figures.drawn(timed) if timed else None,
         "yaml": dump(run.scenario.data()),
         "notes": run.notes,
-        "information": {
-            key: value for key, value in sorted(run.information.items()) if value and key != "scenario"
-        },
         "no_safety": NO_SAFETY,
         "version": __version__,
     }
@@ -233,117 +227,3 @@ def _by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
     for part, reason in left_out.items():
         found.setdefault(reason, []).append(part)
     return found
-
-
-def _facts(of: Evaluation) -> dict[str, str]:
-    """What stands in the head of the page, in order."""
-    run, scenario, known = of.run, of.scenario, of.run.information
-    transport = getattr(scenario.port, "transport_samples", None)
-    facts = {
-        "Started": moment(known.get("started", "–")),
-        "Run": known.get("run_id", "–"),
-        "Host": known.get("host", "–"),
-        "Pace": known.get("pace", "–"),
-        "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
-        "rths_nodes": known.get("version", "–"),
-        "Excitation": _excitation(of),
-        **_static_stage(run),
-        "Seed": str(scenario.seed),
-        "Servo rate": f"{scenario.servo_rate:g} Hz",
-        "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
-        "Steps": _of(len(run.step_time) - 1, scenario.steps),
-        "Samples": _of(len(run.time) - 1, scenario.samples),
-        "Transport samples q": "declared by the port" if transport is None else str(transport),
-        "Compensator": type(scenario.compensator).type_name,
-    }
-    if scenario.time_ratio > 1:
-        facts["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
-    if "gaps" in known:
-        lost = f" ({known['lost']})" if known.get("lost") else ""
-        facts["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
-    return facts
-
-
-def _static_stage(run: Run) -> dict[str, str]:
-    """The state from which a client's displacements and forces count; nothing where it begins at zero."""
-    stage = run.integrator.get("static_stage", {})
-    moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
-    if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
-        return {}
-    rows = zip(run.dof_names, moved, force, strict=False)
-    return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
-
-
-def _of(done: int, planned: int) -> str:
-    done = max(0, done)  # nothing was recorded, not even the initial state
-    return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
-
-
-def _excitation(of: Evaluation) -> str:
-    scenario = of.scenario
-    prescribed = scenario.structure is None
-    moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
-    if prescribed and moving is None:
-        return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
-    data = as_data(moving) or {}
-    if data.get("type") == "record":
-        words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
-    else:
-        words = [str(data.get("type", "–"))]
-        for row in table(type(moving)) if data else ():
-            if isinstance(data[row.name], (int, float)):  # "m/s^2 or m": of a ground motion, or prescribed
-                unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
-                words.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
-    ground = of.or_left_out("peak of the excitation", lambda: energy.ground_acceleration(of), np.zeros(0))
-    peak = thinning.largest(ground)
-    if peak > 0.0:
-        until = "" if of.run.outcome == "finished" else " up to the stop"
-        words.append(f"peak {peak:.3g} m/s²{until}")
-    return ", ".join(words)
-
-
-def _summary(run: Run, noun: str) -> list[str]:
-    """The result in sentences, of a ``noun``; where it was stopped, the first goes on where the page says how."""
-    axes: Mapping[str, Any] = run.metrics.get("axes") or {}
-    several = len(axes) > 1
-    end = float(run.time[-1]) if len(run.time) else 0.0
-    planned = run.scenario.samples * run.scenario.dt
-    sentences = []
-    if run.outcome == "finished":
-        doubt = f", but is {run.not_valid}" if run.not_valid else ""
-        sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
-    elif run.outcome in STOPS:
-        sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
-    errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
-    if not errors or len(run.time) < 2:
-        return [*sentences, "No indices were recorded."]
-    worst = max(errors, key=errors.__getitem__)
-    index = axes[worst]
-    who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
-    share = number(index.get("max_error_percent"))
-    relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
-    at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
-    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}{_late(index)}.")
-    hsem = number(run.metrics.get("hsem_percent"))
-    if hsem is not None:
-        whose = "Their errors" if several else "Its error"
-        did = "fed energy into" if hsem > 0.0 else "took energy out of"
-        part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
-        sentences.append(f"{whose} {did} the structure: {part}.")
-    return sentences
-
-
-def _remarks(of: Evaluation) -> list[str]:
-    """What the compensator's last inner numbers say of the test, in sentences."""
-    run = of.run
-    if not len(of.counted):
-        return []
-    last = dict(zip(run.compensator_names, run.compensator[of.counted[-1]].tolist(), strict=True))
-    return [f"{words[0].upper()}{words[1:]}." for words in remarks_of(run.scenario.compensator, last)]
-
-
-def _late(index: Mapping[str, Any]) -> str:
-    delay = number(index.get("delay_s"))
-    if delay is None:
-        return ""
-    return f", on average {quantity(abs(delay), MS, 'ms')} {'late' if delay >= 0.0 else 'early'}"

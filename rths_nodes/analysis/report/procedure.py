@@ -55,13 +55,18 @@ class Part(NamedTuple):
 
 
 def grid(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Grid | None:
-    """The table, its columns of numbers to the right; None where there is no row."""
-    filled = [list(row) for row in rows]
-    if not filled:
+    """The table, its columns of numbers to the right, without columns of nothing but dashes.
+
+    None where there is no row, or nothing but the names in the first column.
+    """
+    every, named = [list(row) for row in rows], list(heads)
+    told = [0, *(column for column in range(1, len(named)) if any(row[column] != DASH for row in every))]
+    if not every or (len(told) == 1 and len(named) > 1):
         return None
-    columns = range(1, len(filled[0]))  # the first has names
+    filled = [[row[column] for column in told] for row in every]
+    columns = range(1, len(told))
     numeric = [False, *(all(_NUMBER.fullmatch(row[column]) for row in filled) for column in columns)]
-    return Grid(list(heads), filled, numeric)
+    return Grid([named[column] for column in told], filled, numeric)
 
 
 def moment(stamp: str) -> str:

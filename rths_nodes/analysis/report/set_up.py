@@ -111,7 +111,9 @@ def _sensors(scenario: Scenario) -> Part:
         ]
         keys = [f"{what}: {key}" for what in ("displ.", "force") for key in ("range", "resolution", "noise")]
         none = "No rig file: the sensors are those that the scenario simulates, without a calibration."
-        return Part("Sensors", words=(none,), grid=grid(("Axis", *keys), simulated))
+        told = grid(("Axis", *keys), simulated)
+        ideal = () if told else ("They have neither range nor resolution nor noise.",)
+        return Part("Sensors", words=(none, *ideal), grid=told)
     dated = all(row[8] != DASH for row in rows if not row[0].endswith(": command"))
     undated = () if dated else ("A channel without a date has no calibration that the rig file tells of.",)
     words = (*undated, *_altered(scenario))

@@ -10,7 +10,7 @@ import numpy as np
 from rths_nodes.analysis import published_indices
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.response_errors import response_errors
-from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, rounded
+from rths_nodes.analysis.units import DASH, HOPS, KN, MM, MM2, MS, US, clocks, number, quantity, rounded
 from rths_nodes.core.limits import QUANTITIES, STOP, WHOLE, Limits
 from rths_nodes.core.samples import (
     FLAG_BRIDGED,
@@ -43,6 +43,12 @@ class Table(NamedTuple):
     heads: list[str]
     rows: list[Row]
 
+    def told(self) -> Table:
+        """The same without columns of nothing but dashes; its rows have a value for each column."""
+        kept = [place for place in range(len(self.heads)) if any(row.values[place] != DASH for row in self.rows)]
+        rows = [row._replace(values=[row.values[place] for place in kept]) for row in self.rows]
+        return Table(self.corner, [self.heads[place] for place in kept], rows)
+
 
 _AXIS_INDICES = (
     (
@@ -72,8 +78,9 @@ _AXIS_INDICES = (
         "delay_s",
         MS,
         "ms",
-        "shift at which target and measurement are most alike (peak of the cross-correlation; J1 of Wang et "
-        "al.); positive: late; none where it would be longer than monitor.longest_delay",
+        "shift at which target and measurement of the whole test are most alike (peak of the cross-correlation, "
+        "in which the fastest motion counts most; J1 of Wang et al.); positive: late; none where it would be "
+        "longer than monitor.longest_delay",
     ),
     (
         "Tracking indicator at the end",
@@ -124,6 +131,7 @@ _RESPONSE = (
     ("Absolute acceleration", "acceleration", "the same, relative to the ground plus that of the ground"),
 )
 _PERCENTILES = {"mean": "mean_s", "median": "median_s", "99 %": "p99_s", "99.9 %": "p999_s", "largest": "max_s"}
+_USUAL = {"mean": "mean_s", "median": "median_s"}
 _COUNTED = (("Missed ticks", "missed"), ("Commands that came too late to be sent", "late_commands"))
 _FLAGGED = (
     (FLAG_BRIDGED, "bridged"),
@@ -222,7 +230,8 @@ def response(of: Evaluation) -> Table:
 
 
 def timing(run: Run) -> Table:
-    """Percentiles of the durations that were timed."""
+    """Percentiles of the durations that were timed; in lockstep, which nothing waits for, only the usual ones."""
+    shown = _USUAL if run.in_lockstep else _PERCENTILES
     timed = [(title, run.timing.get(key, {})) for key, title in clocks(run.information.get("host", ""))]
     hops = run.timing.get("hops", {})
     timed[1:1] = [(title, hops.get(key, {})) for key, title in HOPS]
@@ -230,11 +239,18 @@ def timing(run: Run) -> Table:
         way = {"median_s": clock["round_trip_median_s"], "max_s": clock["round_trip_max_s"]}
         timed.append((f"to the machine of the {peer} node and back", way))
     rows = [
-        Row(title, [rounded(clock.get(key), US) for key in _PERCENTILES.values()], "µs")
+        Row(title, [rounded(clock.get(key), US) for key in shown.values()], "µs")
         for title, clock in timed
-        if any(number(clock.get(key)) is not None for key in _PERCENTILES.values())
+        if any(number(clock.get(key)) is not None for key in shown.values())
     ]
-    return Table("", list(_PERCENTILES), rows)
+    return Table("", list(shown), rows).told()
+
+
+def paced(run: Run) -> str:
+    """What the times of a test are held against, in a sentence."""
+    if run.in_lockstep:
+        return "The test ran in lockstep, as fast as the machine allowed: no servo period holds for its times."
+    return f"The servo period is {quantity(run.scenario.dt, US, 'µs', 3)}."
 
 
 _SHOWN = {
@@ -277,7 +293,7 @@ def limits(of: Evaluation) -> Table:
             rows.append(_limit(called[axis], f"level of {name}", ends, QUANTITIES[name], samples, level.action))
     heads = ["minimum", "lowest", "highest", "maximum", "used, %", "samples told", "action"]
     rows += _of_whole(of, told.get(WHOLE_RIG, {}))
-    return Table("Limit", heads, rows)
+    return Table("Limit", heads, rows).told()
 
 
 _Reached = tuple[tuple[str, str, Any, Array], ...]

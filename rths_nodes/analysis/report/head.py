@@ -1,0 +1,166 @@
+"""The head of the report: what the test was, and how well the rig followed, in facts and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.analysis import energy
+from rths_nodes.analysis.figures import thinning
+from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.report.procedure import moment
+from rths_nodes.analysis.units import MM, MS, early_or_late, grouped, number, quantity, rounded
+from rths_nodes.core.checks import remarks_of
+from rths_nodes.core.parameter_table import table
+from rths_nodes.core.strict import as_data
+from rths_nodes.loop.scenario.titles import axis_names
+from rths_nodes.recording.run import Run
+
+STOPS = {"held": "held", "tripped": "stopped by a limit"}
+"""Outcome of a test that did not run to its end -> in words."""
+
+
+_TOLD = (
+    *("actuator_nodes", "gaps", "host", "lost", "outcome", "pace", "reason", "run_id", "samples", "scenario"),
+    *("started", "version"),
+)
+"""What of the information of a run has a name of its own on the page."""
+
+
+def facts(of: Evaluation) -> dict[str, str]:
+    """What stands above the first figure, in order."""
+    known = of.run.information
+    return {
+        "Started": moment(known.get("started", "–")),
+        "Run": known.get("run_id", "–"),
+        "Excitation": _excitation(of),
+        "Compensator": type(of.scenario.compensator).type_name,
+    }
+
+
+def particulars(of: Evaluation) -> dict[str, str]:
+    """What else a test is told from others by, in order."""
+    run, scenario, known = of.run, of.scenario, of.run.information
+    transport = getattr(scenario.port, "transport_samples", None)
+    found = {
+        "Host": known.get("host", "–"),
+        "Pace": known.get("pace", "–"),
+        "Actuator nodes": known.get("actuator_nodes", "one").replace("_", " "),
+        "rths_nodes": known.get("version", "–"),
+        **_static_stage(run),
+        "Seed": str(scenario.seed),
+        "Servo rate": f"{scenario.servo_rate:g} Hz",
+        "Integration step": f"{scenario.step * MS:.4g} ms = {scenario.samples_per_step} samples",
+        "Steps": _of(len(run.step_time) - 1, scenario.steps),
+        "Samples": _of(len(run.time) - 1, scenario.samples),
+        "Transport samples q": "declared by the port" if transport is None else str(transport),
+    }
+    if scenario.time_ratio > 1:
+        found["Time axis"] = f"the rig moves {scenario.time_ratio} times slower"
+    if "gaps" in known:
+        lost = f" ({known['lost']})" if known.get("lost") else ""
+        found["Missing in the recording"] = f"{known['gaps']} gaps{lost}" if known["gaps"] != "0" else "nothing"
+    others = {key.replace("_", " ").capitalize(): known[key] for key in sorted(known) if key not in _TOLD}
+    return found | {name: value for name, value in others.items() if value}
+
+
+def _static_stage(run: Run) -> dict[str, str]:
+    """The state from which a client's displacements and forces count; nothing where it begins at zero."""
+    stage = run.integrator.get("static_stage", {})
+    moved, force = (stage.get(name) for name in ("displacement", "force")) if isinstance(stage, dict) else ((), ())
+    if not (isinstance(moved, list) and isinstance(force, list) and any(moved)) or len(moved) != len(force):
+        return {}
+    rows = zip(run.dof_names, moved, force, strict=False)
+    return {"Static stage": ", ".join(f"{name} {x * MM:.4g} mm, {f:.4g} N" for name, x, f in rows)}
+
+
+def _of(done: int, planned: int) -> str:
+    done = max(0, done)  # nothing was recorded, not even the initial state
+    return grouped(done) if done == planned else f"{grouped(done)} of {grouped(planned)}"
+
+
+def _excitation(of: Evaluation) -> str:
+    scenario = of.scenario
+    prescribed = scenario.structure is None
+    moving = getattr(scenario.integrator, "displacement", None) if prescribed else scenario.ground_motion
+    if prescribed and moving is None:
+        return "that of the client, which is not known here: there is no input energy, and no HSEM in percent"
+    data = as_data(moving) or {}
+    if data.get("type") == "record":
+        words = [data["record"] or Path(str(data["file"])).name, f"scale {data['scale']:g}"]
+    else:
+        words = [str(data.get("type", "–"))]
+        for row in table(type(moving)) if data else ():
+            if isinstance(data[row.name], (int, float)):  # "m/s^2 or m": of a ground motion, or prescribed
+                unit = row.unit.split(" or ")[-1 if prescribed else 0].strip("-").replace("^2", "²")
+                words.append(f"{row.name} {data[row.name]:g} {unit}".rstrip())
+    ground = of.or_left_out("peak of the excitation", lambda: energy.ground_acceleration(of), np.zeros(0))
+    peak = thinning.largest(ground)
+    if peak > 0.0:
+        until = "" if of.run.outcome == "finished" else " up to the stop"
+        words.append(f"peak {peak:.3g} m/s²{until}")
+    return ", ".join(words)
+
+
+def summary(of: Evaluation, noun: str) -> list[str]:
+    """The result in sentences, of a ``noun``; where it was stopped, the first goes on where the page says how."""
+    run = of.run
+    axes: Mapping[str, Any] = run.metrics.get("axes") or {}
+    several = len(axes) > 1
+    end = float(run.time[-1]) if len(run.time) else 0.0
+    planned = run.scenario.samples * run.scenario.dt
+    sentences = []
+    if run.outcome == "finished":
+        doubt = f", but is {run.not_valid}" if run.not_valid else ""
+        sentences.append(f"The {noun} ran to its end after {planned:.4g}\u00a0s{doubt}.")
+    elif run.outcome in STOPS:
+        sentences.append(f"and at rest after {end:.4g}\u00a0s of {planned:.4g}\u00a0s.")
+    errors = {name: error for name in axes if (error := number(axes[name].get("max_error_m"))) is not None}
+    if not errors or len(run.time) < 2:
+        return [*sentences, "No indices were recorded."]
+    worst = max(errors, key=errors.__getitem__)
+    index = axes[worst]
+    who = f"All {len(axes)} actuators followed their targets" if several else "The actuator followed its target"
+    share = number(index.get("max_error_percent"))
+    relative = f" ({rounded(share, digits=2)}\u00a0% of the largest target)" if share is not None else ""
+    at = f", the worst of them {axis_names(run.scenario)[worst]}" if several else ""
+    sentences.append(f"{who} within {quantity(errors[worst], MM, 'mm')}{relative}{at}.")
+    sentences += _delay(of, worst, index)
+    hsem = number(run.metrics.get("hsem_percent"))
+    if hsem is not None:
+        whose = "Their errors" if several else "Its error"
+        did = "fed energy into" if hsem > 0.0 else "took energy out of"
+        part = f"{quantity(abs(hsem), 1.0, '%')} of the input energy"
+        sentences.append(f"{whose} {did} the structure: {part}.")
+    return sentences
+
+
+def remarks(of: Evaluation) -> list[str]:
+    """What the compensator's last inner numbers say of the test, in sentences."""
+    run = of.run
+    if not len(of.counted):
+        return []
+    last = dict(zip(run.compensator_names, run.compensator[of.counted[-1]].tolist(), strict=True))
+    return [
+        # a name with dots stays as it is
+        f"{words}." if "." in words.split(maxsplit=1)[0] else f"{words[0].upper()}{words[1:]}."
+        for words in remarks_of(run.scenario.compensator, last)
+    ]
+
+
+def _delay(of: Evaluation, axis: str, index: Mapping[str, Any]) -> list[str]:
+    """The delay of an axis over the whole test, and between which ends it is in windows of it."""
+    delay = number(index.get("delay_s"))
+    if delay is None:
+        return []
+    words = f"It was {early_or_late(delay)} over the whole test, in which the fastest motion counts most"
+    found = of.windowed
+    column = None if found is None else found.delay[:, of.run.axes.index(axis)]
+    if found is None or column is None or not np.isfinite(column).any():
+        return [f"{words}."]
+    low, high = early_or_late(float(np.nanmin(column))), early_or_late(float(np.nanmax(column)))
+    windows = f"in windows of {found.length:.2g}\u00a0s, by the frequency evaluation index,"
+    return [f"{words}; {windows} between {low} and {high}."]
