@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from rths_nodes.analysis.figures.sheet import WIDTH, svg
 from rths_nodes.analysis.figures.style import FAINT, PALETTE, STYLE
 from rths_nodes.analysis.study_table import HIGH, LOW, StudyTable
+from rths_nodes.analysis.units import grouped
+from rths_nodes.core.samples import Array
 
 ROW = 0.24
 """Height of a compensator in the figure of an index, inches."""
+LINE = 0.17
+"""Height of a compensator in a legend, inches."""
 NAMES = 1.9
 """Room for the names, inches."""
 MARKS = "osD^vP*X<>"
+TICKS = 3
+"""Numbers on an axis at the least."""
+STEPS = ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0))
+"""Numbers within a decade, few to many."""
+NONE_FINISHED, NO_VALUE = "no run finished", "has no value"
 
 
 def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> list[tuple[str, str, str]]:
@@ -33,11 +43,11 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
     with matplotlib.rc_context(STYLE):
         for index in table.indices:
             title = f"{index} by compensator"
+            axis = Magnitudes(_of(table, label, index) for label in labels)
             words = (
-                f"Dots: single runs that finished. Bars: the middle {HIGH - LOW:g} %; stroke: median. "
-                "Logarithmic; a compensator without dots finished no run."
+                f"Dots: single runs that finished. Bars: the middle {HIGH - LOW:g} %; stroke: median. {axis.words}"
             )
-            found.append((title, words, svg(_by_law(table, labels, index), title)))
+            found.append((title, words, svg(_by_law(table, labels, index, axis), title)))
         if across != up:
             title = "Tracking against response"
             words = (
@@ -47,20 +57,62 @@ def drawn(table: StudyTable, labels: Sequence[str], across: str, up: str) -> lis
     return found
 
 
-def _of(table: StudyTable, label: str, index: str) -> Any:
-    size = np.abs(table.values(index)[[other == label for other in table.columns["law"]]])
-    return size[np.isfinite(size) & (size > 0.0)]
+def _rows(table: StudyTable, label: str) -> list[int]:
+    return [row for row, other in enumerate(table.columns["law"]) if other == label]
 
 
-def _logarithmic(panel: Any, *which: str) -> None:
-    for name in which:
-        axis = getattr(panel, f"{name}axis")
-        getattr(panel, f"set_{name}scale")("log")
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
+def _of(table: StudyTable, label: str, index: str) -> Array:
+    """Magnitudes of an index in the finished runs of a compensator that have it."""
+    size = np.abs(table.values(index)[_rows(table, label)])
+    return size[np.isfinite(size)]
 
 
-def _by_law(table: StudyTable, labels: Sequence[str], index: str) -> Figure:
+class Magnitudes:
+    """A logarithmic axis of magnitudes ``values``, on which a zero has a place of its own, left of all others."""
+
+    def __init__(self, values: Iterable[Array]) -> None:
+        every = np.concatenate([*values, np.zeros(0)])
+        positive = every[every > 0.0]
+        self.least, self.most = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 1.0)
+        self.with_zero = bool((every == 0.0).any())
+        decades = max(1.0, math.log10(self.most / self.least))
+        self.zero = self.least / 10.0 ** (0.12 * decades)
+        self.ticks = _ticks(self.least, self.most) if len(positive) else []
+
+    @property
+    def words(self) -> str:
+        """What a caption says of the axis."""
+        return "Logarithmic, but for a zero, which stands at its left end." if self.with_zero else "Logarithmic."
+
+    def at(self, values: Array) -> Array:
+        """Where magnitudes ``values`` are drawn."""
+        return np.where(values > 0.0, values, self.zero)
+
+    def dress(self, panel: Any, which: str) -> None:
+        """Scale and numbers of an axis, ``x`` or ``y``."""
+        getattr(panel, f"set_{which}scale")("log")
+        axis, zeros = getattr(panel, f"{which}axis"), [self.zero] if self.with_zero else []
+        axis.set_major_locator(FixedLocator([*zeros, *self.ticks]))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(lambda value, _: "0" if value in zeros else grouped(value, ".10g"))
+        low, high = self.zero if self.with_zero else self.least, self.most
+        beyond = max((high / low) ** 0.05, 1.05)
+        getattr(panel, f"set_{which}lim")(low / beyond, high * beyond)
+
+
+def _ticks(least: float, most: float) -> list[float]:
+    """At least ``TICKS`` numbers between two, as round as they can be."""
+    decades = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+    for steps in STEPS:
+        found = [step * 10.0**decade for decade in decades for step in steps]
+        inside = [value for value in found if least / 1.05 <= value <= most * 1.05]
+        if len(inside) >= TICKS:
+            return inside
+    between = MaxNLocator(4, steps=(1, 2, 2.5, 5, 10)).tick_values(least, most)
+    return [float(value) for value in between if value > 0.0 and least / 1.05 <= value <= most * 1.05]
+
+
+def _by_law(table: StudyTable, labels: Sequence[str], index: str, axis: Magnitudes) -> Figure:
     height = 0.65 + ROW * len(labels)
     figure = Figure(figsize=(WIDTH, height))
     width = 1.0 - (NAMES + 0.2) / WIDTH
@@ -68,33 +120,41 @@ def _by_law(table: StudyTable, labels: Sequence[str], index: str) -> Figure:
     for place, label in enumerate(labels):
         values = _of(table, label, index)
         if len(values):
-            low, median, high = np.percentile(values, (LOW, 50.0, HIGH))
-            panel.plot(values, np.full(len(values), place), ".", ms=2.5, color=FAINT, alpha=0.7)
+            low, median, high = axis.at(np.percentile(values, (LOW, 50.0, HIGH)))
+            panel.plot(axis.at(values), np.full(len(values), place), ".", ms=2.5, color=FAINT, alpha=0.7)
             panel.plot([low, high], [place, place], color=PALETTE[0], lw=3.0, alpha=0.5)
             panel.plot([median, median], [place - 0.3, place + 0.3], color=PALETTE[1], lw=1.6)
-    _logarithmic(panel, "x")
+        else:
+            words = NO_VALUE if table.finished[_rows(table, label)].any() else NONE_FINISHED
+            panel.text(0.01, place, words, color=FAINT, va="center", transform=panel.get_yaxis_transform())
+    axis.dress(panel, "x")
     panel.set_yticks(range(len(labels)), labels)
     panel.set_ylim(len(labels) - 0.4, -0.6)
     panel.set_xlabel(f"|{index}|")
-    panel.margins(x=0.05)
     return figure
 
 
 def _tracking(table: StudyTable, labels: Sequence[str], across: str, up: str) -> Figure:
-    height = 3.6
+    height = max(3.6, 0.5 + LINE * len(labels))
     figure = Figure(figsize=(WIDTH, height))
     panel = figure.add_axes((0.7 / WIDTH, 0.45 / height, 1.0 - 3.1 / WIDTH, 1.0 - 0.6 / height))
-    for place, label in enumerate(labels):
-        x, y = _of(table, label, across), _of(table, label, up)
-        if len(x) and len(y):
+    medians = {label: [_median(_of(table, label, index)) for index in (across, up)] for label in labels}
+    axes = [Magnitudes(np.array([each[which]]) for each in medians.values()) for which in (0, 1)]
+    for place, (label, (x, y)) in enumerate(medians.items()):
+        if math.isfinite(x) and math.isfinite(y):
             style: dict[str, Any] = {
                 "color": PALETTE[place % len(PALETTE)],
                 "marker": MARKS[place // len(PALETTE) % len(MARKS)],
             }
-            panel.plot([np.median(x)], [np.median(y)], ls="", ms=6.0, label=label, **style)
-    _logarithmic(panel, "x", "y")
+            at = [axis.at(np.array([value])) for axis, value in zip(axes, (x, y), strict=True)]
+            panel.plot(*at, ls="", ms=6.0, label=label, **style)
+    for axis, which in zip(axes, "xy", strict=True):
+        axis.dress(panel, which)
     panel.set_xlabel(f"tracking: |{across}|")
     panel.set_ylabel(f"response: |{up}|")
-    panel.margins(0.1)
     panel.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), borderaxespad=0.0)
     return figure
+
+
+def _median(values: Array) -> float:
+    return float(np.median(values)) if len(values) else math.nan

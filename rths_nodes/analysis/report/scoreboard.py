@@ -32,6 +32,7 @@ def write(
     published indices is meant by their numbers.
     """
     labels = list(dict.fromkeys(_label(table, score) for score in scores if score.runs))
+    told = [index for index in table.indices if any(index in of.values for of in published)]
     contents: dict[str, Any] = {
         "title": table.title,
         "description": table.description,
@@ -45,9 +46,8 @@ def write(
         "legend": legend(which, table.indices),
         "blocks": len({score.block for score in scores if score.runs}) > 1,
         "scores": [_row(score, table.indices) for score in scores],
-        "published": [
-            (of.case, of.note, [rounded(of.values.get(index)) for index in table.indices]) for of in published
-        ],
+        "published": [(of.case, of.note, [rounded(of.values.get(index)) for index in told]) for of in published],
+        "published_indices": [heading(which, index) for index in told],
         "figures": figures.drawn(table, labels, *axes),
         "settings": settings,
         "version": __version__,
@@ -91,16 +91,17 @@ def _row(score: Any, indices: Sequence[str]) -> dict[str, Any]:
     return {
         "law": score.law,
         "block": score.block,
-        "outcome": outcome(score),
-        "kind": "bad" if score.failures or not score.runs else "good",
+        "outcome": outcome(score).partition(":")[0],
+        "why": outcome(score).partition(": ")[2],
         "cells": [_cell(score, index) for index in indices],
     }
 
 
-def _cell(score: Any, index: str) -> str:
-    """Median and worst; one of them where there is no difference."""
+def _cell(score: Any, index: str) -> tuple[str, str]:
+    """The worst, and the median where that is another one."""
     median, worst = score.median.get(index), score.worst.get(index)
-    return rounded(worst) if median == worst or not score.runs else f"{rounded(median)} / {rounded(worst)}"
+    alike = not score.runs or rounded(median) == rounded(worst)
+    return rounded(worst), "" if alike else rounded(median)
 
 
 def outcome(score: Any) -> str:

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_makable(folder / SCORES)
     given = files.load_settings(options.settings) if options.settings else {}
     shown = _names(options.indices) or runs.shown_indices(loaded)
-    indices = list(dict.fromkeys([*shown, options.rank, options.response or options.rank]))
+    indices = list(dict.fromkeys([options.rank, *shown, options.response or options.rank]))
     scored = chosen_cases, options.noise_seeds, options.plants, options.seed
     # refused before the rig is driven; the range of an inner number is known where its compensator is
     own = laws.Law(type(loaded.compensator).type_name, as_data(loaded.compensator))
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
         chosen, searches = _tuned(options, loaded, chosen, where)
     of = scoreboard.design(loaded, chosen, *scored, indices)
     with Journal(folder) as journal, terminal.progress(of.name) as progress:
-        lost = study.run(of, journal, where, lambda shares: progress(sum(shares), len(shares)))
+        lost = study.run(of, journal, where, study.weighed(study.undone(of, journal), progress, where))
         table = study.table(of, journal.results | lost)
     scores = scoreboard.scores(table, chosen, options.rank)
     rows = scoreboard.published(loaded)
@@ -168,7 +168,7 @@ def _names(words: str) -> list[str]:
 
 
 def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) -> Any:
-    from rths_nodes.app.studies import scoreboard
+    from rths_nodes.app.studies import remaining, scoreboard
 
     pairs = []
     for words in options.training:
@@ -177,11 +177,12 @@ def _tuned(options: argparse.Namespace, loaded: Any, chosen: Any, where: Any) ->
             raise ConfigError(f"--training {words}: must be section.key=value")
         pairs.append((key.strip().split("."), yaml_text.parse(value, f"--training {key}")))
     with terminal.progress("tuning") as progress:
-        total = sum(1 for law in chosen if not law.reason) * options.tune
         order = [law.name for law in chosen if not law.reason]
+        tell = remaining.weighed(progress, [(name,) for name in order])
 
         def told(name: str, done: float, of: float) -> None:
-            progress(order.index(name) * options.tune + done, total)
+            place = order.index(name)
+            tell([1.0] * place + [min(1.0, done / of)] + [0.0] * (len(order) - place - 1))
 
         count = options.training_plants if loaded.scatter else 0
         return scoreboard.tuned(loaded, chosen, options.rank, options.tune, count, where, pairs, told)

@@ -35,12 +35,13 @@ def run(options: argparse.Namespace) -> int:
     terminal.check_makable(folder / study.CSV)
     terminal.tell(filter(None, [study.parquet_missing()]))
     with Journal(folder) as journal:
-        left = len(study.undone(of, journal))
+        rows = study.undone(of, journal)
+        left = len(rows)
         if not options.json:
             print(f"{of.name}: {of.count} runs, {of.count - left} of them done; {folder}", flush=True)
         try:
             with terminal.progress(of.name) as progress:
-                lost = study.run(of, journal, where, lambda shares: progress(sum(shares), len(shares)))
+                lost = study.run(of, journal, where, study.weighed(rows, progress, where))
         except BaseException:
             done = left - len(study.undone(of, journal))
             print(f"rths: {done} more runs are kept in {folder}; the same command goes on", file=sys.stderr)

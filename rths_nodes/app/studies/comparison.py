@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rths_nodes.app.studies import engine, runs
+from rths_nodes.app.studies import engine, remaining, runs
 from rths_nodes.app.studies.pieces import Progress, Tell
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown
@@ -111,15 +111,12 @@ def compare(
     """Run all variants, as many at a time as there are cores (or ``workers``; short ones in this process).
 
     The results come in the order of ``chosen``. ``keep`` keeps the histories; ``response`` adds the errors against
-    the whole structure; ``progress`` gets how many samples are done, and how many there are in all variants.
+    the whole structure; ``progress`` gets how much of the work is done, and of how much.
     """
-    samples = [variant.scenario.samples for variant in chosen]
-
-    def told(shares: Sequence[float]) -> None:
-        if progress:
-            progress(sum(share * each for share, each in zip(shares, samples, strict=True)), sum(samples))
-
     processes = at_once(chosen, workers)
+    samples = [variant.scenario.samples for variant in chosen]
+    kinds = [(number,) for number in range(len(chosen))]
+    told = remaining.weighed(progress or (lambda done, of: None), kinds, samples, processes)
     if processes <= 1:
         found = dict(_here(chosen, keep, response, told))
     else:

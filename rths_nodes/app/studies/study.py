@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rths_nodes.analysis.study_table import StudyTable
-from rths_nodes.app.studies import engine, runs
-from rths_nodes.app.studies.design import Design, Row
+from rths_nodes.app.studies import engine, remaining, runs
+from rths_nodes.app.studies.design import CASE, Design, Row
 from rths_nodes.app.studies.journal import Journal
 from rths_nodes.app.studies.pieces import Lost, Progress
 from rths_nodes.app.studies.runs import Findings
@@ -21,13 +24,32 @@ CSV, PARQUET = "table.csv", "table.parquet"
 
 
 def undone(design: Design, journal: Journal) -> list[Row]:
-    """The runs of ``design`` that are still to be done; what cannot be a run is done without one."""
+    """The runs of ``design`` that are still to be done; what cannot be a run is done without one.
+
+    First a run of each kind, so that it is known early what they cost; then another one of each.
+    """
     found, seen = [], set(journal.results)
     for row in design.rows():
         if row.key not in seen and row.scenario:
             found.append(row)
             seen.add(row.key)
-    return found
+    before: Counter[Hashable] = Counter()
+    turns = []
+    for row in found:
+        turns.append(before[kind(row)[0]])
+        before[kind(row)[0]] += 1
+    return [found[number] for number in np.argsort(turns, kind="stable")]
+
+
+def kind(row: Row) -> tuple[Hashable, ...]:
+    """What tells runs of different cost apart: settings that have names, then the case."""
+    named = tuple(level for factor, level in row.levels.items() if factor != CASE and isinstance(level, str))
+    return named, row.levels.get(CASE)
+
+
+def weighed(rows: Sequence[Row], told: Callable[[float, float], None], where: engine.Where) -> Progress:
+    """Tells ``told`` how much of the work on ``rows`` is done, and of how much, by what each kind costs."""
+    return remaining.weighed(told, [kind(row) for row in rows], at_once=0 if where.scheduler else where.processes)
 
 
 def run(

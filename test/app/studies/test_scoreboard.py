@@ -285,7 +285,7 @@ def test_the_command_writes_table_scores_settings_and_page(
         assert words in page
     text = (tmp_path / "out" / "scoreboard.md").read_text()
     assert f"rths_nodes {__version__}; " in text
-    assert "\n| compensator | block | J1 | J2 | J3 | max_error_mm | response_x | outcome |\n" in text
+    assert "\n| compensator | block | J2 | J1 | J3 | max_error_mm | response_x | outcome |\n" in text
     assert [line.split(" | ")[0] for line in text.splitlines()[4:7]] == ["| inverse", "| none", "| model_based"]
     settings = parse((tmp_path / "out" / "settings.yaml").read_text(), "settings")
     assert set(settings) == {"none", "inverse"}

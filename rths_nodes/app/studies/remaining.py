@@ -1,0 +1,89 @@
+"""What is left of many pieces of work, weighed by what each kind of them has cost so far.
+
+Half of the pieces are not half of the work: a compensator may take ten times as long as another, and a run that
+is stopped early takes little. What a piece costs is therefore learned from those that are done or under way: of
+its own kind, else of those that have most in common with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from rths_nodes.app.studies.pieces import Progress
+from rths_nodes.core.samples import Array
+
+EVERY_S = 0.5
+"""The work is weighed again after so long."""
+Kind = tuple[Hashable, ...]
+"""What tells pieces of different cost apart, what matters most first: compensator, case. All of one length."""
+
+
+class Remaining:
+    """Seconds of work that are done, and of all the work, from the shares of the pieces that are done.
+
+    ``kinds`` and ``sizes`` (e.g. samples; None: all alike) of the pieces; at most ``at_once`` of them are worked
+    on side by side, 0: nobody knows. A second in which several are under way is a second of each.
+    """
+
+    def __init__(
+        self,
+        kinds: Sequence[Kind],
+        sizes: Sequence[float] | None = None,
+        at_once: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        numbers: dict[Kind, int] = {}
+        self._kind = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds], dtype=int)
+        self._kinds = list(numbers)
+        self._sizes = np.ones(len(kinds)) if sizes is None else np.array(sizes, dtype=float)
+        self._at_once, self._clock = at_once, clock
+        self._shares, self._spent, self._looked = np.zeros(len(kinds)), np.zeros(len(numbers)), clock()
+        self._told = 0.0, float(self._sizes.sum())
+
+    def __call__(self, shares: Sequence[float]) -> tuple[float, float]:
+        """Work done and all work, s, where ``shares`` of the pieces are done; (0, all) before a cost is known."""
+        now, new = self._clock(), np.asarray(shares, dtype=float)
+        if now - self._looked < EVERY_S and not np.all(new >= 1.0):
+            return self._told
+        under_way = (new > 0.0) & (self._shares < 1.0)
+        count = int(under_way.sum())
+        if count:
+            each = (now - self._looked) * min(1.0, (self._at_once or count) / count)
+            self._spent += each * self._by_kind(under_way.astype(float))
+        self._shares, self._looked = new, now
+        done, left = self._by_kind(new * self._sizes), self._by_kind((1.0 - new) * self._sizes)
+        if not self._spent.any() or not done.any():
+            return self._told
+        costs = [self._cost(kind, done) for kind in range(len(self._kinds))]
+        spent = float(self._spent.sum())
+        self._told = spent, spent + float(left @ np.array(costs))
+        return self._told
+
+    def _by_kind(self, values: Array) -> Array:
+        return np.bincount(self._kind, values, len(self._kinds)).astype(float)
+
+    def _cost(self, kind: int, done: Array) -> float:
+        """Seconds for a unit of size, of the pieces with something done that have most in common with ``kind``."""
+        known = [other for other in range(len(self._kinds)) if done[other] > 0.0]
+        alike = [_common(self._kinds[other], self._kinds[kind]) for other in known]
+        nearest = [other for other, common in zip(known, alike, strict=True) if common == max(alike)]
+        return float(self._spent[nearest].sum() / done[nearest].sum())
+
+
+def _common(one: Kind, other: Kind) -> float:
+    """How much two kinds have in common: an entry counts more than all behind it."""
+    return sum(0.5**place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a == b)
+
+
+def weighed(
+    told: Callable[[float, float], None],
+    kinds: Sequence[Kind],
+    sizes: Sequence[float] | None = None,
+    at_once: int = 0,
+) -> Progress:
+    """Tells ``told`` how much of the work is done, and of how much."""
+    remaining = Remaining(kinds, sizes, at_once)
+    return lambda shares: told(*remaining(shares))
