@@ -130,7 +130,7 @@ def test_columns_of_dashes_are_left_out_of_grids_and_tables() -> None:
 
 def test_names_of_axes_are_in_one_piece() -> None:
     found = page("three_independent_axes", "duration=2")
-    tables = found[: found.index("<h2>Parameters")]
+    tables = found[found.index("<h2>Figures") : found.index("<h2>Parameters")]
     assert "<wbr>" not in tables
     assert "<th>story_1: stroke</th>" in tables
 
