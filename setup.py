@@ -130,7 +130,7 @@ class BuildInterfaces(Command):
         """Configure (afresh when the environment has changed), build, and install into an empty stage."""
         env = build_environment(prefix)
         stamp, wanted = folder / "rths_nodes.fingerprint", fingerprint(prefix, env)
-        if not stamp.is_file() or stamp.read_text() != wanted:
+        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             options = {
                 "CMAKE_BUILD_TYPE": "Release",
@@ -141,7 +141,7 @@ class BuildInterfaces(Command):
             definitions = [f"-D{name}={value}" for name, value in options.items()]
             generator = ["-G", "Ninja"] if shutil.which("ninja", path=env.get("PATH")) else []
             cmake("-S", str(SOURCE), "-B", str(folder), *generator, *definitions, env=env)
-            stamp.write_text(wanted)
+            stamp.write_text(wanted, encoding="utf-8")
         shutil.rmtree(stage, ignore_errors=True)
         cmake("--build", str(folder), "--parallel", str(os.cpu_count() or 1), env=env)
         cmake("--install", str(folder), env=env)

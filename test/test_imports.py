@@ -86,7 +86,13 @@ LAYERS = {
         ("report",),
     ),
     "ros": (("names",), ("transport",), ("nodes", "ports"), ("hosting",)),
-    "app": (("log",), ("node", "hosts"), ("doctor", "emulation", "procedure", "studies"), ("commands",), ("cli",)),
+    "app": (
+        ("log", "streams"),
+        ("node", "hosts"),
+        ("doctor", "emulation", "procedure", "studies"),
+        ("commands",),
+        ("cli",),
+    ),
 }
 """Room -> its parts, lower ones first: none imports from a part of a later group."""
 

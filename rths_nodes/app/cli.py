@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import textwrap
@@ -13,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from rths_nodes.app.node import find_ros
+from rths_nodes.app.streams import unfailing_output
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
@@ -74,10 +74,13 @@ COMMANDS = {name: row for group in GROUPS.values() for name, row in group.items(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command; the exit code, one of ``ExitCode``.
+    """Run a sub-command; the exit code, one of ``ExitCode``, whatever becomes of what is printed."""
+    with unfailing_output():
+        return _run(arguments)
 
-    Modules are loaded here, and not above: Ctrl-C meanwhile ends the program in one line.
-    """
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Modules are loaded here, and not above: Ctrl-C meanwhile ends the program in one line."""
     with exit_at_once(ExitCode.HELD):
         find_ros()
         from rths_nodes.app.commands import completion
@@ -95,9 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), ExitCode.REFUSED)
     except (RecordingError, PortError, ComponentError) as error:
         return _complain(str(error), ExitCode.FAILED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.FAILED
     except OSError as error:
         return _complain(
             ": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), ExitCode.FAILED

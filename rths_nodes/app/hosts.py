@@ -262,7 +262,7 @@ def _resolved(scenario: Scenario) -> Iterator[Path]:
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rths_"))
             file = Path(folder) / f"{scenario.name}.yaml"
-            file.write_text(yaml_text.dump(scenario.data()))
+            file.write_text(yaml_text.dump(scenario.data()), encoding="utf-8")
         except OSError as error:
             where = error.filename or tempfile.gettempdir()
             raise ConfigError(f"{where}: the scenario cannot be written there ({error.strerror})") from error

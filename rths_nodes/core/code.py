@@ -94,7 +94,9 @@ def _git(*words: str) -> str:
     """What git says of the package; empty where there is no git, or this is no checkout."""
     command = ["git", "-C", str(PACKAGE_FOLDER), *words]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_GIT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST_GIT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

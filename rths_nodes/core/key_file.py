@@ -59,7 +59,7 @@ def create(path: str | os.PathLike[str]) -> None:
         if not folder.is_dir():
             folder.mkdir(mode=0o700, parents=True)
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ALONE)
-        with open(made, "w") as file:
+        with open(made, "w", encoding="utf-8") as file:
             file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
     except OSError as error:
         if isinstance(error, FileExistsError) and folder.is_dir():

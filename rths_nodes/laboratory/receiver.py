@@ -136,7 +136,7 @@ def library() -> Any:
         built = Path(folder) / "receiver.so"
         build = f"-DRTHS_BUILD={build_number()}u"
         command = [found, *named[1:], *COMPILER_OPTIONS, build, str(source), "-lm", "-o", str(built)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if done.returncode:
             said = done.stderr.strip().splitlines()
             raise ConfigError(f"{source}: {found} cannot compile it: {said[-1] if said else done.returncode}")

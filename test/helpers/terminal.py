@@ -21,7 +21,9 @@ STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """The program of ``command``, whose terminal this is; ``shown`` is all that it has printed, without styles."""
 
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], columns: int = 160
+    ) -> None:
         self._leader, follower = pty.openpty()
         self.program = subprocess.Popen(
             list(command),
@@ -29,7 +31,7 @@ class Terminal:
             stdout=follower,
             stderr=follower,
             cwd=folder,
-            env={**environment, "TERM": "xterm", "COLUMNS": "160", "LINES": "50"},
+            env={**environment, "TERM": "xterm", "COLUMNS": f"{columns}", "LINES": "50"},
             preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
         )
         os.close(follower)

@@ -209,7 +209,7 @@ def _print(axis: str, tests: Sequence[Cyclic], alike: Equivalent) -> None:
         grid.add_column(title, justify="right")
     for test in tests:
         grid.add_row(*(f"{factor * getattr(test, name):.4g}" for _, name, factor in COLUMNS))
-    console.print(grid)
+    terminal.show(console, grid)
     console.print(
         f"nearest spring and dashpot: {alike.stiffness:.4g} N/m ({_range(alike.stiffness_range)}), "
         f"{alike.damping:.4g} N s/m ({_range(alike.damping_range)})",

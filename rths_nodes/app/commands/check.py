@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rths_nodes.app.commands import arguments
+from rths_nodes.app.commands import arguments, terminal
 from rths_nodes.app.procedure import commissioning
 from rths_nodes.core.errors import ConfigError, IntegratorError
 from rths_nodes.core.protocols import Port
@@ -40,41 +40,41 @@ def run(options: argparse.Namespace) -> int:
     port = NeverOpened(Assembly(loaded).port) if options.rig else None  # on it an operator drives: rths test
     assembly = checked_loop(loaded, port=port).assembly
     samples = loaded.samples
-    print(f"{loaded.name}: fits together")
+    terminal.say(f"{loaded.name}: fits together")
     slower = f", {loaded.time_ratio} times slower" if loaded.time_ratio > 1 else ""
     each, dof = loaded.samples_per_step, len(assembly.names.model)
-    print(
+    terminal.say(
         f"  {loaded.steps} steps of {each} sample{'s'[: each > 1]} at {loaded.servo_rate:g} Hz: "
         f"{samples} samples, {samples * loaded.dt:.6g} s{slower}"
     )
-    print(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
+    terminal.say(f"  {dof} degree{'s'[: dof > 1]} of freedom, axes: {', '.join(loaded.axes)}")
     seen = assembly.observation
     if not seen.whole:
-        print(
+        terminal.say(
             f"  interface: {', '.join(loaded.interface)}; observed beside: {', '.join(loaded.observed) or 'none'}"
         )
     for words in _rig(loaded):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     for words in _reduction(assembly):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     for words in tested.described(assembly):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     peak = _largest_force(assembly)
-    print(f"  largest external force {peak / 1e3:.4g} kN")
+    terminal.say(f"  largest external force {peak / 1e3:.4g} kN")
     if loaded.soft_start:
-        print(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
+        terminal.say(f"  soft start: {loaded.soft_start_steps} of the steps, {loaded.soft_start.total:.4g} s")
     if loaded.cases:
-        print(f"  cases: {', '.join(loaded.cases)}")
+        terminal.say(f"  cases: {', '.join(loaded.cases)}")
     for words in _step_times(assembly):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     for words in _loads(loaded):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     for words in (*_excess_travel(loaded), *_margins(loaded)):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     for caution in judgement.cautions(loaded, assembly.port.simulated):
-        print(f"  caution: {caution}")
+        terminal.say(f"  caution: {caution}")
     for words in _commissioned(loaded, options.rig):
-        print(f"  {words}")
+        terminal.say(f"  {words}")
     return 0
 
 

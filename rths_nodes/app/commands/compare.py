@@ -106,7 +106,7 @@ def _print_comparison(name: str, results: Sequence[Any]) -> None:
             published = _of_axis(result.variant.published, axis, number == 0)
             row = [*first, *([axis] if several else []), *_compared(result, axis, known, published)]
             grid.add_row(*row, _ranges(result.parameters, axis))
-    console.print(grid)
+    terminal.show(console, grid)
     if any(result.response for result in results):
         _print_response(console, results)
     shown = {key for result in results for key in _in_tables(result)}
@@ -152,7 +152,7 @@ def _print_response(console: Any, results: Sequence[Any]) -> None:
                 printed = result.variant.published.get(f"{kind}_{dof}")
                 row += plain(errors[key]), "-" if printed is None else f"{printed:g}"
             grid.add_row(*row)
-    console.print(grid)
+    terminal.show(console, grid)
 
 
 def _compared(result: Any, axis: str, known: set[str], published: Any) -> Iterator[str]:

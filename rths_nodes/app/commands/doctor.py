@@ -25,5 +25,9 @@ def run(options: argparse.Namespace) -> int:
     facts = machine.facts(floor.PRIORITY)
     paced, lateness = floor.paced(options.rate, options.seconds)
     diagnosis = outlook.diagnose(facts, paced, lateness, floor.try_ping_pong(), floor.python_step())
-    print(json.dumps(terminal.finite(diagnosis.data()), indent=2) if options.json else outlook.text(diagnosis))
+    if options.json:
+        print(json.dumps(terminal.finite(diagnosis.data()), indent=2))
+    else:
+        for line in outlook.text(diagnosis).splitlines():
+            terminal.say(line)
     return 0

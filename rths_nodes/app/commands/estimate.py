@@ -57,7 +57,7 @@ def _print_estimate(name: str, found: Any) -> None:
             title,
             *(shown(getattr(each, key), factor, unit).strip() for each in (found.tracking, found.loading)),
         )
-    console.print(grid)
+    terminal.show(console, grid)
     for compensator, values in found.suggested.items():
         words = " ".join(f"compensator.{key}={_assigned(value)}" for key, value in values.items())
         console.print(f"suggested: compensator.type={compensator} {words}", markup=False, soft_wrap=True)

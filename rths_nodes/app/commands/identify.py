@@ -243,7 +243,7 @@ def _print(scenario: Scenario, measured: FrequencyResponse, fit: InverseFit, mod
             order = "none" if fit.orders[i, j] == NONE else str(fit.orders[i, j])
             seen = measured.coherence[:, i, j].min()
             grid.add_row(row, column, order, f"{PERCENT * fit.error[i, j]:.2g}", f"{seen:.3f}")
-    console.print(grid)
+    terminal.show(console, grid)
     poles = [pole for pole in model.poles().tolist() if pole.imag >= 0.0]
     words = (f"{abs(p) / (2.0 * np.pi):.3g} Hz ({-PERCENT * p.real / abs(p):.2g} %)" for p in poles)
     console.print(f"poles, with their damping: {', '.join(words)}", markup=False, soft_wrap=True)

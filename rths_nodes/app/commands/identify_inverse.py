@@ -99,4 +99,4 @@ def _print(scenario: Scenario, found: Fit, model: LoadingModel, up_to: float) ->
                 for c, d, unit in zip(found.coefficients[:, i, j], found.deviation[:, i, j], UNITS, strict=True)
             ]
             grid.add_row(row, column, *cells, f"{PERCENT * found.error[i]:.2g}" if i == j else "")
-    console.print(grid)
+    terminal.show(console, grid)

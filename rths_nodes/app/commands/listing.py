@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-import textwrap
 from pathlib import Path
 
+from rths_nodes.app.commands import terminal
 from rths_nodes.core import registry, yaml_text
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.scenario import files
@@ -37,16 +35,8 @@ def run(options: argparse.Namespace) -> int:
         if not options.family:
             print(family)
         for name, words in rows:
-            print("\n".join(_wrapped(f"{indent}{name:{widest}}  ", words)))
+            print(terminal.folded(words, f"{indent}{name:{widest}}  "))
     return 0
-
-
-def _wrapped(head: str, words: str) -> list[str]:
-    """One line in a pipe; on a terminal as many as it needs, those after the first below its words."""
-    if not sys.stdout.isatty():
-        return [f"{head}{words}".rstrip()]
-    width = max(len(head) + 20, shutil.get_terminal_size().columns)
-    return textwrap.wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head)) or [head.rstrip()]
 
 
 def described(family: str) -> list[tuple[str, str]]:
@@ -57,7 +47,7 @@ def described(family: str) -> list[tuple[str, str]]:
 
 
 def _of_file(path: Path) -> str:
-    return str(yaml_text.parse(path.read_text(), str(path)).get("description", ""))
+    return str(yaml_text.parse(path.read_text(encoding="utf-8"), str(path)).get("description", ""))
 
 
 def _description(family: str, name: str) -> str:

@@ -70,12 +70,12 @@ def _print(found: Found) -> None:
         grid = Table("type", "what it is", box=box.SIMPLE)
         for name, words in found.types:
             grid.add_row(Text(name), Text(words))
-        console.print(grid)
+        terminal.show(console, grid)
     if found.rows:
         grid = Table("parameter", "unit", "bound", "default", "meaning", box=box.SIMPLE)
         for row in found.rows:
             grid.add_row(*map(Text, (row.name, row.unit, row.bound, row.default, row.doc)))
-        console.print(grid)
+        terminal.show(console, grid)
     if not found.types and not found.rows:
         console.print("  no parameters\n")
 

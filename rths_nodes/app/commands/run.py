@@ -55,14 +55,17 @@ def run(options: argparse.Namespace) -> int:
         done = hosts.run(
             loaded, keep=keep, progress=progress, starting=progress.starting, interrupted=interrupted, **chosen
         )
-    if options.json:
-        print(json.dumps(terminal.finite(_json(done)), indent=2))
-    else:
-        _print(done)
-    if options.report:
-        page, histories = Path(options.report), done.read()
-        with terminal.writing(page, "" if options.json else "report"):
-            report.write(histories, page, options.reference)
+    try:
+        if options.report:
+            with terminal.writing(Path(options.report)):
+                report.write(done.read(), Path(options.report), options.reference)
+    finally:
+        if options.json:
+            print(json.dumps(terminal.finite(_json(done)), indent=2))
+        else:
+            _print(done)
+    if options.report and not options.json:
+        print(f"report: {options.report}")
     return done.exit_code
 
 
@@ -177,7 +180,7 @@ def _print_indices(console: Any, metrics: dict[str, Any], samples: int) -> None:
             shown(row["delay_s"], MS, "ms"),
             shown(row["tracking_indicator_m2"], MM2, "mm²"),
         )
-    console.print(grid)
+    terminal.show(console, grid)
     for name, row in metrics.get("force_axes", {}).items():
         console.print(
             f"{name}: load within {shown(row['max_force_error_n'], KN, 'kN')} of its target "

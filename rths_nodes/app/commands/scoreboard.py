@@ -284,7 +284,7 @@ def _print(table: Any, scores: Any, published: Any, identified: Any, folder: Pat
         cells = [plain(of.values.get(index)) for index in table.indices]
         words = Text(f"published{': ' + of.note if of.note else ''}", "dim")
         grid.add_row(Text(show(of.case).strip("'"), "dim"), *([""] if blocks else []), *cells, words)
-    console.print(grid)
+    terminal.show(console, grid)
     if about := legend(which, table.indices):
         console.print(about, markup=False)
     console.print(f"page: {folder / PAGE}", markup=False, soft_wrap=True)

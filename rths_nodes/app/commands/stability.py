@@ -39,10 +39,13 @@ def run(options: argparse.Namespace) -> int:
 def _print_stability(name: str, judgement: Any) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     console = terminal.console()
     word, _, reason = judgement.verdict().partition(": ")
-    console.print(f"{name}: [bold {'green' if judgement.stable else 'red'}]{word}[/]: {reason}", soft_wrap=True)
+    line = Text(terminal.folded(f"{name}: {word}: {reason}", hang=2))
+    line.stylize(f"bold {'green' if judgement.stable else 'red'}", len(name) + 2, len(name) + 2 + len(word))
+    console.print(line, soft_wrap=True)
     grid = Table("mode", box=box.SIMPLE)
     for title in ("frequency", "damping"):
         grid.add_column(title, justify="right")
@@ -50,7 +53,7 @@ def _print_stability(name: str, judgement: Any) -> None:
         where = f" {axis}" if len(judgement.axes) > 1 else ""
         grid.add_column(f"k*/k{where}", justify="right")
         grid.add_column(f"c*ω/k{where}", justify="right")
-    for title in ("in the loop", "damping"):
+    for title in ("in the loop", "damping in it"):
         grid.add_column(title, justify="right")
     grid.add_column("")
     for number, mode in enumerate(judgement.modes, 1):
@@ -62,6 +65,6 @@ def _print_stability(name: str, judgement: Any) -> None:
         )
         whole = (shown(mode.frequency, 1.0, "Hz"), shown(mode.damping_ratio, PERCENT, "%"))
         grid.add_row(str(number), *whole, *apparent, *loop, "stable" if mode.stable else "[bold red]UNSTABLE[/]")
-    console.print(grid)
+    terminal.show(console, grid)
     for words in (*judgement.margins(), *(f"assumed: {words}" for words in judgement.assumptions)):
-        console.print(f"  {words}", markup=False, soft_wrap=True)
+        terminal.say(f"  {words}")

@@ -94,7 +94,7 @@ def _print(table: Any, folder: Path) -> None:
         worst = next((row for row in table.worst(index, len(table)) if table.finished[row]), None)
         name = "-" if worst is None else table.columns["name"][worst]
         grid.add_row(index, *(plain(numbers[key]) for key in ("median", "low", "high", "worst")), name)
-    console.print(grid)
+    terminal.show(console, grid)
     rows = zip(table.columns["name"], table.columns["outcome"], table.columns["reason"], strict=True)
     unfinished = [f"{name}: {outcome}: {reason}" for name, outcome, reason in rows if outcome != "finished"]
     for words in unfinished[:10]:

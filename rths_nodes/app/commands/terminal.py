@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +23,14 @@ RUNS = "runs"
 """Folder of recordings and results where nobody names another."""
 TOLD_S = 30.0
 """Time between two lines about what is done, where they do not go to a terminal."""
+LEAST_WIDTH = 20
+"""Columns that words get at least, however narrow a terminal is."""
+SENTENCE = 24
+"""A cell of a table that is longer than this may be broken between its words."""
+WIDE = 10_000
+"""Columns of a terminal on which every table fits."""
+TOGETHER = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, a name and its value: not broken between two lines."""
 
 
 def check_writable(path: Path) -> None:
@@ -169,3 +180,57 @@ def console(stream: Any = None) -> Any:
 
     stream = sys.stdout if stream is None else stream
     return Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
+
+
+def folded(words: str, head: str = "", hang: int = 0) -> str:
+    """``words`` behind ``head``: one line in a pipe; on a terminal as many as they need, broken between words.
+
+    Lines after the first begin below the first word, or ``hang`` columns further in. Numbers stay with their units.
+    """
+    if not sys.stdout.isatty():
+        return f"{head}{words}".rstrip()
+    indent = " " * (len(head) + hang)
+    width = max(len(indent) + LEAST_WIDTH, shutil.get_terminal_size().columns)
+    words = re.sub(r"(?<=\d) (?=\S)", TOGETHER, words)
+    lines = textwrap.wrap(
+        words,
+        width,
+        initial_indent=head,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace(TOGETHER, " ") or head.rstrip()
+
+
+def say(line: str) -> None:
+    """Print a line; what of it does not fit on the terminal stands below, two columns further in."""
+    words = line.lstrip()
+    print(folded(words, " " * (len(line) - len(words)), hang=2))
+
+
+def show(out: Any, grid: Any) -> None:
+    """Print a table of rich on the console ``out``, or each row as a sentence where the table does not fit."""
+    from rich.measure import Measurement
+
+    wide = out.options.update(width=WIDE)
+    if Measurement.get(out, wide, grid).maximum > out.width:
+        for column in grid.columns:
+            _narrow(column, lambda cell: out.measure(cell, options=wide))
+    if Measurement.get(out, wide, grid).minimum <= out.width:
+        out.print(grid)
+        return
+    cells = ([out.render_str(str(cell)).plain for cell in (each.header, *each.cells)] for each in grid.columns)
+    heads, *rows = zip(*cells, strict=True)
+    for first, *others in rows:
+        told = (f"{head} {cell}".strip() for head, cell in zip(heads[1:], others, strict=True) if cell)
+        words = ", ".join(each.replace(" ", TOGETHER) for each in told)
+        print(folded(f"{heads[0]} {first}: {words}".lstrip(), hang=2))
+
+
+def _narrow(column: Any, measured: Callable[[Any], Any]) -> None:
+    """Make a column as narrow as it may be: its head and sentences are broken between words, all else nowhere."""
+    cells = [measured(cell) for cell in column.cells]
+    widest = max((cell.maximum for cell in cells), default=0)
+    if widest <= SENTENCE:
+        column.width = max(widest, measured(column.header).minimum)

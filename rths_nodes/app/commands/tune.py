@@ -95,7 +95,7 @@ def _print(name: str, index: str, count: int, chosen: Any, found: Any) -> None:
         grid.add_column(title, justify="right")
     for each in chosen:
         grid.add_row(each.key, f"{each.begin:.6g}", f"{found.values[each.key]:.6g}")
-    console.print(grid)
+    terminal.show(console, grid)
     worst = f"of {count} runs" if count > 1 else "of the run"
     console.print(
         f"{name}: worst {index} {worst}: {_words(found.before)} before, {_words(found.worst)} after "

@@ -121,4 +121,4 @@ def _print(name: str, changes: list[str], result: Any) -> None:
             cells = [plain(values.get(key), factor) for _, key, factor in _COLUMNS]
             words = f"{outcome}: {reason}" if reason else outcome
             grid.add_row(*((row, words) if number == 0 else ("", "")), axis, *cells)
-    console.print(grid)
+    terminal.show(console, grid)

@@ -11,7 +11,7 @@ Look = tuple[Any, str, str]
 
 def read(root: Path, name: str) -> str:
     """Text of a file under ``root``, stripped."""
-    return (root / name).read_text(errors="replace").strip()
+    return (root / name).read_text(encoding="utf-8", errors="replace").strip()
 
 
 def numbers_of_cpus(words: str) -> list[int]:

@@ -174,7 +174,7 @@ def save(model: LoadingModel, path: str | os.PathLike[str]) -> None:
     if model.deviation is not None:
         data["deviation"] = {name: rows.tolist() for name, rows in zip(DERIVATIVES, model.deviation, strict=True)}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(dump(data))
+    Path(path).write_text(dump(data), encoding="utf-8")
 
 
 def _has_plant(model: LoadingModel) -> bool:

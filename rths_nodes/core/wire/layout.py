@@ -37,7 +37,7 @@ FIELD = re.compile(
 @cache
 def definition(message: str) -> str:
     """The text of ``msg/<message>.msg``."""
-    return resource("msg", f"{message}.msg").read_text()
+    return resource("msg", f"{message}.msg").read_text(encoding="utf-8")
 
 
 def fields(message: str) -> list[tuple[str, str, int]]:

@@ -152,8 +152,8 @@ class Process:
     def _main_thread(self) -> tuple[str, list[str]]:
         """Its state, a letter of proc(5), and what it has had of the processor. Raises OSError when it is gone."""
         thread = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}")
-        state, *numbers = (thread / "stat").read_text().rpartition(")")[2].split()
-        switches = (thread / "status").read_text().partition("\nvoluntary_ctxt_switches")[2]
+        state, *numbers = (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        switches = (thread / "status").read_text(encoding="utf-8").partition("\nvoluntary_ctxt_switches")[2]
         return state, [*numbers[10:12], switches]  # time in user and in kernel mode
 
     def _give_up(self) -> None:
@@ -219,7 +219,8 @@ class Processes:
     def _arguments(self, description: NodeDescription) -> list[str]:
         assert self._folder is not None
         file = Path(self._folder.name) / f"{description.peer.replace('/', '_')}.yaml"
-        file.write_text(yaml.safe_dump({"/**": {"ros__parameters": description.parameters}}))
+        parameters = yaml.safe_dump({"/**": {"ros__parameters": description.parameters}})
+        file.write_text(parameters, encoding="utf-8")
         remappings = [part for old, new in description.remappings for part in ("-r", f"{old}:={new}")]
         return [
             "--ros-args",
