@@ -9,13 +9,14 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from rths_nodes.app.node import find_ros
 from rths_nodes.app.streams import unfailing_output
 from rths_nodes.core.version import __version__
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.ros.hosting.exit_guard import leave
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "run tests": {
@@ -150,5 +151,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def program() -> NoReturn:
+    """``rths`` as a process, which ends with the exit code of :func:`main`, however the nodes in it leave."""
+    code = main()
+    if "rclpy" in sys.modules:
+        leave(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

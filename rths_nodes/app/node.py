@@ -9,27 +9,32 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rths_nodes.app.log import show_log
+from rths_nodes.app.streams import unfailing_output
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.last_words import LastWords, leave
+from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.ros.hosting.exit_guard import leave
 
 
-def node_main(role: str, arguments: Sequence[str] | None = None) -> int:
-    """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the exit code."""
+def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the node ``role``, or ``rig``: several of them, with ROS ``arguments``; the process ends with it."""
     held = LastWords(ExitCode.HELD, "interrupted before the test began")
-    with exit_at_once(ExitCode.HELD, lambda: leave(held)):
-        find_ros()
-        try:
-            from rths_nodes.ros.hosting import rig, single
-        except ImportError as error:
-            print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
-            return ExitCode.FAILED
-    show_log()
-    words = sys.argv[1:] if arguments is None else arguments
-    return rig.run(words, _open_writer) if role == "rig" else single.run(role, words, _open_writer)
+    with unfailing_output():
+        with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):
+            find_ros()
+            try:
+                from rths_nodes.ros.hosting import rig, single
+            except ImportError as error:
+                print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
+                leave(ExitCode.FAILED)
+        show_log()
+        words = sys.argv[1:] if arguments is None else arguments
+        if role == "rig":
+            rig.run(words, _open_writer)
+        single.run(role, words, _open_writer)
 
 
 def find_ros() -> None:
@@ -45,4 +50,4 @@ def _open_writer(*arguments: Any) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(node_main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))
+    node_main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])

@@ -34,7 +34,7 @@ class LastWords:
     indices: Mapping[str, float] = field(default_factory=dict)
 
 
-def leave(words: LastWords) -> bool:
+def tell_launch(words: LastWords) -> bool:
     """Write ``words`` for the launch that has started this process; False where there is none, or no room."""
     path = os.environ.get(FILE)
     if not path:

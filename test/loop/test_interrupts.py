@@ -86,7 +86,7 @@ sys.meta_path.insert(0, Interrupting())
 {program}
 """
 COMMAND = "from rths_nodes.app.cli import main; sys.exit(main(['list']))"
-NODE = "from rths_nodes.app.node import node_main; sys.exit(node_main('actuator', []))"
+NODE = "from rths_nodes.app.node import node_main; node_main('actuator', [])"
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,15 @@ from rths_nodes.loop.last_words import LastWords
 def test_what_is_left_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = LastWords(0, "", 3, "the test was tripped after 7 samples: too far", {"metrics.hsem_percent": 0.1})
     monkeypatch.setenv(last_words.FILE, str(tmp_path / "monitor"))
-    assert last_words.leave(words)
+    assert last_words.tell_launch(words)
     assert last_words.read(tmp_path / "monitor") == words
 
 
 def test_where_nothing_can_be_left_the_exit_code_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(last_words.FILE, raising=False)
-    assert not last_words.leave(LastWords(3)), "no launch has started the process"
+    assert not last_words.tell_launch(LastWords(3)), "no launch has started the process"
     monkeypatch.setenv(last_words.FILE, str(tmp_path / "gone" / "monitor"))
-    assert not last_words.leave(LastWords(3)), "as on a full disk"
+    assert not last_words.tell_launch(LastWords(3)), "as on a full disk"
 
 
 @pytest.mark.parametrize("text", ["", '{"exit_code": 3, "prob', "[3]", '{"of": 1}'])
@@ -48,7 +48,7 @@ def test_who_has_died_is_known_to_those_of_the_same_launch(
 INTERRUPTED = """
 import signal
 from rths_nodes.loop.interrupts import exit_at_once
-from rths_nodes.loop.last_words import LastWords, leave
+from rths_nodes.loop.last_words import LastWords, tell_launch
 with exit_at_once(130, lambda: leave(LastWords(130, "interrupted"))):
     signal.raise_signal(signal.{name})
 """

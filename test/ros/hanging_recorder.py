@@ -41,4 +41,4 @@ def end(node, *arguments):
 
 setattr(RecorderNode, METHOD, end)
 single.TURN_S = 7.0  # longer than the actuator node waits for the recorder, as it is
-sys.exit(node_main(sys.argv[1], sys.argv[2:]))
+node_main(sys.argv[1], sys.argv[2:])

@@ -30,7 +30,7 @@ from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros import names
-from rths_nodes.ros.hosting import composed, node_processes, single
+from rths_nodes.ros.hosting import composed, exit_guard, node_processes, single
 from rths_nodes.ros.hosting import descriptions as launching
 from rths_nodes.ros.nodes import compensator as compensator_node
 from rths_nodes.ros.nodes.shutdown import Shutdown
@@ -155,18 +155,14 @@ def test_an_operator_is_told_why_a_node_is_not_configured(capfd):
     assert "compensator.alpha_es = 0.5 samples: must be >= 1" in capfd.readouterr().err
 
 
-def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path, capfd):
+def test_a_recording_that_cannot_be_made_is_refused_in_words(tmp_path):
     (tmp_path / "file").touch()
-    words = ["-p", "scenario:=chen_ricles_2010", "-p", f"record:={tmp_path}/file/run"]
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    try:
-        assert single.run("recorder", ["--ros-args", *words], hosts.open_writer) == 2
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    errors = capfd.readouterr().err
-    assert "cannot record there" in errors
-    assert "Traceback" not in errors
+    options = ["-p", "scenario:=chen_ricles_2010", "-p", f"record:={tmp_path}/file/run"]
+    words = [sys.executable, "-m", "rths_nodes.app.node", "recorder", "--ros-args", *options]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "cannot record there" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
@@ -181,12 +177,16 @@ def test_a_late_signal_does_not_spoil_the_exit_code(monkeypatch):
     monkeypatch.setattr(single, "ros_context", lambda _: nullcontext())
     monkeypatch.setattr(single, "make_node", lambda *_, **__: Node())
     monkeypatch.setattr(single.HostedNode, "run", lambda *_: 0)
+    monkeypatch.setattr(exit_guard.ExitGuard, "arm", lambda *_: None)
+    monkeypatch.setattr(exit_guard.atexit, "_run_exitfuncs", lambda: None)
+    monkeypatch.setattr(exit_guard.os, "_exit", sys.exit)
     try:
-        assert single.run("monitor", [], hosts.open_writer) == 0
+        with pytest.raises(SystemExit) as ended:
+            single.run("monitor", [], hosts.open_writer)
+        assert ended.value.code == 0
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    # beyond this the interpreter restores every handler of Python's, which ends the process; not an ignored signal
     assert handlers == [signal.SIG_IGN] * len(STOPPING)
 
 

@@ -185,7 +185,7 @@ def console(stream: Any = None) -> Any:
 def folded(words: str, head: str = "", hang: int = 0) -> str:
     """``words`` behind ``head``: one line in a pipe; on a terminal as many as they need, broken between words.
 
-    Lines after the first begin below the first word, or ``hang`` columns further in. Numbers stay with their units.
+    Lines after the first begin below the first word, or ``hang`` columns further in. Numbers keep their units.
     """
     if not sys.stdout.isatty():
         return f"{head}{words}".rstrip()

@@ -6,13 +6,25 @@ A node that has told its Summary has done all that it is for; of a recorder that
 left as it is, with all that has come, to be completed by ``rths recover``. The call that hangs holds the
 interpreter's lock, so no Python code can end it: the C library does. ``faulthandler.dump_traceback_later`` could
 do so, too, but always with exit code 1: a test that has finished would count as failed.
+
+The end of the interpreter is no better place: it waits for threads that others have left, and what the middleware
+has registered for the end of the process runs while its own threads still do. Who is done leaves it out.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from rths_nodes.loop.interrupts import ignore_stop_signals
+
+LEAVING_S = 2.0
+"""A process that has said its last word is gone by then, s, whatever its middleware does."""
 
 _SIGEV_THREAD = 2
 _CLOCK_MONOTONIC = 1
@@ -72,3 +84,17 @@ def exits_within(seconds: float, code: int) -> Iterator[None]:
         yield
     finally:
         guard.disarm()
+
+
+def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
+    """End this process with the exit ``code``, within ``LEAVING_S``: the one way in which a process of nodes ends.
+
+    ``closing`` takes leave of the others. What Python has registered for its end is done, and nobody waited for.
+    Raises OSError where the system has no timer.
+    """
+    ignore_stop_signals()
+    ExitGuard().arm(LEAVING_S, code)
+    for last in (closing, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
+        with suppress(Exception):  # all is said, and written
+            last()
+    os._exit(code)

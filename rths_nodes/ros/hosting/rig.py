@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rths_nodes.core.errors import ConfigError, unknown
-from rths_nodes.loop.last_words import leave
+from rths_nodes.loop.last_words import tell_launch
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
+from rths_nodes.ros.hosting.exit_guard import exits_within, leave
 from rths_nodes.ros.hosting.results import last_words
-from rths_nodes.ros.hosting.single import plain_words, refused, start_if_wanted, stay, tell
+from rths_nodes.ros.hosting.single import FLUSHED_S, plain_words, refused, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.writers import OpenWriter
 
 
-def run(arguments: Sequence[str], open_writer: OpenWriter) -> int:
-    """Run the nodes that ``arguments`` name beside those for ROS, by default all of a test; the exit code."""
+def run(arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
+    """Run the nodes that ``arguments`` name beside those for ROS, by default all of a test.
+
+    The process ends with the exit code of the test.
+    """
     try:
         peers = plain_words(names.RIG, arguments) or list(names.NODES)
         for peer in peers:
@@ -34,9 +38,9 @@ def run(arguments: Sequence[str], open_writer: OpenWriter) -> int:
                 raise unknown(names.RIG, "node", peer, (*names.NODES, names.axis_node("AXIS")))
         if names.ACTUATOR not in peers:
             raise ConfigError(f"{names.RIG}: must have the actuator node, which leads the test")
-        return stay(HostedTest(peers, arguments), arguments, open_writer)
     except ConfigError as error:
-        return refused(error)
+        leave(refused(error))
+    stay(HostedTest(peers, arguments), arguments, open_writer)
 
 
 class HostedTest:
@@ -76,17 +80,19 @@ class HostedTest:
             start_if_wanted(node)
             if node.phase.gone:
                 code, problem = node.phase.exit_code, f"{node.identity}: {node.phase.problem}"
-                left = leave(last_words(code, problem, None, {}))
+                left = tell_launch(last_words(code, problem, None, {}))
                 tell(node, left)
                 return ExitCode.FINISHED if left else code
         result = self._test.run(context)
         result.interrupted = self._test.rig.shutdown.interrupted
         result.judge([node.phase.exit_code for node in self.nodes])
-        left = leave(last_words(result.exit_code, result.reason, result, result.numbers))
-        for node in self.nodes:
-            node.flush()
+        left = tell_launch(last_words(result.exit_code, result.reason, result, result.numbers))
+        code = ExitCode.FINISHED if left else result.exit_code
+        with exits_within(FLUSHED_S, code):
+            for node in self.nodes:
+                node.flush()
         if not left:
             print(f"rths: {result.ending}", flush=True)
         for note in result.notes:
             print(f"rths: {note}", file=sys.stderr)
-        return ExitCode.FINISHED if left else result.exit_code
+        return code

@@ -7,20 +7,20 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from rclpy.executors import ExternalShutdownException
 from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.loop.interrupts import handle_stop_signals, ignore_stop_signals
-from rths_nodes.loop.last_words import LastWords, leave
+from rths_nodes.loop.interrupts import handle_stop_signals
+from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
-from rths_nodes.ros.hosting.exit_guard import ExitGuard, exits_within
+from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
 from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
 from rths_nodes.ros.hosting.results import Result, last_words
 from rths_nodes.ros.names import RECORDER
@@ -31,8 +31,8 @@ from rths_nodes.ros.nodes.phase import Phase
 from rths_nodes.ros.nodes.recorder import RecorderNode
 from rths_nodes.ros.nodes.writers import OpenWriter
 
-LEAVING_S = 5.0
-"""A process that has not left by then, hangs."""
+TOLD_S = 5.0
+"""A turn of the node that leads that takes longer, once it has told its Summary, hangs."""
 
 TURN_S = 30.0
 """A turn after the test that takes longer hangs, however slow the disk: only what is left over is written then."""
@@ -52,19 +52,19 @@ class Hosted(Protocol):
     def run(self, context: Any) -> int: ...
 
 
-def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> int:
-    """Run the node ``role`` with ROS ``arguments`` until the test is over; its exit code."""
+def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
+    """Run the node ``role`` with ROS ``arguments`` until the test is over; the process ends with its exit code."""
     try:
         if plain_words(role, arguments) or role not in names.ROLES:
             raise ConfigError(f"usage: {role} --ros-args ...; nodes: {', '.join(names.ROLES)}")
-        return stay(HostedNode(role), arguments, open_writer)
     except ConfigError as error:
-        return refused(error)
+        leave(refused(error))
+    stay(HostedNode(role), arguments, open_writer)
 
 
 def refused(error: ConfigError) -> int:
     """Tell why a process ends at once; its exit code."""
-    if leave(LastWords(ExitCode.REFUSED, str(error))):
+    if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
         return ExitCode.FINISHED
     print(f"rths: {error}", file=sys.stderr)
     tell_runner(str(error))
@@ -79,8 +79,8 @@ def plain_words(role: str, arguments: Sequence[str]) -> list[str]:
         raise ConfigError(f"{role}: ROS arguments that are not understood: {error}") from error
 
 
-def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> int:
-    """Run what is ``hosted`` with ROS ``arguments`` in this process, which ends with it; the exit code."""
+def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> NoReturn:
+    """Run what is ``hosted`` with ROS ``arguments`` in this process, which ends with its exit code."""
     asked: list[int] = []
 
     def interrupt(number: int) -> None:
@@ -90,23 +90,32 @@ def stay(hosted: Hosted, arguments: Sequence[str], open_writer: OpenWriter) -> i
 
     handle_stop_signals(interrupt)
     die_with_parent()
-    with ExitStack() as leaving, ros_context(arguments) as context:
+    ros = ExitStack()
+    code: int = ExitCode.FAILED
+    try:
+        context = ros.enter_context(ros_context(arguments))
         hosted.make(open_writer, context)
         if asked:
             interrupt(asked[0])
-        code: int = ExitCode.FAILED
-        try:
-            code = hosted.run(context)
-        except ExternalShutdownException:
-            print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
-        finally:
-            ignore_stop_signals()
-            leaving.enter_context(exits_within(LEAVING_S, code))
-            time.sleep(QUIET_S)
-            for node in hosted.nodes:
-                node.destroy_node()
-            time.sleep(QUIET_S)
-    return code
+        code = hosted.run(context)
+    except ConfigError as error:
+        code = refused(error)
+    except ExternalShutdownException:
+        print("rths: ROS 2 was shut down in this process under the test", file=sys.stderr)
+    except Exception as error:  # nobody has provided for it; the others are still to be told that this one leaves
+        words = f"{type(error).__name__}: {error}"
+        print(f"rths: {words}", file=sys.stderr)
+        tell_runner(words)
+    leave(code, lambda: _close(hosted.nodes, ros))
+
+
+def _close(nodes: Sequence[RthsNode], ros: ExitStack) -> None:
+    """Take leave of the other nodes, and of the middleware."""
+    with ros:
+        time.sleep(QUIET_S)
+        for node in nodes:
+            node.destroy_node()
+        time.sleep(QUIET_S)
 
 
 class HostedNode:
@@ -139,7 +148,7 @@ class HostedNode:
         code, test = node.phase.exit_code, _of_test(node)
         speaks = test is not None and (isinstance(node, ActuatorNode) or node.settings.speaks_here)
         code = test.exit_code if test is not None and speaks else code
-        left = leave(last_words(code, node.phase.problem, test, node.shutdown.summary))
+        left = tell_launch(last_words(code, node.phase.problem, test, node.shutdown.summary))
         code = ExitCode.FINISHED if left else code
         with exits_within(FLUSHED_S, code):  # the last words are left: a middleware that hangs loses nothing
             node.flush()
@@ -153,7 +162,7 @@ class HostedNode:
         (node,) = self.nodes
         phase = node.phase
         if phase.now >= Phase.REPORTED and node.role != RECORDER:  # all is said: nothing may take long
-            self._guard.arm(LEAVING_S, phase.exit_code)
+            self._guard.arm(TOLD_S if isinstance(node, ActuatorNode) else LEAVING_S, phase.exit_code)
         elif phase.ended or node.shutdown.leader_lost:  # a Summary is missing, or the end of a recording
             self._guard.arm(TURN_S, phase.exit_code or ExitCode.FAILED)
         else:
