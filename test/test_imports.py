@@ -85,7 +85,7 @@ LAYERS = {
         ("figures",),
         ("report",),
     ),
-    "ros": (("names",), ("transport",), ("nodes", "ports"), ("hosting",)),
+    "ros": (("names", "environment"), ("transport",), ("nodes", "ports"), ("hosting",)),
     "app": (
         ("log", "streams"),
         ("node", "hosts"),

@@ -43,7 +43,7 @@ from rths_nodes.recording import bag
 from rths_nodes.recording.reading import read_run
 from rths_nodes.recording.run import Collector, Run
 from rths_nodes.recording.sink import RecordingSink
-from rths_nodes.ros import names
+from rths_nodes.ros import environment, names
 
 
 @dataclass
@@ -228,6 +228,7 @@ def _embedded(loop: Loop, options: RunOptions, keep: bool, watch: Watch) -> RunR
 
 
 def _nodes(scenario: Scenario, options: RunOptions, watch: Watch, port: Port | None) -> RunResult:
+    environment.check()
     from rths_nodes.ros.hosting import descriptions
 
     axes = descriptions.axes_with_nodes(scenario, options.actuator_nodes)

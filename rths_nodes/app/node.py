@@ -13,9 +13,11 @@ from typing import Any, NoReturn
 
 from rths_nodes.app.log import show_log
 from rths_nodes.app.streams import unfailing_output
+from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.ros import environment
 from rths_nodes.ros.hosting.exit_guard import leave
 
 
@@ -26,7 +28,12 @@ def node_main(role: str, arguments: Sequence[str] | None = None) -> NoReturn:
         with exit_at_once(ExitCode.HELD, lambda: tell_launch(held)):
             find_ros()
             try:
+                environment.check()
                 from rths_nodes.ros.hosting import rig, single
+            except ConfigError as error:
+                from rths_nodes.ros.hosting.node_processes import refused
+
+                leave(refused(error))
             except ImportError as error:
                 print(f"rths: ROS 2 is not installed here ({error})", file=sys.stderr)
                 leave(ExitCode.FAILED)

@@ -49,7 +49,7 @@ INTERRUPTED = """
 import signal
 from rths_nodes.loop.interrupts import exit_at_once
 from rths_nodes.loop.last_words import LastWords, tell_launch
-with exit_at_once(130, lambda: leave(LastWords(130, "interrupted"))):
+with exit_at_once(130, lambda: tell_launch(LastWords(130, "interrupted"))):
     signal.raise_signal(signal.{name})
 """
 

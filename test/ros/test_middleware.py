@@ -16,8 +16,9 @@ from rths_nodes.core.resources import resource
 
 pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
+from rths_nodes.ros.environment import DOMAIN, PEERS, RANGE
 from rths_nodes.ros.transport import middleware
-from rths_nodes.ros.transport.middleware import DOMAIN, PEERS, RANGE, SETTINGS, settle
+from rths_nodes.ros.transport.middleware import SETTINGS, settle
 
 JOIN = "import rclpy; rclpy.init(); rclpy.create_node('somebody'); rclpy.shutdown()"
 NAMESPACE = "{http://www.eprosima.com}"

@@ -113,3 +113,13 @@ def test_who_does_not_know_the_run_is_not_ready(gate: StartGate) -> None:
     assert not gate.may_begin()
     gate.hear([status("monitor")])
     assert gate.may_begin()
+
+
+def test_a_discovery_server_that_is_set_is_named_where_nobody_comes(
+    gate: StartGate, still_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROS_DISCOVERY_SERVER", "10.0.0.1:11811")
+    still_clock.now += 31 * SECOND
+    told, code = refusal(gate)
+    assert "ROS_DISCOVERY_SERVER=10.0.0.1:11811" in told
+    assert code == 1

@@ -11,6 +11,7 @@ from rths_nodes.core.resources import PACKAGE
 from rths_nodes.core.wire import layout
 from rths_nodes.loop.interrupts import orderly_stop
 from rths_nodes.loop.outcomes import ExitCode
+from rths_nodes.ros import environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def run(options: argparse.Namespace) -> int:
 
     recording = bag.read(options.recording)
     _check_versions(options.recording, recording)
+    environment.check()
     from rths_nodes.ros.hosting.replay import replay
 
     terminal.tell(recording.notes)

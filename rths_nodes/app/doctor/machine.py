@@ -16,6 +16,7 @@ from typing import Any
 from rths_nodes.app.doctor.looks import Look, numbers_of_cpus, read
 from rths_nodes.app.doctor.other_load import container, load, quota, real_time_tasks, steal, virtualisation
 from rths_nodes.loop.realtime import IDLE_LATENCY
+from rths_nodes.ros import environment
 
 JOIN_GROUP = "sudo groupadd -f realtime; sudo usermod -aG realtime $USER"
 RAISE_LIMITS = (
@@ -220,6 +221,15 @@ def clock_source(root: Path) -> Look:
     return current, f"{current}: slow to read", what
 
 
+def ros(_: Path) -> Look:
+    """Findings of the environment: what keeps nodes from starting, or from finding each other."""
+    found = environment.findings()
+    words = "; ".join(f"{each.variable}: {each.problem}" for each in found)
+    told = words or "the environment lets nodes start and find each other"
+    advice = "; ".join(f"{each.variable}: {each.advice}" for each in found)
+    return {each.variable: each.problem for each in found}, told, advice
+
+
 LOOKS: dict[str, Callable[[Path], Look]] = {
     "kernel": kernel,
     "throttling": throttling,
@@ -235,4 +245,5 @@ LOOKS: dict[str, Callable[[Path], Look]] = {
     "steal": steal,
     "real-time tasks": real_time_tasks,
     "load": load,
+    "ROS 2": ros,
 }

@@ -27,6 +27,7 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.procedure.records import AxisOffsets
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.recording.records import RecordingError
+from rths_nodes.ros import environment
 
 if TYPE_CHECKING:
     from rths_nodes.ros.transport.hello import Credentials
@@ -277,6 +278,7 @@ class Attendant:
     def __init__(
         self, conductor: Conductor, namespace: str, say: Callable[[str], None], key: bytes, users: Collection[int]
     ) -> None:
+        environment.check()
         from rths_nodes.ros.nodes.operator import OperatorNode
 
         self._conductor, self._say = conductor, say

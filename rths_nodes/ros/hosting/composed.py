@@ -9,8 +9,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import rclpy
-from rclpy.context import Context
-from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.core.durations import SECOND
 from rths_nodes.core.protocols import Port
@@ -59,9 +57,10 @@ def make_node(
     """
     faults = FaultInjection(open_writer, own_process, clock)
     given: dict[str, Any] = {"interpose": faults, "clock": clock, "own_process": own_process} | kwargs
-    if role == RECORDER:
-        return RecorderNode(faults.open_writer, context=context, values=values, **given)
-    return KINDS[role](context, values, **given)
+    with middleware.in_words():
+        if role == RECORDER:
+            return RecorderNode(faults.open_writer, context=context, values=values, **given)
+        return KINDS[role](context, values, **given)
 
 
 def in_namespace(namespace: str) -> list[str]:
@@ -70,11 +69,9 @@ def in_namespace(namespace: str) -> list[str]:
 
 
 @contextmanager
-def ros_context(args: Sequence[str] | None = None) -> Any:
-    """A context of its own, without rclpy's signal handlers: they would shut it down under the loop."""
-    middleware.settle()
-    context = Context()
-    rclpy.init(args=list(args or []), context=context, signal_handler_options=SignalHandlerOptions.NO)
+def ros_context(args: Sequence[str] = ()) -> Any:
+    """A context of its own, while inside. Raises ConfigError where ROS 2 does not start."""
+    context = middleware.started(args)
     try:
         yield context
     finally:

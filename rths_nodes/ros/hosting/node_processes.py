@@ -19,6 +19,7 @@ from typing import IO
 import yaml
 
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.loop.last_words import LastWords, tell_launch
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros.hosting.descriptions import NodeDescription
 from rths_nodes.ros.names import RECORDER
@@ -76,6 +77,15 @@ def tell_runner(words: str) -> None:
     if number := os.environ.get(TELLS):
         with suppress(OSError, ValueError):  # the runner may have gone
             os.write(int(number), words.encode()[:LONGEST_WORDS])
+
+
+def refused(error: ConfigError) -> int:
+    """Tell why a process ends at once; its exit code."""
+    if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
+        return ExitCode.FINISHED
+    print(f"rths: {error}", file=sys.stderr)
+    tell_runner(str(error))
+    return ExitCode.REFUSED
 
 
 @dataclass

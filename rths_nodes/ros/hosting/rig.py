@@ -20,8 +20,9 @@ from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import ComposedTest, in_namespace
 from rths_nodes.ros.hosting.exit_guard import exits_within, leave
+from rths_nodes.ros.hosting.node_processes import refused
 from rths_nodes.ros.hosting.results import last_words
-from rths_nodes.ros.hosting.single import FLUSHED_S, plain_words, refused, start_if_wanted, stay, tell
+from rths_nodes.ros.hosting.single import FLUSHED_S, plain_words, start_if_wanted, stay, tell
 from rths_nodes.ros.nodes.base import RthsNode
 from rths_nodes.ros.nodes.writers import OpenWriter
 

@@ -14,14 +14,14 @@ from rclpy.utilities import remove_ros_args
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.interrupts import handle_stop_signals
-from rths_nodes.loop.last_words import LastWords, tell_launch
+from rths_nodes.loop.last_words import tell_launch
 from rths_nodes.loop.outcomes import IN_ORDER, ExitCode
 from rths_nodes.loop.realtime import real_time, share_processors
 from rths_nodes.ros import names
 from rths_nodes.ros.hosting.composed import make_node, ros_context
 from rths_nodes.ros.hosting.executor import LoopExecutor
 from rths_nodes.ros.hosting.exit_guard import LEAVING_S, ExitGuard, exits_within, leave
-from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, tell_runner
+from rths_nodes.ros.hosting.node_processes import QUIET_S, TELLS, die_with_parent, refused, tell_runner
 from rths_nodes.ros.hosting.results import Result, last_words
 from rths_nodes.ros.names import RECORDER
 from rths_nodes.ros.nodes.actuator import ActuatorNode
@@ -60,15 +60,6 @@ def run(role: str, arguments: Sequence[str], open_writer: OpenWriter) -> NoRetur
     except ConfigError as error:
         leave(refused(error))
     stay(HostedNode(role), arguments, open_writer)
-
-
-def refused(error: ConfigError) -> int:
-    """Tell why a process ends at once; its exit code."""
-    if tell_launch(LastWords(ExitCode.REFUSED, str(error))):
-        return ExitCode.FINISHED
-    print(f"rths: {error}", file=sys.stderr)
-    tell_runner(str(error))
-    return ExitCode.REFUSED
 
 
 def plain_words(role: str, arguments: Sequence[str]) -> list[str]:

@@ -19,10 +19,8 @@ from typing import Any, Protocol
 
 import rclpy
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
-from rclpy.context import Context
 from rclpy.executors import ExternalShutdownException, MultiThreadedExecutor
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Measurement
@@ -75,12 +73,15 @@ class OperatorNode:
 
     def __init__(self, conducted: Conducted, namespace: str) -> None:
         self._conducted = conducted
-        middleware.settle()
-        self._context = Context()
-        rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
-        self._node: Any = Node(
-            OPERATOR, namespace=namespace, context=self._context, use_global_arguments=False, enable_rosout=False
-        )
+        self._context = middleware.started()
+        with middleware.in_words():
+            self._node: Any = Node(
+                OPERATOR,
+                namespace=namespace,
+                context=self._context,
+                use_global_arguments=False,
+                enable_rosout=False,
+            )
         self._executor: Any = MultiThreadedExecutor(THREADS, context=self._context)
         self._executor.add_node(self._node)
         self._publishers = {

@@ -8,6 +8,7 @@ from typing import Any
 from rths_nodes.core.durations import SECOND
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
+from rths_nodes.ros import environment
 from rths_nodes.ros.nodes.handshake import Handshake
 from rths_nodes.ros.nodes.phase import Phase, PhaseMachine
 from rths_nodes.ros.transport.topics import NodeTopics
@@ -86,7 +87,9 @@ class StartGate:
             return
         own = f"{self._role} (waits for {self._topics.missing()})"
         names = ", ".join(map(self._with_problem, missing)) or own
-        raise StartRefused(f"not ready within {self._timeout:g} s: {names}", ExitCode.FAILED)
+        given = environment.discovery_settings()
+        perhaps = f"; they look for each other as the environment says: {given}" if given else ""
+        raise StartRefused(f"not ready within {self._timeout:g} s: {names}{perhaps}", ExitCode.FAILED)
 
     def _with_problem(self, peer: str) -> str:
         problem = self._statuses.get(peer, {}).get("problem")

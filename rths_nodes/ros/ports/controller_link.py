@@ -13,11 +13,9 @@ from typing import Any
 import rclpy
 from rcl_interfaces.msg import ParameterType
 from rcl_interfaces.srv import GetParameters
-from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 
@@ -65,11 +63,10 @@ class ControllerLink:
         self._place = place
         self._end = time.monotonic() + place.connect_within
         self._waiting: list[Any] = []
-        middleware.settle()
-        self._context = Context()
-        rclpy.init(args=[], context=self._context, signal_handler_options=SignalHandlerOptions.NO)
+        self._context = middleware.started()
         try:
-            self._open()
+            with middleware.in_words():
+                self._open()
         except BaseException:
             self.close()
             raise

@@ -23,6 +23,7 @@ from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.samples import EMPTY, FLAG_BRIDGED, FLAG_SLIPPED, Array, Command, Measurement
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
+from rths_nodes.ros import environment
 from rths_nodes.ros.ports.joint_states import (
     TIMED,
     JointReader,
@@ -196,6 +197,7 @@ class Ros2ControlPort(Readback):
         self._pacer = pacer
         self._forget()
         params = self._params
+        environment.check()
         try:
             from rths_nodes.ros.ports.controller_link import ControllerLink, Place
         except ImportError as error:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
+import rclpy
 from rcl_interfaces.msg import ParameterEvent
+from rclpy.context import Context
+from rclpy.impl.implementation_singleton import rclpy_implementation as _rclpy
+from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import get_rmw_implementation_identifier
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.resources import prefixes, resource
+from rths_nodes.ros import environment
+from rths_nodes.ros.environment import PEERS, PROFILES, RANGE
 
 SETTINGS = {
-    "libfastrtps.so": ("FASTRTPS_DEFAULT_PROFILES_FILE", ("fast_dds_2.xml", "fast_dds_2_local.xml")),
-    "libfastdds.so": ("FASTDDS_DEFAULT_PROFILES_FILE", ("fast_dds_3.xml", "fast_dds_3_local.xml")),
+    "libfastrtps.so": (PROFILES[1], ("fast_dds_2.xml", "fast_dds_2_local.xml")),
+    "libfastdds.so": (PROFILES[0], ("fast_dds_3.xml", "fast_dds_3_local.xml")),
 }
 """Fast DDS 2 and 3 by their libraries: the environment variable that names their settings, and ours, the second of
 which keep to this machine."""
-RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
-"""The environment variable of ROS 2 that says how far nodes look for each other."""
-RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
-"""What it can say. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
-PEERS = "ROS_STATIC_PEERS"
-"""The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
-DOMAIN = "ROS_DOMAIN_ID"
-"""The environment variable of ROS 2 that keeps apart those who have different numbers."""
-HIGHEST_DOMAIN = 232
-"""The ports of a higher one would be above 65535: Fast DDS ends the process."""
+OURS_AND_THEIRS = ("ROS_", "RMW_", "RCUTILS_", "RCL_", "FASTDDS_", "FASTRTPS_")
+"""How the names begin of what is set for ROS 2."""
 
 
 @cache
@@ -38,19 +38,39 @@ def unused() -> bool:
     return type(ParameterEvent)._TYPE_SUPPORT is None
 
 
+def started(arguments: Sequence[str] = ()) -> Context:
+    """A context of its own, without rclpy's signal handlers: they would shut it down under the loop.
+
+    Raises ConfigError as :func:`settle` does, and where ROS 2 does not start.
+    """
+    settle()
+    context = Context()
+    with in_words():
+        rclpy.init(args=list(arguments), context=context, signal_handler_options=SignalHandlerOptions.NO)
+    return context
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """An error of ROS 2 inside becomes a ConfigError that says what is set for it."""
+    try:
+        yield
+    except _rclpy.RCLError as error:
+        given = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(OURS_AND_THEIRS)]
+        words = " ".join(str(error).split())
+        raise ConfigError(f"ROS 2 does not start: {words}; set for it: {', '.join(given)}") from error
+
+
 def settle() -> None:
     """Nodes find each other on this machine only, share no locks and get lost messages again soon.
 
     What the user has set stays: how far nodes look, and settings of his own for the middleware. In a process that
     has had nodes before, how far they look is all that can be settled. Raises ConfigError for values of the user's
-    that ROS 2 would misunderstand, and for other machines where our settings, which keep to this one, find nobody.
+    that ROS 2 would misunderstand (``environment.py``), and for other machines where our settings, which keep to
+    this one, find nobody.
     """
+    environment.check()
     wanted = os.environ[RANGE] = os.environ.get(RANGE) or "LOCALHOST"
-    if wanted not in RANGES:
-        raise ConfigError(f"{RANGE}: {wanted!r} is unknown; known: {', '.join(RANGES)}")
-    domain = os.environ.get(DOMAIN) or "0"
-    if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
-        raise ConfigError(f"{DOMAIN}: {domain!r} must be a whole number from 0 to {HIGHEST_DOMAIN}")
     if not unused() or "fastrtps" not in get_rmw_implementation_identifier():
         return
     for library, (variable, names) in SETTINGS.items():

@@ -1,0 +1,231 @@
+"""What must hold of the environment before ROS 2 is loaded: a row for each variable over which it would fall.
+
+ROS 2 ends the process that loads it (a middleware that is not installed), raises errors that name no variable, or
+takes something else in silence, and its nodes then wait for each other in vain. Nothing here loads it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.resources import prefixes
+
+RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
+"""The environment variable of ROS 2 that says how far nodes look for each other."""
+RANGES = ("LOCALHOST", "OFF", "SUBNET", "SYSTEM_DEFAULT")
+"""What it can say. ROS 2 takes anything else for LOCALHOST, which is not what was meant."""
+PEERS = "ROS_STATIC_PEERS"
+"""The environment variable of ROS 2 that names machines, separated by ``;``, on which nodes are looked for."""
+DOMAIN = "ROS_DOMAIN_ID"
+"""The environment variable of ROS 2 that keeps apart those who have different numbers."""
+HIGHEST_DOMAIN = 232
+"""The ports of a higher one would be above 65535: Fast DDS ends the process."""
+PROFILES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+"""Settings of Fast DDS 3 and 2. Where the file is not there, it takes its own, shared memory among them."""
+SERVER, SERVER_PORT = "ROS_DISCOVERY_SERVER", 11811
+"""Who tells the nodes of each other, ``;`` between several; its port where none is named."""
+ANSWER_S = 0.2
+"""So long a machine may take to say that nobody listens there."""
+KEYS = (
+    *("identity_ca.cert.pem", "cert.pem", "key.pem"),
+    *("permissions_ca.cert.pem", "governance.p7s", "permissions.p7s"),
+)
+"""What a node needs in the folder of its enclave."""
+MIDDLEWARE = ("RMW_IMPLEMENTATION", "RCL_ASSERT_RMW_ID_MATCHES")
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with a variable, or with what it stands for, and what to do."""
+
+    variable: str
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.variable}: {self.problem}; {self.advice}"
+
+
+def check() -> None:
+    """Refuse, with ConfigError, an environment in which nodes cannot start, or be found.
+
+    Nodes in one process hear each other all the same, but not who calls their stop service.
+    """
+    if found := findings():
+        raise ConfigError(*map(str, found))
+
+
+def findings(environment: Environment = os.environ) -> list[Finding]:
+    """All that is wrong with the ``environment``."""
+    return [found for rule in RULES for found in rule(environment)]
+
+
+def discovery_settings(environment: Environment = os.environ) -> str:
+    """The variables that are set and say how nodes find each other: told where they did not."""
+    return ", ".join(f"{name}={environment[name]}" for name in (SERVER, PEERS) if environment.get(name))
+
+
+# -- the rows ---------------------------------------------------------------------------------------------
+
+
+def _middleware(environment: Environment) -> Iterator[Finding]:
+    for name in MIDDLEWARE:
+        wanted = environment.get(name)
+        if wanted and not _installed(wanted, environment):
+            known = sorted(_known_middleware())
+            shown = f"installed: {', '.join(known)}" if known else "no middleware is"
+            yield Finding(name, f"{wanted!r} is not installed ({shown})", "install it, or leave the variable out")
+
+
+def _known_middleware() -> set[str]:
+    """Those that the packages of ROS 2 list, but not the one that only loads another."""
+    index = Path("share", "ament_index", "resource_index", "rmw_typesupport")
+    folders = [prefix / index for prefix in prefixes()]
+    names = {file.name for folder in folders if folder.is_dir() for file in folder.iterdir()}
+    return names - {"rmw_implementation"}
+
+
+def _installed(name: str, environment: Environment) -> bool:
+    path = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    libraries = [*(prefix / "lib" for prefix in prefixes()), *map(Path, filter(None, path))]
+    listed = name in _known_middleware()
+    return listed or ("/" not in name and any((folder / f"lib{name}.so").exists() for folder in libraries))
+
+
+def _logs(environment: Environment) -> Iterator[Finding]:
+    """ROS 2 writes its logs into ROS_LOG_DIR, or ROS_HOME/log, or ~/.ros/log, and does not start without them."""
+    name = next((name for name in ("ROS_LOG_DIR", "ROS_HOME") if environment.get(name)), "HOME")
+    given = environment.get(name, "")
+    advice = "set ROS_LOG_DIR to a folder that can be written"
+    if not given or (given.startswith("~") and not environment.get("HOME")):
+        yield Finding("HOME", "is not set, and ROS 2 writes its logs below it", advice)
+        return
+    below = {"HOME": ".ros/log", "ROS_HOME": "log"}.get(name, "")
+    folder = Path(re.sub("^~(?=/|$)", environment.get("HOME", ""), given)) / below
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield Finding(name, f"the logs of ROS 2 cannot be written into {folder} ({error.strerror})", advice)
+
+
+def _security(environment: Environment) -> Iterator[Finding]:
+    enable, strategy = "ROS_SECURITY_ENABLE", "ROS_SECURITY_STRATEGY"
+    wanted, how = environment.get(enable, ""), environment.get(strategy, "")
+    if wanted not in ("", "true", "false"):
+        yield Finding(enable, f"{wanted!r} is neither true nor false", "ROS 2 takes all but 'true' for false")
+    if wanted != "true":
+        return
+    if how not in ("", "Enforce", "Permissive"):
+        yield Finding(strategy, f"{how!r} is unknown", "say Enforce, or Permissive: what has no keys is open")
+    yield from _keys(environment, how == "Enforce")
+
+
+def _keys(environment: Environment, enforced: bool) -> Iterator[Finding]:
+    store = "ROS_SECURITY_KEYSTORE"
+    given = environment.get(store, "")
+    advice = "name the folder of ros2 security create_keystore, or say ROS_SECURITY_ENABLE=false"
+    if not given:
+        yield Finding(store, "is not set, but ROS_SECURITY_ENABLE=true", advice)
+        return
+    enclaves = Path(given, "enclaves")
+    if not enclaves.is_dir():
+        yield Finding(store, f"{given!r} has no folder enclaves: there are no keys", advice)
+    elif enforced and "--enclave" not in sys.argv:
+        enclave = enclaves / environment.get("ROS_SECURITY_ENCLAVE_OVERRIDE", "").strip("/")
+        if lacking := [name for name in KEYS if not (enclave / name).is_file()]:
+            yield Finding(
+                store, f"{enclave} lacks {', '.join(lacking)}", "ros2 security create_enclave makes them"
+            )
+
+
+def _range(environment: Environment) -> Iterator[Finding]:
+    wanted = environment.get(RANGE) or "LOCALHOST"
+    if wanted not in RANGES:
+        yield Finding(RANGE, f"{wanted!r} is unknown", f"known: {', '.join(RANGES)}")
+    if environment.get("ROS_LOCALHOST_ONLY") == "1" and wanted == "SUBNET":
+        yield Finding("ROS_LOCALHOST_ONLY", f"1 keeps nodes to this machine, {RANGE}=SUBNET does not", "set one")
+    domain = environment.get(DOMAIN) or "0"
+    if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
+        yield Finding(DOMAIN, f"{domain!r} is no domain", f"must be a whole number from 0 to {HIGHEST_DOMAIN}")
+
+
+def _profiles(environment: Environment) -> Iterator[Finding]:
+    for name in PROFILES:
+        given = environment.get(name)
+        if not given:
+            continue
+        try:
+            root = ElementTree.fromstring(Path(given).read_bytes()).tag.rpartition("}")[2]
+            problem = "" if root in ("dds", "profiles") else f"holds <{root}>, must hold <dds> or <profiles>"
+        except OSError as error:
+            problem = error.strerror or str(error)
+        except ElementTree.ParseError as error:
+            problem = f"is no XML ({error})"
+        if problem:
+            advice = "without it Fast DDS takes settings of its own; name another, or leave the variable out"
+            yield Finding(name, f"{given!r}: {problem}", advice)
+
+
+def _loopback(environment: Environment) -> Iterator[Finding]:
+    wanted = environment.get(RANGE) or "LOCALHOST"
+    if wanted not in ("LOCALHOST", "OFF"):
+        return
+    try:
+        with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as ours:
+            ours.connect(("127.0.0.1", SERVER_PORT))  # of datagrams, nothing is sent
+    except OSError as error:
+        problem = f"{wanted}: 127.0.0.1 cannot be reached ({error.strerror}): the loopback interface is down"
+        yield Finding(RANGE, problem, "nodes of one machine find each other there: ip link set lo up")
+
+
+def _discovery_server(environment: Environment) -> Iterator[Finding]:
+    given = environment.get(SERVER, "")
+    places = [place.strip() for place in given.split(";") if place.strip()]
+    why = [_absent(place) for place in places]
+    if places and all(why):
+        told = "; ".join(f"{place}: {words}" for place, words in zip(places, why, strict=True))
+        advice = "nodes find each other by it alone; start it (fastdds discovery), or leave the variable out"
+        yield Finding(SERVER, told, advice)
+
+
+def _absent(place: str) -> str:
+    """Why no discovery server can be at ``place``; empty where one is, or where nothing tells that none is."""
+    form = re.fullmatch(r"(?:(TCP|UDP)v[46]:)?\[?([\w.%:-]+?)\]?(?::(\d+))?", place)
+    if not form or int(form[3] or 0) > 65535:
+        return "must be machine:port"
+    try:
+        found = socket.getaddrinfo(form[2], int(form[3] or SERVER_PORT), type=socket.SOCK_DGRAM)
+        family, *_, address = found[0]
+        kind = socket.SOCK_STREAM if form[1] == "TCP" else socket.SOCK_DGRAM
+        with closing(socket.socket(family, kind)) as ours:
+            ours.settimeout(ANSWER_S)
+            ours.connect(address)
+            if kind == socket.SOCK_DGRAM:
+                ours.send(b"RTPS")  # too short to mean anything to a server
+                ours.recv(1)
+    except TimeoutError:
+        return ""  # a server does not answer that; nor does a machine that is far away, or hidden
+    except socket.gaierror as error:
+        return f"no machine of that name ({error.strerror})"
+    except ConnectionRefusedError:
+        return "nobody listens there"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+RULES = (_middleware, _logs, _security, _range, _profiles, _loopback, _discovery_server)
