@@ -160,7 +160,8 @@ def _range(environment: Environment) -> Iterator[Finding]:
         yield Finding("ROS_LOCALHOST_ONLY", f"1 keeps nodes to this machine, {RANGE}=SUBNET does not", "set one")
     domain = environment.get(DOMAIN) or "0"
     if not (domain.isdecimal() and int(domain) <= HIGHEST_DOMAIN):
-        yield Finding(DOMAIN, f"{domain!r} is no domain", f"must be a whole number from 0 to {HIGHEST_DOMAIN}")
+        must = f"must be a whole number from 0 to {HIGHEST_DOMAIN}"
+        yield Finding(DOMAIN, f"{domain!r} {must}", "the ports of others lie above 65535")
 
 
 def _profiles(environment: Environment) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ WRONG = [
         "lacks identity_ca.cert.pem, cert.pem",
     ),
     ({"ROS_AUTOMATIC_DISCOVERY_RANGE": "localhost"}, "ROS_AUTOMATIC_DISCOVERY_RANGE", "'localhost' is unknown"),
-    ({"ROS_DOMAIN_ID": "-1"}, "ROS_DOMAIN_ID", "'-1' is no domain"),
+    ({"ROS_DOMAIN_ID": "-1"}, "ROS_DOMAIN_ID", "'-1' must be a whole number"),
     ({"FASTDDS_DEFAULT_PROFILES_FILE": "/nosuch.xml"}, "FASTDDS_DEFAULT_PROFILES_FILE", "No such file"),
     ({"FASTRTPS_DEFAULT_PROFILES_FILE": "/"}, "FASTRTPS_DEFAULT_PROFILES_FILE", "Is a directory"),
     (

@@ -92,11 +92,13 @@ def test_nobody_waits_for_the_description_of_a_type(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("nothing_set")
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.xml"
+    mine.write_text("<dds/>", encoding="utf-8")
     for variable in VARIABLES:
-        monkeypatch.setenv(variable, "mine.xml")
+        monkeypatch.setenv(variable, str(mine))
     settle()
-    assert {os.environ[variable] for variable in VARIABLES} == {"mine.xml"}
+    assert {os.environ[variable] for variable in VARIABLES} == {str(mine)}
     assert os.environ[RANGE] == "LOCALHOST"
 
 

@@ -217,9 +217,7 @@ class Ros2ControlPort(Readback):
             self._period, self._per_sample = self._rate()
         except ConfigError as error:
             self.close()
-            raise ConfigError(
-                *(f"port 'ros2_control' at {self.address}: {each}" for each in error.problems)
-            ) from None
+            raise error.within(f"port 'ros2_control' at {self.address}") from None
         except BaseException:
             self.close()
             raise
