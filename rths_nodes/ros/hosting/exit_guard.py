@@ -94,7 +94,7 @@ def leave(code: int, closing: Callable[[], object] = lambda: None) -> NoReturn:
     """
     ignore_stop_signals()
     ExitGuard().arm(LEAVING_S, code)
-    for last in (closing, atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):
-        with suppress(Exception):  # all is said, and written
+    for last in (closing, atexit._run_exitfuncs, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
+        with suppress(Exception):  # all is said, and written; an output that is closed is none
             last()
     os._exit(code)
