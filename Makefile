@@ -1,5 +1,5 @@
 # rths_nodes on a machine with Python >= 3.11 and a C++ compiler. `make help` lists the targets.
-# Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=jazzy into .venv-jazzy. Where
+# Nothing of ROS 2 needs to be installed: its wheels go into .venv, those of DISTRO=kilted into .venv-kilted. Where
 # ROS 2 is sourced (AMENT_PREFIX_PATH is set), no environment is made; the package is built with colcon into install/.
 
 # What `make demo` runs: arguments of `rths`.
@@ -13,8 +13,8 @@ PYTEST_ARGS ?=
 # The Python that .venv is made of.
 PYTHON ?= python3
 # The ROS 2 distribution whose wheels are taken: one of DISTROS. A sourced ROS 2 has its own.
-DISTRO ?= kilted
-DISTROS := kilted jazzy
+DISTRO ?= jazzy
+DISTROS := jazzy kilted
 
 # Every file that ends up in the installed package. When one changes, it is installed again.
 PACKAGE_FILES := CMakeLists.txt package.xml pyproject.toml setup.py LICENSE config examples launch msg $(wildcard srv) rths_nodes scripts
@@ -35,8 +35,8 @@ ifeq ($(filter file $(DISTRO),$(origin DISTRO) $(ROS_DISTRO)),)
 $(error DISTRO=$(DISTRO) was asked for, but ROS 2 $(ROS_DISTRO) is sourced)
 endif
 endif
-# Kilted and a sourced ROS 2 use .venv, build/ and install/; another distribution, .venv-NAME and so on.
-SUFFIX := $(if $(SOURCED),,$(patsubst %,-%,$(filter-out kilted,$(DISTRO))))
+# Jazzy and a sourced ROS 2 use .venv, build/ and install/; another distribution, .venv-NAME and so on.
+SUFFIX := $(if $(SOURCED),,$(patsubst %,-%,$(filter-out jazzy,$(DISTRO))))
 VENV := .venv$(SUFFIX)
 
 ifeq ($(SOURCED),)
@@ -95,7 +95,7 @@ venv() {
   local python; python=$$(command -v $(PYTHON)) || fail "no $(PYTHON) found: sudo apt install python3 python3-venv"
   # not the one of an activated environment, which may be the very folder that is made here
   python=$$("$$python" -c 'import os, sys; print(os.path.realpath(sys._base_executable))')
-  local identity="$$PWD $$python"
+  local identity="$$PWD $$python $(DISTRO)"
   if [ "$$(cat "$$folder/.made/identity" 2>/dev/null)" != "$$identity" ] || ! "$$folder/bin/python" -c '' 2>/dev/null; then
     "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
       || fail "$$("$$python" -V) is too old, 3.11 or later is needed: make PYTHON=python3.12"
@@ -169,7 +169,7 @@ help:
 	  'make pip-check  pip install . into an empty environment, and a round trip of a message' \
 	  'make set-up     only what the others do first: .venv with the package in it' \
 	  'make clean      remove everything that make made, but not runs/' \
-	  'DISTRO=jazzy behind one of them takes the wheels of that ROS 2 (known: $(DISTROS); now: $(DISTRO))'
+	  'DISTRO=kilted behind one of them takes the wheels of that ROS 2 (known: $(DISTROS); now: $(DISTRO))'
 
 demo:
 	$(LIBRARY)
@@ -243,7 +243,7 @@ pip-check:
 	trap 'rm -rf "$$folder"' EXIT
 	$(PYTHON) -m venv "$$folder/venv"
 	options=()
-	if [ -n '$(SUFFIX)' ]; then  # the environment that pip makes for building is Kilted's
+	if [ -n '$(SUFFIX)' ]; then  # the environment that pip makes for building is Jazzy's
 	  requirements "$$folder/venv" build > "$$folder/build"
 	  "$$folder/venv/bin/python" -m pip install --quiet -r "$$folder/build"
 	  options=(--no-build-isolation)

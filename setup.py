@@ -22,7 +22,7 @@ from setuptools.command.editable_wheel import editable_wheel
 
 SOURCE = Path(__file__).resolve().parent
 BUILD = SOURCE / "build" / "pip"  # beside colcon's build/rths_nodes
-DISTRIBUTIONS = ("kilted", "jazzy")  # their pins are in pyproject.toml; each has its own ros-builtin-interfaces
+DISTRIBUTIONS = ("jazzy", "kilted")  # their pins are in pyproject.toml; each has its own ros-builtin-interfaces
 GUARD = "_ROS_WHEELS_BOOTSTRAP_COMPLETE"  # of the wheels' bootstrapper: LD_LIBRARY_PATH is set
 
 
