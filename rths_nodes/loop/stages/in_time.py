@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from rths_nodes.core.samples import EMPTY, Target
 
 
@@ -22,7 +24,7 @@ class InTime:
     def of(self, target: Target) -> Target:
         """The Target with its velocity in time; one call for each, in their order."""
         x = target.displacement
-        if target.step > self._start:
+        if target.step > self._start and np.isfinite(target.velocity).all():  # else the limits are to see it
             velocity = (x - self._before) / self._step + 0.5 * self._step * target.acceleration
             target = replace(target, velocity=velocity)
         self._before = x.copy()
