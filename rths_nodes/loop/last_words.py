@@ -40,7 +40,7 @@ def tell_launch(words: LastWords) -> bool:
     if not path:
         return False
     try:
-        Path(path).write_text(json.dumps(asdict(words)))
+        Path(path).write_text(json.dumps(asdict(words)), encoding="utf-8")
     except OSError:  # the exit code says it then
         return False
     return True
@@ -49,7 +49,7 @@ def tell_launch(words: LastWords) -> bool:
 def read(path: Path) -> LastWords | None:
     """What a process has left; None where it has left nothing whole."""
     try:
-        return LastWords(**json.loads(path.read_text()))
+        return LastWords(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -58,6 +58,6 @@ def died() -> str:
     """Which other process of the launch of this one has died, and how; empty: none, as far as launch has said."""
     path = os.environ.get(FILE)
     try:
-        return Path(path).with_name(DIED).read_text() if path else ""
+        return Path(path).with_name(DIED).read_text(encoding="utf-8") if path else ""
     except OSError:
         return ""

@@ -185,6 +185,7 @@ def test_eighteen_names_have_eighteen_looks_in_grey() -> None:
 def test_the_command_writes_both_beside_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "predefined_sine", "--set", "duration=2", "--record", str(tmp_path / "run")]) == 0
     page = tmp_path / "out" / "sine.html"
+    page.parent.mkdir()
     capsys.readouterr()
     words = ["report", str(tmp_path / "run"), "--out", str(page), "--csv", "--figures", "--format", "svg"]
     assert main([*words, "--width", "90"]) == 0

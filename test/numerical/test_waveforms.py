@@ -155,7 +155,7 @@ def test_what_is_no_single_acceleration_is_refused(tmp_path: Path) -> None:
     assert len(make(tmp_path, waveform("SAC", sac={"idep": 8}), **unit).values) == N
     assert "channel HHE, a seismometer" in refusal(tmp_path, waveform("MSEED", channel="HHE"), **unit)
     assert "of its peak" in refusal(tmp_path, waveform("SAC", VALUES + 0.5), **unit)
-    assert "is 0 m/s^2" in refusal(tmp_path, waveform("MSEED", 0.0 * VALUES), **unit)
+    assert "peak 0 m/s^2 must be" in refusal(tmp_path, waveform("MSEED", 0.0 * VALUES), **unit)
     assert "must be 0.001 to 50 m/s^2" in refusal(tmp_path, waveform("MSEED", 1e5 * VALUES), **unit)
     assert "must be 0.0002 to 0.2 s" in refusal(tmp_path, waveform("MSEED", sampling_rate=1.0), **unit)
     assert "not finite" in refusal(

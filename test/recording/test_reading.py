@@ -112,11 +112,11 @@ def test_a_report_leaves_out_what_needs_it_and_says_so(changed: Changed) -> None
         "(the structure &#39;of_another_lab&#39; is not installed here)."
     )
     assert said in page
-    assert page.count("<h3>") == 10
+    assert page.count("<h3>") == 9
     whole = render(changed(with_scenario("type: adaptive_inverse", "type: of_another_lab")))
     of = "of the compensator&#39;s quantities"
     assert f"Left out: units {of}, limits {of} (the compensator" in whole
-    assert whole.count("<h3>") == 16
+    assert whole.count("<h3>") == 15
 
 
 def test_the_layout_is_that_of_the_file(done: hosts.RunResult, changed: Changed) -> None:

@@ -65,7 +65,7 @@ class FolderOfLastWords:
     def tell_death(self, words: str) -> None:
         """Let those that go on know of a process that has left none: the recorder writes it down."""
         with suppress(OSError):
-            Path(self._folder.name, last_words.DIED).write_text(words)
+            Path(self._folder.name, last_words.DIED).write_text(words, encoding="utf-8")
 
     def _file(self, peer: str) -> Path:
         return Path(self._folder.name) / f"{peer.replace('/', '.')}.json"
