@@ -44,7 +44,7 @@ class _Plain(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.getMessage().endswith(f": {self._words}"):
-            record.msg, record.args = self._words, ()
+            vars(record).update(msg=self._words, args=())
         return True
 
 
