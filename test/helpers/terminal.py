@@ -59,6 +59,14 @@ class Terminal:
         self.shown += STYLES.sub("", part.decode(errors="replace"))
         return bool(part)
 
+    def until_it_reads(self) -> None:
+        """Until the program sleeps, as one that has asked does: Python loses a signal between question and read."""
+        state = Path(f"/proc/{self.program.pid}/stat")
+        deadline = time.monotonic() + PATIENCE_S
+        while state.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < deadline, f"the program does not wait for an answer:\n{self.shown}"
+            time.sleep(1e-3)
+
     def type(self, line: str) -> None:
         """Type a line."""
         os.write(self._leader, f"{line}\n".encode())
