@@ -60,7 +60,7 @@ class Terminal:
         return bool(part)
 
     def until_it_reads(self) -> None:
-        """Until the program sleeps, as one that has asked does: Python loses a signal between question and read."""
+        """Until the program sleeps, as one that has asked does: Python loses a signal between the two."""
         state = Path(f"/proc/{self.program.pid}/stat")
         deadline = time.monotonic() + PATIENCE_S
         while state.read_text().rpartition(")")[2].split()[0] != "S":
