@@ -112,6 +112,7 @@ class MotionWatch:
         self._rests_at: Array | None = None
         self._true: Array | None = None
         self._still = self._slow_for = self._loaded_for = 0
+        self._missed: Array = np.zeros(1)
         self._beyond = False
         self._keeps_load = False
         self.load_off = 0.0
@@ -199,8 +200,11 @@ class MotionWatch:
         if self.state not in SLOW or self.lost or self.zero_of_sensors is None or self._command is None:
             self._slow_for = 0
             return
-        self._slow_for += 1
         error = shown - self.zero_of_sensors - self._command
-        if self._slow_for * self.bounds.dt < SEEN_S or not (np.abs(error) > self.bounds.slow_error).any():
+        if self._slow_for == 0:  # it may still have to catch up with the motion before
+            self._missed = np.abs(error)
+        self._slow_for += 1
+        bound = self.bounds.slow_error + self._missed
+        if self._slow_for * self.bounds.dt < SEEN_S or not (np.abs(error) > bound).any():
             return
         self.stopped(f"the rig missed its command by {error.tolist()} m")
