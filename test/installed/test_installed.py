@@ -103,10 +103,10 @@ def test_a_shipped_scenario_runs_on_every_host(host: str, prefix: Path, tmp_path
 
 def test_pip_uninstall_leaves_no_folder_behind(prefix: Path, tmp_path: Path) -> None:
     """Pip takes away a folder where all is ours, if a file stands directly in it."""
-    code = (
+    code = (  # colcon has neither pip's files nor its mark
         "import json\nfrom importlib.metadata import distribution\n"
         "mine = distribution('rths_nodes')\n"
-        "files = (mine.files or ()) if 'pip' in (mine.read_text('INSTALLER') or '') else ()\n"  # colcon has neither
+        "files = (mine.files or ()) if 'pip' in (mine.read_text('INSTALLER') or '') else ()\n"
         "print(json.dumps([str(mine.locate_file(file).resolve()) for file in files]))"
     )
     done = run(sys.executable, "-c", code, folder=tmp_path)
