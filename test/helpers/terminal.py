@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import termios
 import time
@@ -16,6 +17,13 @@ from pathlib import Path
 PATIENCE_S = 60.0
 """How long a word may take on a machine that is busy."""
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def _at_a_terminal() -> None:
+    """Lead a session at this terminal. Ctrl-C is heard, though a suite in the background may ignore it."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -32,7 +40,7 @@ class Terminal:
             stderr=follower,
             cwd=folder,
             env={**environment, "TERM": "xterm", "COLUMNS": f"{columns}", "LINES": "50"},
-            preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+            preexec_fn=_at_a_terminal,
         )
         os.close(follower)
         self.shown = ""
@@ -58,14 +66,6 @@ class Terminal:
             return False
         self.shown += STYLES.sub("", part.decode(errors="replace"))
         return bool(part)
-
-    def until_it_reads(self) -> None:
-        """Until the program sleeps, as one that has asked does: Python loses a signal between the two."""
-        state = Path(f"/proc/{self.program.pid}/stat")
-        deadline = time.monotonic() + PATIENCE_S
-        while state.read_text().rpartition(")")[2].split()[0] != "S":
-            assert time.monotonic() < deadline, f"the program does not wait for an answer:\n{self.shown}"
-            time.sleep(1e-3)
 
     def type(self, line: str) -> None:
         """Type a line."""
