@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from motion_file import Content, make, refusal
 
-from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
 from rths_nodes.numerical.ground_motions import readers
 
 N, STEP = 60, 0.02
@@ -18,23 +16,6 @@ VALUES = [round(120.0 * float(np.exp(-i / 40) * np.sin(0.31 * i)), 3) for i in r
 """cm/s^2, three decimals: fits every layout below."""
 OTHER = [round(0.3 * value + 2.0, 3) for value in VALUES]
 """Another channel."""
-
-Content = str | bytes
-
-
-def make(folder: Path, content: Content, **data: Any) -> Any:
-    """The record of a file, built as the scenario builds it."""
-    path = folder / "record.txt"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    cls = registry.load("ground_motion", "record")
-    return cls(build(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
-
-
-def refusal(folder: Path, content: Content, **data: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        make(folder, content, **data)
-    return str(caught.value)
-
 
 # Texts
 

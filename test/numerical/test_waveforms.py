@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from rths_nodes.core import registry
-from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.strict import build
+from motion_file import make, refusal
 
 N, RATE = 300, 100
 VALUES = np.exp(-np.arange(N) / 120.0) * np.sin(0.21 * np.arange(N))
@@ -21,19 +18,6 @@ VALUES = np.exp(-np.arange(N) / 120.0) * np.sin(0.21 * np.arange(N))
 SCALE, COUNTED = "2000(gal)/8388608", 20.0 / 8388608.0
 """Scale factor of K-NET, and what it is in m/s^2."""
 OFFSET = -12345
-
-
-def make(folder: Path, content: bytes, **data: Any) -> Any:
-    path = folder / "record"
-    path.write_bytes(content)
-    cls = registry.load("ground_motion", "record")
-    return cls(build(cls.Params, {"file": str(path), **data}, "ground_motion"), 1)
-
-
-def refusal(folder: Path, content: bytes, **data: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        make(folder, content, **data)
-    return str(caught.value)
 
 
 def knet(duration: float = N / RATE, peak: float | None = None, points: int = N) -> bytes:
