@@ -366,21 +366,22 @@ class RigDrive:
             if self.realtime and not self.broken:
                 self._clock.sleep(self.loss.taken_after * self._dt)
             elif not self.broken:
-                _tick(self, range(self.loss.taken_after))
+                self.keeper.borrow()
+                try:
+                    _tick(self, range(self.loss.taken_after))
+                finally:
+                    self.keeper.give_back()
 
         to_its_end(rest)
 
 
 def _tick(drive: RigDrive, each: Iterable[object] | None = None) -> None:
-    """A tick of ``drive`` for ``each`` of these, by the thread that asks; left out: to the end of its motion."""
-    drive.keeper.borrow()
+    """A tick of ``drive``, which is borrowed, for ``each`` of these; left out: to the end of its motion."""
     try:
         for _ in iter(drive._over.is_set, True) if each is None else each:
             drive.tick()
     except Exception as error:
         drive._fail(error)
-    finally:
-        drive.keeper.give_back()
 
 
 def _nothing() -> None:
