@@ -171,23 +171,16 @@ def on_rig(data: Mapping[str, Any], rig: RigFile) -> dict[str, Any]:
     return merged
 
 
-NEVER_WIDER = {
-    "stroke": "m",
-    "velocity": "m/s",
-    "force": "N",
-    "deceleration": "m/s^2",
-    "tracking_error": "m",
-    "force_rate": "N/s",
-    "force_error": "N",
-}
-"""Limits of a rig that nobody raises, or leaves out, for a test; their units."""
+NEVER_WIDER = ("stroke", "velocity", "force", "deceleration", "tracking_error", "force_rate", "force_error")
+"""Limits of a rig that nobody raises, or leaves out, for a test."""
 
 
 def refuse_wider(rig: str, given: Mapping[str, Limits], changed: Mapping[str, Limits]) -> None:
     """Raises ConfigError for limits ``changed`` beyond those that the file of ``rig`` has ``given``, by axis."""
-    problems = Problems()
+    problems, specs = Problems(), declared(Limits)
     for name, limits in changed.items():
-        for key, unit in NEVER_WIDER.items():
+        for key in NEVER_WIDER:
+            unit = specs[key].unit
             before, now = getattr(given[name], key), getattr(limits, key)
             if before is not None and (now is None or now > before):
                 asked = "left out" if now is None else show(now, unit)
