@@ -16,7 +16,7 @@ FINE = 1e-5
 """Share of its range, rms, that a load cell has."""
 LOAD_STEP = 5e-6
 """m: the coarsest displacement sensor of an axis that is controlled by force, and so moves by tenths of a mm."""
-LASTS = {1: 3.0, 10: 1.0, 50: 0.5}
+LASTS = {1: 2.5, 10: 0.6, 50: 0.3}
 """s of the structure that a short test lasts, by its time ratio."""
 EL_CENTRO = ("ground_motion.begin=1.2",)
 BENCHMARK = ("ground_motion.begin=4.5",)

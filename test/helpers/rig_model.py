@@ -97,6 +97,8 @@ class RigModel:
     """A file of the test, or what computes it, is another than it was read."""
     vague: bool = False
     """Where the actuators stand is not known: they could not follow, or their sensor has not shown it."""
+    misled: bool = False
+    """A force axis has been stopped where a wrong sensor showed it: its command stays off its true place by that."""
     taken: bool = False
     taken_off: bool = False
     """Something was wrong while the offsets were taken: a check that comes later may find it."""
@@ -129,6 +131,7 @@ class RigModel:
         """Whether something is wrong from before, of which it is not known what it does to a motion."""
         return bool(
             self.vague
+            or self.misled
             or self.lying
             or self.lying_force
             or self.shift

@@ -133,6 +133,8 @@ class WatchedSession(RuleBasedStateMachine):
     def _tick(self) -> None:
         if self.port.ticks - self.begun > RUNAWAY:
             raise AssertionError("an act comes to no end")
+        if self.bench.load is not None and self.model.lying and self.model.state in MOVING:
+            self.model.misled = True
         if self.model.suspended and self.port.ticks >= self.rest_until:
             if self.then == "resume":
                 assert elsewhere(self.session.resume) is None

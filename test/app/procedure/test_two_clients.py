@@ -104,7 +104,8 @@ class Clients:
             rung = test.next_rung or "g"
             hashes = {"scenario_hash": test.ladder.step(rung).hash, "offsets_hash": offsets.hash}
             return "arm", {"rung": rung} | hashes
-        leads = {State.HELD: "position", State.ARMED: "run", State.TRIPPED: "acknowledge"}
+        over = bool(test.session.clearance.barred())  # its check was stopped: from HELD there is no other one
+        leads = {State.ARMED: "run", State.TRIPPED: "acknowledge"} | ({} if over else {State.HELD: "position"})
         return leads.get(state, "note"), {"text": "over"} if state not in leads else {}
 
     def goes_on(self, others: list[tuple[int, str, str]]) -> None:

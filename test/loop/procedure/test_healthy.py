@@ -99,7 +99,7 @@ def test_no_false_word_in_what_was_drawn(name: str, ratio: int, resolution: floa
 @pytest.mark.parametrize("ratio", RATIOS)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_shipped_scenario_has_a_false_word(name: str, ratio: int, resolution: float) -> None:
-    """3060 procedures, which take some six hours of one processor."""
+    """3060 procedures, which take some three hours of one processor."""
     for seed in SEEDS:
         whole(name, ratio, resolution, seed)
 
