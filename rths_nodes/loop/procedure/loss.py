@@ -70,7 +70,10 @@ class LossWatch:
         self._from = self._trial = self._sum = np.zeros(0)
         self._follows = np.zeros(0, bool)
         self._missed: Array | None = None
-        """By what the rig missed its command at rest, m, the last time it followed; None since it moves."""
+        """By what the rig missed its command at rest, m, the last time it followed; None since a motion led it on.
+
+        A rig that is back for too short a time to rest again still stands as it did.
+        """
 
     def accept(self, pressure: int) -> None:
         """An act begins at this ``pressure``: it has not dropped."""
@@ -89,10 +92,14 @@ class LossWatch:
         reason = self._why(port, measured, sent)
         if reason and not self.reason:
             self.count, self.last, self._ticks = self.count + 1, reason, 0
+        led_on = not (same or self.reason)
         self.reason = reason
-        if not reason and pressure != HYDRAULICS_LOW:
-            rests = self._still >= self.taken_after
-            self._missed = measured.displacement - sent if rests else None
+        if reason or pressure == HYDRAULICS_LOW:
+            return
+        if self._still >= self.taken_after:
+            self._missed = measured.displacement - sent
+        elif led_on:
+            self._missed = None
 
     def _why(self, port: Port, measured: Measurement, sent: Array) -> str:
         if opened := why_opened(port, measured):

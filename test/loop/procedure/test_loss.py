@@ -123,6 +123,27 @@ def test_a_rig_that_rests_under_its_force_goes_on_doing_so(walk, lost):
 
 
 @pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("between", [1, 11, 90])
+def test_what_it_missed_is_not_forgotten_while_it_is_lost_and_back_and_lost(walk, lost, between):
+    """Back for less than a controller takes to settle, the rig has not rested again; it stands as it did."""
+    off, on = LOST[lost]
+    w = walk(*LIVELY, SOFT)
+    w.to_start()
+    w.progress = lambda sample: w.session.stop("there") if sample >= 300 else None
+    w.climb("g")
+    moved(w)
+    port = w.session.drive.port
+    off(port)
+    moved(w, 27)
+    on(port)
+    moved(w, between)
+    off(port)
+    moved(w, 12)
+    on(port)
+    assert moved(w) < JUMP
+
+
+@pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("act", ["check", "position", "unload"])
 def test_in_a_slow_motion_nothing_moves_when_it_is_back(walk, act, lost):
     off, on = LOST[lost]
