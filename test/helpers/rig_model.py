@@ -98,7 +98,7 @@ class RigModel:
     vague: bool = False
     """Where the actuators stand is not known: they could not follow, or their sensor has not shown it."""
     misled: bool = False
-    """A force axis has been stopped where a wrong sensor showed it: its command stays off its true place by that."""
+    """A force axis has been stopped where a wrong sensor showed it, and its command stays off its true place."""
     taken: bool = False
     taken_off: bool = False
     """Something was wrong while the offsets were taken: a check that comes later may find it."""
