@@ -48,7 +48,7 @@ EXTERNAL = {
     "analysis/figures/": NUMBERS | {"matplotlib"},
     "analysis/report/": NUMBERS | {"jinja2"},
     "ros/": NUMBERS | ROS | {"attrs", "yaml"},
-    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow"},
+    "app/studies/": NUMBERS | {"joblib", "distributed", "pyarrow", "numba"},
     "app/": NUMBERS | {"argcomplete", "rich"},
     "": NUMBERS,
 }

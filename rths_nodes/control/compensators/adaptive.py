@@ -20,16 +20,16 @@ sign, and the law runs away.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response, with_lead
+from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, number, params, text
-from rths_nodes.core.samples import Array, Motion
 
 PER_MM2 = 1e6
 """1/mm^2 in 1/m^2."""
@@ -76,10 +76,15 @@ class LawParams:
             raise ConfigError(f"{place} = {alpha:g} samples: must be within alpha_min and alpha_max")
 
 
-@dataclass(frozen=True, slots=True)
-class Gains:
-    """The law in units of the parameter that it adapts: gains, limits, largest change in a sample."""
+def in_si(k_p: float, k_i: float | None, unit: float) -> tuple[float, float]:
+    """Both gains times ``unit``; k_i left out is the paper's share of k_p."""
+    return k_p * unit, (PAPER_GAIN_RATIO * k_p if k_i is None else k_i) * unit
 
+
+class Constants(NamedTuple):
+    """The law in units of the parameter that it adapts, and the constants of what it is around."""
+
+    estimate: float
     k_p: float
     k_i: float
     low: float
@@ -88,63 +93,72 @@ class Gains:
     quiet_step: float
     forgetting: float
     dt: float
+    by_energy: bool
+    inner: Any
 
 
-class AdaptiveLaw:
-    """Eqs. (6), (7), (10) of one axis: an indicator makes ``parameter`` out of its ``estimate``."""
+class State(NamedTuple):
+    """The law, its indicator, and the last samples of one axis."""
 
-    __slots__ = ("_gains", "_integral", "_peak", "estimate", "parameter")
-
-    def __init__(self, estimate: float, gains: Gains) -> None:
-        self._gains = gains
-        self.estimate = self.parameter = estimate
-        self._integral = self._peak = 0.0
-
-    def adapt(self, indicator: float, moved: float) -> None:
-        """One sample: the ``indicator`` up to the last one, and by how much the target ``moved`` (m) before it."""
-        gains = self._gains
-        wanted = self.estimate + (gains.k_p * indicator + gains.k_i * self._integral)
-        limited = min(max(wanted, gains.low), gains.high)
-        before = self.parameter
-        self.parameter = min(max(limited, before - gains.largest_step), before + gains.largest_step)
-        self._peak = max(abs(moved), self._peak * gains.forgetting)
-        if limited == wanted and self._peak >= gains.quiet_step:
-            self._integral += gains.dt * indicator
+    parameter: float
+    integral: float
+    peak: float  # Eqs. (6), (7), (10)
+    indicator: float
+    area: float
+    complement: float  # Eqs. (8), (9)
+    target: float
+    before: float
+    measured: float
+    force: float
+    inner: Any
 
 
-class TrackingIndicator:
-    """TI of one axis, m^2; Eqs. (8), (9). Sample by sample; ``monitors.py`` has the same over whole blocks."""
+def adaptive(led: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of the law around a compensator with the step ``led``, whose delay it adapts."""
 
-    __slots__ = ("_area", "_complement", "value")
+    def step(
+        k: Constants,
+        s: State,
+        x: float,
+        v: float,
+        a: float,
+        measured: float,
+        force: float,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, float]:
+        estimate, k_p, k_i, low, high, largest_step, quiet_step, forgetting, dt, by_energy, of_inner = k
+        parameter, integral, peak, indicator, area, complement, c, c_before, m_before, f_before, inner = s
+        if not rests:
+            by_target, by_measured = c - c_before, measured - m_before
+            if by_energy:
+                indicator += 0.5 * (force + f_before) * (by_measured - by_target)
+            else:
+                area += 0.5 * (c + c_before) * by_measured
+                complement += 0.5 * (measured + m_before) * by_target
+                indicator = 0.5 * (area - complement)
+            wanted = limited = estimate + (k_p * indicator + k_i * integral)
+            if limited < low:
+                limited = low
+            if limited > high:
+                limited = high
+            least, most = parameter - largest_step, parameter + largest_step
+            parameter = limited
+            if parameter < least:
+                parameter = least
+            if parameter > most:
+                parameter = most
+            peak *= forgetting
+            if abs(by_target) > peak:
+                peak = abs(by_target)
+            if limited == wanted and peak >= quiet_step:
+                integral += dt * indicator
+            f_before = force
+        inner, command = led(of_inner, inner, parameter, x, v, a)
+        return (parameter, integral, peak, indicator, area, complement, x, c, measured, f_before, inner), command
 
-    def __init__(self) -> None:
-        self.value = self._area = self._complement = 0.0
+    return step
 
-    def add(self, c: float, c_before: float, m: float, m_before: float, force: float) -> None:
-        """From target and measured displacement (m) one sample ago to those now."""
-        self._area += 0.5 * (c + c_before) * (m - m_before)
-        self._complement += 0.5 * (m + m_before) * (c - c_before)
-        self.value = 0.5 * (self._area - self._complement)
-
-
-class EnergyIndicator:
-    """Work of the measured force on the tracking error of one axis, N m: integral f d(m) - integral f d(c)."""
-
-    __slots__ = ("_force", "value")
-
-    def __init__(self) -> None:
-        self.value = self._force = 0.0
-
-    def add(self, c: float, c_before: float, m: float, m_before: float, force: float) -> None:
-        """From target and measured displacement (m) one sample ago to those now, with the force (N) now."""
-        self.value += 0.5 * (force + self._force) * ((m - m_before) - (c - c_before))
-        self._force = force
-
-
-INDICATORS: dict[str, type[TrackingIndicator] | type[EnergyIndicator]] = {
-    "tracking": TrackingIndicator,
-    "energy": EnergyIndicator,
-}
 
 UNITS = {
     "alpha": "samples",
@@ -157,12 +171,12 @@ UNITS = {
 """Of the inner numbers that are recorded."""
 
 
-class Adaptive:
+class Adaptive(PerAxis):
     """The adaptive law of Chen & Ricles (2010) around another compensator, whose own delay is the estimate."""
 
     @params
     class Params(LawParams):
-        indicator: str = text("what tells a lag from a lead", "tracking", choices=tuple(INDICATORS))
+        indicator: str = text("what tells a lag from a lead", "tracking", choices=("tracking", "energy"))
         compensator: Any = component(
             "compensator",
             "whose alpha or delay is adapted: inverse, linear_acceleration, derivative_feedforward",
@@ -213,6 +227,11 @@ class Adaptive:
             if self.indicator == "energy" and self.k_p_per_joule is None:
                 raise ConfigError(f"{path}.k_p_per_joule: missing (gain on the energy indicator [1/(N m)])")
 
+        @property
+        def by_energy(self) -> bool:
+            """Whether the indicator is that of the energy."""
+            return self.indicator == "energy"
+
         def si_gains(self) -> tuple[float, float]:
             """k_p and k_i in samples per unit of the indicator (m^2, N m), k_i also per s."""
             if self.indicator == "energy":
@@ -220,93 +239,78 @@ class Adaptive:
             else:
                 k_p = PAPER_GAIN_PER_MM2 if self.k_p_per_mm2 is None else self.k_p_per_mm2
                 k_i, unit = self.k_i_per_mm2_s, PER_MM2
-            return k_p * unit, (PAPER_GAIN_RATIO * k_p if k_i is None else k_i) * unit
+            return in_si(k_p, k_i, unit)
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._inner = registry.build("compensator", params.compensator, dt, n_axes)
-        self._indicator = INDICATORS[params.indicator]
-        self._feels = params.indicator == "energy"
-        name, sample, none = _adapted(self._inner, dt)
-        self._parameter: Array = getattr(self._inner, name)
-        self._gains = _gains(params, dt, sample, none)
-        for value in self._parameter.tolist():
-            params.refuse_outside(none + value / sample, "compensator.compensator: alpha")
-        names = (name, f"delta_{name}", f"{params.indicator}_indicator")
-        self.state_units: Mapping[str, str] = {name: UNITS[name] for name in names}
-        self.state_limits: Mapping[str, tuple[float, float]] = {name: (self._gains.low, self._gains.high)}
-        self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in names)
-        self._nothing = [0.0] * n_axes
-        self._ahead = Ahead(params.lead, dt, n_axes)
-        self.reset()
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        cls, own = self.adapted(params)
+        self._inner = cls(own, dt, n_axes)
+        super().__init__(params, dt, n_axes)
+        adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
+        assert adaptable is not None
+        name, law = adaptable.name, constants_of(params, adaptable, own, dt)
+        self._law = law
+        sample, none = _units(name, dt)
+        params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
+        names = (name, f"delta_{name}", f"{indicator}_indicator")
+        self.state_units = {each: UNITS[each] for each in names}
+        self.state_limits = {name: (law.low, law.high)}
+        self.state_names = tuple(f"{each}[{axis}]" for axis in range(n_axes) for each in names)
 
-    def reset(self) -> None:
-        """No motion yet, no adaptation yet."""
-        self._inner.reset()
-        self._ahead.reset()
-        self._axes = [_Axis(self._indicator(), AdaptiveLaw(e, self._gains)) for e in self._parameter.tolist()]
+    @classmethod
+    def adapted(cls, params: Any) -> tuple[type[PerAxis], Any]:
+        """The compensator that is adapted, and its parameters. Raises ConfigError where it has no delay."""
+        inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
+        if getattr(inner, "ADAPTABLE", None) is None:
+            raise ConfigError(
+                f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt; "
+                "known: derivative_feedforward, inverse, linear_acceleration"
+            )
+        return inner, params.compensator
 
-    def step(self, target: Motion, measured: Array) -> Array:
-        target = self._ahead.of(target)
-        forces = target.force.tolist() if self._feels else self._nothing
-        values = zip(self._axes, target.displacement.tolist(), measured.tolist(), forces, strict=True)
-        for index, (axis, c, m, force) in enumerate(values):
-            axis.follow(c, m, force, target.flagged)
-            self._parameter[index] = axis.law.parameter
-        command: Array = self._inner.step(target, measured)
-        return command
+    @classmethod
+    def kernel_of(cls, params: Any) -> Kernel:
+        """The law around the kernel of the compensator that it adapts."""
+        inner, own = cls.adapted(params)
+        adaptable = inner.ADAPTABLE
+        assert adaptable is not None
+        kernel = Kernel(
+            lambda of_law, dt: constants_of(of_law, adaptable, own, dt),
+            lambda k: rest(k, adaptable),
+            adaptive(adaptable.led),
+        )
+        return with_lead(kernel, params.lead)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the estimate of the adapted parameter."""
-        response: Complex = self._inner.frequency_response(omega)
-        return response * self._ahead.response(omega)
+        own: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
+        return own * response(self._p.lead, omega)
 
     def state(self) -> list[float]:
         values: list[float] = []
-        for axis in self._axes:
-            law = axis.law
-            values += (law.parameter, law.parameter - law.estimate, axis.indicator.value)
+        estimate, leads = self._law.estimate, bool(self._p.lead)
+        for state in self.states:
+            parameter, _, _, indicator, *_ = state[1] if leads else state
+            values += (parameter, parameter - estimate, indicator)
         return values
 
 
-class _Axis:
-    """One axis: its indicator, its law, and the last samples."""
-
-    __slots__ = ("before", "indicator", "law", "measured", "target")
-
-    def __init__(self, indicator: TrackingIndicator | EnergyIndicator, law: AdaptiveLaw) -> None:
-        self.indicator = indicator
-        self.law = law
-        self.target = self.before = self.measured = 0.0
-
-    def follow(self, c: float, m: float, force: float, resting: bool) -> None:
-        """Adapt to the measurement ``m`` of the last sample, then remember the target ``c`` of this one."""
-        if not resting:
-            self.indicator.add(self.target, self.before, m, self.measured, force)
-            self.law.adapt(self.indicator.value, self.target - self.before)
-        self.measured = m
-        self.before, self.target = self.target, c
-
-
-def _adapted(inner: Any, dt: float) -> tuple[str, float, float]:
-    """Name of what is adapted in a compensator, one sample in its unit, and the alpha of no delay at zero.
+def _units(name: str, dt: float) -> tuple[float, float]:
+    """One sample in the unit of what is adapted, and the alpha of no delay at zero.
 
     alpha counts from the sample before, Eq. (3): a delay is alpha - 1 samples.
     """
-    for name, sample, none in (("alpha", 1.0, 0.0), ("delay", dt, 1.0)):
-        if hasattr(inner, name):
-            return name, sample, none
-    kind = getattr(type(inner).Params, "type_name", type(inner).__name__)
-    raise ConfigError(
-        f"compensator.compensator: {kind} has no alpha or delay to adapt; "
-        "known: derivative_feedforward, inverse, linear_acceleration"
-    )
+    return (1.0, 0.0) if name == "alpha" else (dt, 1.0)
 
 
-def _gains(params: Adaptive.Params, dt: float, sample: float, none: float) -> Gains:
+def constants_of(params: Any, adaptable: Adaptable, own: Any, dt: float) -> Constants:
+    """Constants of the law with ``params`` around a compensator with ``own`` ones."""
+    name, of_inner, _, _ = adaptable
+    sample, none = _units(name, dt)
     k_p, k_i = params.si_gains()
     low = -math.inf if params.alpha_min is None else (params.alpha_min - none) * sample
     high = math.inf if params.alpha_max is None else (params.alpha_max - none) * sample
-    return Gains(
+    return Constants(
+        estimate=float(getattr(own, name)),
         k_p=k_p * sample,
         k_i=k_i * sample,
         low=low,
@@ -315,4 +319,11 @@ def _gains(params: Adaptive.Params, dt: float, sample: float, none: float) -> Ga
         quiet_step=(params.quiet_velocity or 0.0) * dt,
         forgetting=math.exp(-dt / params.quiet_time),
         dt=dt,
+        by_energy=params.by_energy,
+        inner=of_inner(own, dt),
     )
+
+
+def rest(k: Constants, adaptable: Adaptable) -> State:
+    """No motion yet, no adaptation yet."""
+    return State(k.estimate, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, adaptable.rest(k.inner))

@@ -6,9 +6,12 @@ The inverse compensation of Eq. (5b) with alpha = alpha_es + k_p TI + k_i integr
 
 from __future__ import annotations
 
-from rths_nodes.control.compensators.adaptive import PAPER_GAIN_PER_MM2, Adaptive, LawParams
+from typing import Any, ClassVar
+
+from rths_nodes.control.compensators.adaptive import PAPER_GAIN_PER_MM2, PER_MM2, Adaptive, LawParams, in_si
+from rths_nodes.control.compensators.inverse import Inverse
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.strict import as_data, build
 
 
 class AdaptiveInverse(Adaptive):
@@ -30,8 +33,13 @@ class AdaptiveInverse(Adaptive):
             LawParams.validate(self, path)
             self.refuse_outside(self.alpha_es, f"{path}.alpha_es")
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        data = as_data(params)
-        data.pop("type", None)
-        inverse = {"type": "inverse", "alpha": data.pop("alpha_es")}
-        super().__init__(build(Adaptive.Params, data | {"compensator": inverse}, "compensator"), dt, n_axes)
+        by_energy: ClassVar[bool] = False
+
+        def si_gains(self) -> tuple[float, float]:
+            """k_p (samples/m^2) and k_i (samples/(m^2 s))."""
+            return in_si(self.k_p_per_mm2, self.k_i_per_mm2_s, PER_MM2)
+
+    @classmethod
+    def adapted(cls, params: Params) -> tuple[type[PerAxis], Any]:
+        """The inverse compensation with the estimate."""
+        return Inverse, Inverse.Params(alpha=params.alpha_es)

@@ -9,11 +9,13 @@ before it is the compensator's own, which therefore adds no transport to this le
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number
 from rths_nodes.core.samples import Array, Motion
 
@@ -30,6 +32,54 @@ def lead_parameter() -> Any:
         at_least=0.0,
         at_most=LONGEST,
     )
+
+
+def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a compensator that sees its target ``lead`` (s) later; constants (lead, dt, those of ``step``)."""
+
+    def led(
+        k: Any,
+        s: Any,
+        x: float,
+        v: float,
+        a: float,
+        measured: float,
+        force: float,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, float]:
+        lead, dt, own = k
+        before, inner = s
+        jerk = (a - before) / dt
+        half = 0.5 * lead
+        inner, command = step(
+            own,
+            inner,
+            x + lead * (v + half * (a + lead / 3.0 * jerk)),
+            v + lead * (a + half * jerk),
+            a + lead * jerk,
+            measured,
+            force,
+            rests,
+            preparing,
+        )
+        return (a, inner), command
+
+    return led
+
+
+def with_lead(kernel: Kernel, lead: float) -> Kernel:
+    """``kernel`` with its target read ``lead`` (s) ahead; itself without one."""
+    if not lead:
+        return kernel
+    constants, rest, step = kernel
+    return Kernel(lambda params, dt: (lead, dt, constants(params, dt)), lambda k: (0.0, rest(k[2])), ahead(step))
+
+
+def response(lead: float, omega: Frequencies) -> Complex:
+    """Target ``lead`` (s) ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
+    s = 1j * np.asarray(omega) * lead
+    return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
 
 
 class Ahead:
@@ -63,5 +113,4 @@ class Ahead:
 
     def response(self, omega: Frequencies) -> Complex:
         """Target ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
-        s = 1j * np.asarray(omega) * self._lead
-        return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
+        return response(self._lead, omega)

@@ -9,23 +9,34 @@ order 2 that of a second-order one with 2 zeta / w = tau and 1 / w^2 = tau^2 / 2
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import no_state as rest
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.samples import Array, Motion
 
 
-class DerivativeFeedforward:
-    """Adds the delay times the target's velocity, and half its square times the acceleration.
+def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float) -> tuple[tuple[()], float]:
+    """The Taylor series of the target, ``delay`` (s) ahead."""
+    (second_order,) = k
+    if second_order:
+        return s, x + delay * (v + 0.5 * delay * a)
+    return s, x + delay * v
 
-    ``delay`` (n_axes,) s may be changed between two steps, by an adaptive law.
-    """
+
+def constants(params: Any, dt: float) -> tuple[bool]:
+    """Whether the series has its second order."""
+    return (params.order > 1,)
+
+
+class DerivativeFeedforward(PerAxis):
+    """Adds the delay times the target's velocity, and half its square times the acceleration."""
 
     @params
     class Params:
@@ -43,30 +54,10 @@ class DerivativeFeedforward:
             """Warnings about the ramp in front."""
             return acceleration_cautions(test) if self.order > 1 else []
 
-    state_names: tuple[str, ...] = ()
-    state_units: Mapping[str, str] = {}
-
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._p = params
-        self.delay = np.full(n_axes, params.delay)
-        self._ahead = Ahead(params.lead, dt, n_axes)
-
-    def reset(self) -> None:
-        """The delay of the parameters; the target was at rest."""
-        self.delay[:] = self._p.delay
-        self._ahead.reset()
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        delay, target = self.delay, self._ahead.of(target)
-        if self._p.order == 1:
-            return target.displacement + delay * target.velocity
-        return target.displacement + delay * (target.velocity + 0.5 * delay * target.acceleration)
+    ADAPTABLE = Adaptable("delay", constants, rest, led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         ahead = 1j * omega * self._p.delay
         own = 1.0 + ahead + (0.5 * ahead**2 if self._p.order > 1 else 0.0)
-        return np.asarray(own * self._ahead.response(omega))
-
-    def state(self) -> tuple[float, ...]:
-        return ()
+        return np.asarray(own * response(self._p.lead, omega))

@@ -10,26 +10,64 @@ spike, and only the one over a whole step is the third derivative. Hence `spacin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 LONGEST = 100_000
 """Samples: as many as an integration step may have."""
 
 
-class LinearAcceleration:
-    """Taylor series of the target to the third order, with the acceleration going on as before.
+class Constants(NamedTuple):
+    """1 / (6 times the spacing), 1/s, and the spacing in samples."""
 
-    ``delay`` (n_axes,) s may be changed between two steps, by an adaptive law.
-    """
+    per_span: float
+    spacing: int
+
+
+class State(NamedTuple):
+    """Accelerations (m/s^2) of the last samples, a ring, and the place of its oldest one; -1 before the first."""
+
+    history: Array
+    oldest: int
+
+
+def led(k: Constants, s: State, delay: float, x: float, v: float, a: float) -> tuple[tuple[Array, int], float]:
+    """The equation above."""
+    per_span, spacing = k
+    history, oldest = s
+    if oldest < 0:
+        # the acceleration a test starts with was there before: its jump from zero is no third derivative
+        history[:] = a
+        oldest = 0
+    growth = delay * per_span * (a - float(history[oldest]))
+    history[oldest] = a
+    oldest += 1
+    if oldest == spacing:
+        oldest = 0
+    return (history, oldest), x + delay * (v + delay * (0.5 * a + growth))
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Of the spacing."""
+    return Constants(1.0 / (6.0 * params.spacing * dt), params.spacing)
+
+
+def rest(k: Constants) -> State:
+    """No acceleration known yet."""
+    return State(np.zeros(k.spacing), -1)
+
+
+class LinearAcceleration(PerAxis):
+    """Taylor series of the target to the third order, with the acceleration going on as before."""
 
     @params
     class Params:
@@ -59,43 +97,11 @@ class LinearAcceleration:
                 ]
             return acceleration_cautions(test)
 
-    state_names: tuple[str, ...] = ()
-    state_units: Mapping[str, str] = {}
-
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._p = params
-        self._dt = dt
-        self._per_span = 1.0 / (6.0 * params.spacing * dt)
-        self._history = np.zeros((params.spacing, n_axes))
-        self.delay = np.zeros(n_axes)
-        self._ahead = Ahead(params.lead, dt, n_axes)
-        self.reset()
-
-    def reset(self) -> None:
-        """No acceleration known yet."""
-        self.delay[:] = self._p.delay
-        self._oldest = -1
-        self._ahead.reset()
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        target = self._ahead.of(target)
-        a, delay = target.acceleration, self.delay
-        if self._oldest < 0:
-            # the acceleration a test starts with was there before: its jump from zero is no third derivative
-            self._history[:] = a
-            self._oldest = 0
-        oldest = self._history[self._oldest]
-        growth = delay * self._per_span * (a - oldest)
-        oldest[:] = a
-        self._oldest = (self._oldest + 1) % len(self._history)
-        command: Array = target.displacement + delay * (target.velocity + delay * (0.5 * a + growth))
-        return command
+    ADAPTABLE = Adaptable("delay", constants, rest, led)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), for the delay of the parameters and exact derivatives."""
         delay, ahead = self._p.delay, 1j * omega * self._p.delay
-        growth = delay * self._per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))
-        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * self._ahead.response(omega))
-
-    def state(self) -> tuple[float, ...]:
-        return ()
+        per_span = 1.0 / (6.0 * self._p.spacing * self._dt)
+        growth = delay * per_span * taps(omega, (1.0, -1.0), (0.0, self._p.spacing * self._dt))
+        return np.asarray((1.0 + ahead + ahead**2 * (0.5 + growth)) * response(self._p.lead, omega))

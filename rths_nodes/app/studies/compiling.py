@@ -1,0 +1,117 @@
+"""The compiled form of kernels, by numba (an extra of this package), from the same text as the plain one.
+
+numba compiles a function that calls compiled functions only. So every kernel is copied with the functions that it
+names, in its module or its closure, replaced by their compiled forms, from the innermost one out. The few functions
+whose plain form leans on numpy or on comprehensions have a compiled form of their own here, equal to the bit.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+from collections.abc import Callable
+from types import CellType, FunctionType
+from typing import Any
+
+from rths_nodes.core import arithmetic
+from rths_nodes.core.errors import ConfigError
+
+HERE = "rths_nodes"
+_made: dict[Any, Any] = {}
+
+
+def numba() -> Any:
+    """The module numba. Raises ConfigError where it is not installed."""
+    os.environ.setdefault("NUMBA_DISABLE_INTEL_SVML", "1")  # other bits than those of the C library
+    try:
+        import numba as found
+    except ImportError as error:
+        raise ConfigError("numba: is not installed: pip install 'rths_nodes[fast]'") from error
+    return found
+
+
+def compiled(kernel: Callable[..., Any]) -> Any:
+    """The compiled form of a kernel's function: the same bits. Raises ConfigError where numba is missing."""
+    if not _made:
+        _made.update(_own_forms())
+    key = _key(kernel)
+    if key not in _made:
+        _made[key] = numba().njit(error_model="numpy")(_with_compiled(kernel))
+    return _made[key]
+
+
+def _key(function: Any) -> Any:
+    """What tells one function from another: its code, and what its closure holds."""
+    cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
+    return function.__code__, cells
+
+
+def _held(value: Any) -> Any:
+    return _key(value) if isinstance(value, FunctionType) else value
+
+
+def _with_compiled(function: Any) -> FunctionType:
+    """A copy of ``function`` that calls compiled functions."""
+    code = function.__code__
+    names = {name: value for name, value in function.__globals__.items() if name in _names(code)}
+    names = {name: _form(value) for name, value in names.items()}
+    cells = tuple(CellType(_form(cell.cell_contents)) for cell in function.__closure__ or ())
+    copy = FunctionType(code, names | {"__builtins__": __builtins__}, function.__name__, None, cells)
+    copy.__defaults__, copy.__module__ = function.__defaults__, function.__module__
+    return copy
+
+
+def _names(code: Any) -> set[str]:
+    """The globals that ``code`` reads."""
+    inner = [each for each in code.co_consts if hasattr(each, "co_code")]
+    own = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    return own.union(*(_names(each) for each in inner))
+
+
+def _form(value: Any) -> Any:
+    ours = isinstance(value, FunctionType) and value.__module__.partition(".")[0] == HERE
+    return compiled(value) if ours else value
+
+
+def _own_forms() -> dict[Any, Any]:
+    """Compiled forms of what is not compiled from its plain text."""
+    found = numba()
+    import numpy as np
+
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def matvec(matrix: Any, vector: Any) -> Any:
+        rows, columns = matrix.shape
+        result = np.empty(rows)
+        for row in range(rows):
+            total = matrix[row, 0] * vector[0]
+            for column in range(1, columns):
+                total += matrix[row, column] * vector[column]
+            result[row] = total
+        return result
+
+    return {
+        _key(arithmetic.matvec): matvec,
+        _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
+        _key(arithmetic.all_nan): _unrolled(found, "nan", "s"),
+    }
+
+
+def _unrolled(found: Any, term: str, arguments: str) -> Any:
+    """A function of a tuple ``s`` that gives ``term`` for each place in it."""
+    from numba.extending import overload
+
+    def by_length(*given: Any) -> Any:
+        raise NotImplementedError
+
+    def text_of(count: int) -> Any:
+        terms = ", ".join(term.format(i=i) for i in range(count))
+        space: dict[str, Any] = {"nan": float("nan")}
+        exec(f"def of({arguments}):\n    return ({terms}{',' if count else ''})", space)
+        return space["of"]
+
+    names: dict[str, Any] = {"text_of": text_of}
+    exec(f"def typed({arguments}):\n    return text_of(len(s))", names)
+    overload(by_length)(names["typed"])
+    call: dict[str, Any] = {"by_length": by_length}
+    exec(f"def of({arguments}):\n    return by_length({arguments})", call)
+    return found.njit(error_model="numpy")(call["of"])

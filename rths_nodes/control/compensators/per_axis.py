@@ -1,0 +1,107 @@
+"""Compensators that treat each axis by itself: one kernel, with a state for each axis.
+
+    step(constants, state, x, v, a, measured, force, rests, preparing) -> state, command
+
+from the target x (m), v (m/s), a (m/s^2) of the coming sample, and displacement (m) and force (N) measured at the
+last one; ``rests`` and ``preparing`` as of a :class:`Motion`. One whose delay an adaptive law may change has the
+step ``led(constants, state, delay, x, v, a) -> state, command``, from which :func:`fixed` makes the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rths_nodes.control.compensators.ahead import with_lead
+from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.samples import Array, Motion
+
+
+class Adaptable(NamedTuple):
+    """A delay that a law may adapt: its name, the one of the parameters, and the kernel that takes it."""
+
+    name: str
+    """``alpha`` (samples from the sample before) or ``delay`` (s); also the name of the parameter."""
+    constants: Callable[[Any, float], Any]
+    rest: Callable[[Any], Any]
+    led: Callable[..., Any]
+
+
+def fixed(adaptable: Adaptable) -> Kernel:
+    """The kernel whose delay is that of the parameters."""
+    name, constants, rest, led = adaptable
+
+    def step(
+        k: Any,
+        s: Any,
+        x: float,
+        v: float,
+        a: float,
+        measured: float,
+        force: float,
+        rests: bool,
+        preparing: bool,
+    ) -> Any:
+        delay, own = k
+        return led(own, s, delay, x, v, a)
+
+    return Kernel(
+        lambda params, dt: (float(getattr(params, name)), constants(params, dt)), lambda k: rest(k[1]), step
+    )
+
+
+class PerAxis:
+    """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``; parameters with ``lead`` read ahead by it."""
+
+    Params: ClassVar[type]
+    KERNEL: ClassVar[Kernel | None] = None
+    ADAPTABLE: ClassVar[Adaptable | None] = None
+    state_names: tuple[str, ...] = ()
+    state_units: Mapping[str, str] = {}
+    state_limits: Mapping[str, tuple[float, float]] = {}
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        self._p, self._dt, self._n_axes = params, dt, n_axes
+        kernel = self.kernel_of(params)
+        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Any) -> Kernel:
+        """The kernel of one axis with these parameters."""
+        own = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
+        assert own is not None, cls
+        return with_lead(own, getattr(params, "lead", 0.0))
+
+    def reset(self) -> None:
+        """At rest; the target was zero before."""
+        self.states = [self._rest(self._constants) for _ in range(self._n_axes)]
+
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]:
+        """Commands (m) by axis, from what :meth:`step` gets, as numbers."""
+        step, k, states, commands = self._step, self._constants, self.states, []
+        for axis, state in enumerate(states):
+            states[axis], command = step(
+                k, state, x[axis], v[axis], a[axis], measured[axis], force[axis], rests, preparing
+            )
+            commands.append(command)
+        return commands
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        motion = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
+        force = target.force.tolist() or [0.0] * self._n_axes
+        return np.array(self.commands(*motion, measured.tolist(), force, target.flagged, target.preparing))
+
+    def state(self) -> Sequence[float]:
+        return ()

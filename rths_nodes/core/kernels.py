@@ -1,0 +1,41 @@
+"""Kernels: the arithmetic of a component as a pure function, one text for nodes, tests and compiled studies.
+
+    step(constants, state, inputs) -> state, outputs
+
+``constants`` is a NamedTuple of what the parameters and the time step give once, ``state`` one of what changes from
+sample to sample; both hold floats, ints, bools, tuples of these and float arrays. A step unpacks them in its first
+line and returns a plain tuple in the order of the state: that is twice as fast as names. It computes with
+``+ - * /``, comparisons and ``core/arithmetic.py``; no ``math``, ``self``, string or exception stands in it
+(``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of a
+state are worked in place: :func:`copied` makes a second one.
+
+A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
+is plain Python, which is what nodes call, and can be compiled as it stands (``app/studies/compiling.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Kernel(NamedTuple):
+    """Arithmetic of a component: ``constants`` from parameters and dt (s), the state at ``rest``, the ``step``."""
+
+    constants: Callable[..., Any]
+    rest: Callable[[Any], Any]
+    step: Callable[..., Any]
+
+
+def no_state(constants: Any) -> tuple[()]:
+    """The state of a kernel that remembers nothing."""
+    return ()
+
+
+def copied(state: Any) -> Any:
+    """A second state with the same numbers, as plain tuples: neither sees what a step does to the other."""
+    if isinstance(state, tuple):
+        return tuple([copied(each) for each in state])
+    return state.copy() if isinstance(state, np.ndarray) else state
