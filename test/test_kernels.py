@@ -1,1 +1,217 @@
-"""Kernels: plain and compiled text give the same bits, and nothing stands in one that would not."""
+"""Kernels: plain and compiled text give the same bits, and nothing stands in one that would not.
+
+A component with a kernel is tested by being registered; a family needs its inputs here, once.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import arithmetic, registry
+from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.strict import build
+
+from .test_contracts import COMPONENTS, data_of
+
+DT = 1.0 / 1024.0
+SAMPLES = 400
+EXTREMES = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0, -0.0)
+RARELY = 0.02
+
+
+def numbers(rng: np.random.Generator, scale: float, extreme: bool) -> Iterator[float]:
+    """Random ones of that scale, and now and then an extreme one."""
+    while True:
+        wild = extreme and rng.random() < RARELY
+        yield float(rng.choice(EXTREMES)) if wild else float(scale * rng.standard_normal())
+
+
+def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any]:
+    """Its kernel, constants, and inputs of each sample: target, measured displacement, force, flags."""
+    metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
+    rows = [
+        (next(metres), next(metres), next(metres), next(metres), next(newtons), rng.random() < 0.1, False)
+        for _ in range(SAMPLES)
+    ]
+    kernel = cls.kernel_of(params)
+    return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {"compensator": of_compensator}
+
+
+def has_kernel(family: str, name: str) -> bool:
+    return family in FAMILIES and hasattr(registry.load(family, name), "kernel_of")
+
+
+WITH_KERNEL = [pair for pair in COMPONENTS if has_kernel(*pair)]
+every_kernel = pytest.mark.parametrize(
+    ("family", "name"), WITH_KERNEL, ids=["-".join(pair) for pair in WITH_KERNEL]
+)
+
+
+def made(family: str, name: str, seed: int, extreme: bool) -> Any:
+    cls = registry.load(family, name)
+    params = build(cls.Params, data_of(family, name), family)
+    return FAMILIES[family](cls, params, np.random.default_rng(seed), extreme)
+
+
+def flat(value: Any) -> list[Any]:
+    """All numbers in it, in order."""
+    if isinstance(value, (tuple, list)):
+        return [each for part in value for each in flat(part)]
+    return np.ravel(value).tolist() if isinstance(value, np.ndarray) else [value]
+
+
+def same(one: Any, other: Any) -> bool:
+    """To the bit; a nan is a nan."""
+    pairs = list(zip(flat(one), flat(other), strict=True))
+    return all((a != a and b != b) or np.float64(a).tobytes() == np.float64(b).tobytes() for a, b in pairs)
+
+
+@every_kernel
+@pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: bool) -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    kernel, constants, rows = made(family, name, 7, extreme)
+    step = compiled(kernel.step)
+    with np.errstate(all="ignore"):
+        plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
+        for sample, inputs in enumerate(rows):
+            plain, found = kernel.step(constants, plain, *inputs)
+            quick, quickly = step(constants, quick, *inputs)
+            assert same(found, quickly), (sample, inputs, found, quickly)
+            assert same(plain, quick), (sample, inputs, plain, quick)
+
+
+@every_kernel
+def test_a_copied_state_is_a_second_one(family: str, name: str) -> None:
+    kernel, constants, rows = made(family, name, 3, False)
+    state = copied(kernel.rest(constants))
+    for inputs in rows[:5]:
+        state, _ = kernel.step(constants, state, *inputs)
+    twin = copied(state)
+    before = flat(copied(state))
+    for inputs in rows[5:20]:
+        twin, _ = kernel.step(constants, twin, *inputs)
+    assert same(flat(state), before)
+    assert isinstance(state, tuple)
+
+
+# What may stand in a kernel
+
+ALLOWED = {"abs", "len", "range", "float", "bool", "True", "False", "max", "min"}
+NUMPY = {"empty", "zeros", "array", "nan"}
+BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp)
+
+
+def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
+    """``function`` and all of this package that it calls, but the arithmetic: by their code."""
+    if not isinstance(function, FunctionType) or function.__code__ in seen:
+        return seen
+    if not function.__module__.startswith("rths_nodes.") or function.__module__ == arithmetic.__name__:
+        return seen
+    seen[function.__code__] = function
+    reached = [function.__globals__.get(name) for name in function.__code__.co_names]
+    reached += [cell.cell_contents for cell in function.__closure__ or ()]
+    for each in reached:
+        functions_of(each, seen)
+    return seen
+
+
+def wrong_in(function: Any) -> list[str]:
+    """Whatever in its text has no defined bits, or is no arithmetic."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    body = tree.body[1:] if ast.get_docstring(tree) else tree.body  # type: ignore[arg-type,attr-defined]
+    found = []
+    for node in (each for statement in body for each in ast.walk(statement)):
+        if isinstance(node, BARRED) or (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+            found.append(f"{type(node).__name__} in line {node.lineno}")
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.MatMult, ast.Mod, ast.FloorDiv)):
+            found.append(f"{type(node.op).__name__} in line {node.lineno}")
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "math" or (node.value.id == "np" and node.attr not in NUMPY):
+                found.append(f"{node.value.id}.{node.attr}")
+            if node.value.id == "self":
+                found.append("self")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            known = name in function.__globals__ or name in function.__code__.co_freevars
+            if not known and name not in ALLOWED:
+                found.append(f"{name}()")
+    return found
+
+
+@every_kernel
+def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: str) -> None:
+    kernel, _, _ = made(family, name, 1, False)
+    found = {each.__qualname__: wrong_in(each) for each in functions_of(kernel.step, {}).values()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("call", ["math.exp(x)", "x ** 2.0", "sum((x, x))", "round(x)", "hypot(x, x)"])
+def test_the_fence_sees_what_is_barred(call: str, tmp_path: Any) -> None:
+    source = tmp_path / "barred.py"
+    source.write_text(f"import math\n\ndef step(k, s, x):\n    return s, {call}\n", encoding="utf-8")
+    space: dict[str, Any] = {}
+    exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), space)
+    assert wrong_in(space["step"]) != []
+
+
+# The arithmetic itself
+
+ONE_ARGUMENT = [getattr(arithmetic, name) for name in ("exp", "log", "tanh", "sqrt", "sin", "cos", "rounded")]
+EDGES = (*EXTREMES, 2.5, -2.5, 0.5, 1.5, 709.7, 709.79, 710.0, -746.0, 4503599627370495.5, 9.1e15)
+
+
+@pytest.mark.parametrize("function", ONE_ARGUMENT, ids=lambda each: each.__name__)
+def test_elementary_functions_have_a_value_for_every_float(function: Any) -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    quick, rng = compiled(function), np.random.default_rng(1)
+    for x in (*EDGES, *(rng.standard_normal(3000) * 10.0 ** rng.uniform(-8, 8, 3000)).tolist()):
+        assert same(function(x), quick(x)), x
+
+
+def test_powers_have_a_value_for_every_float() -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    quick, rng = compiled(arithmetic.power), np.random.default_rng(1)
+    for x in (*EDGES, *rng.uniform(0.0, 1e3, 2000).tolist()):
+        for exponent in (0.01, 1.0, 2.0, 2.5, 100.0):
+            assert same(arithmetic.power(x, exponent), quick(x, exponent)), (x, exponent)
+    assert arithmetic.power(3.0, 2.5) == 3.0**2.5
+    assert arithmetic.power(1e300, 2.0) == math.inf
+
+
+def test_whole_numbers_are_those_of_round() -> None:
+    rng = np.random.default_rng(2)
+    values = (*(rng.standard_normal(5000) * 10.0 ** rng.uniform(-3, 14, 5000)).tolist(), 0.5, 1.5, -2.5, 2.5)
+    for x in values:
+        assert arithmetic.rounded(x) == float(round(x))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40)])
+def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int]) -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    rng = np.random.default_rng(3)
+    matrix, vector = rng.standard_normal(shape), rng.standard_normal(shape[1])
+    found = arithmetic.matvec(matrix, vector)
+    assert same(found, compiled(arithmetic.matvec)(matrix, vector))
+    assert found.tolist() == [arithmetic.dot((0.0, *row), (0.0, *vector.tolist())) for row in matrix.tolist()]
+    np.testing.assert_allclose(found, matrix @ vector, rtol=1e-13, atol=1e-13)

@@ -2,12 +2,12 @@
 
     step(constants, state, inputs) -> state, outputs
 
-``constants`` is a NamedTuple of what the parameters and the time step give once, ``state`` one of what changes from
-sample to sample; both hold floats, ints, bools, tuples of these and float arrays. A step unpacks them in its first
-line and returns a plain tuple in the order of the state: that is twice as fast as names. It computes with
+``constants`` is a NamedTuple of what the parameters and the time step give once, ``state`` one of what changes
+from sample to sample; both hold floats, ints, bools, tuples of these and float arrays. A step unpacks them in its
+first line and returns a plain tuple in the order of the state: that is twice as fast as names. It computes with
 ``+ - * /``, comparisons and ``core/arithmetic.py``; no ``math``, ``self``, string or exception stands in it
-(``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of a
-state are worked in place: :func:`copied` makes a second one.
+(``test/test_kernels.py`` reads them). A number of a sample (k, i, substep) is an argument, never state. Arrays of
+a state are worked in place: :func:`copied` makes a second one.
 
 A kernel that contains another is made by a function that takes the other one: ``adaptive(inverse.led)``. So each
 is plain Python, which is what nodes call, and can be compiled as it stands (``app/studies/compiling.py``).

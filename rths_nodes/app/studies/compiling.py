@@ -1,8 +1,8 @@
 """The compiled form of kernels, by numba (an extra of this package), from the same text as the plain one.
 
 numba compiles a function that calls compiled functions only. So every kernel is copied with the functions that it
-names, in its module or its closure, replaced by their compiled forms, from the innermost one out. The few functions
-whose plain form leans on numpy or on comprehensions have a compiled form of their own here, equal to the bit.
+names, in its module or its closure, replaced by their compiled forms, from the innermost one out. The few whose
+plain form leans on numpy or on comprehensions have a compiled form of their own here, equal to the bit.
 """
 
 from __future__ import annotations

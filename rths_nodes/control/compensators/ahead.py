@@ -35,7 +35,7 @@ def lead_parameter() -> Any:
 
 
 def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of a compensator that sees its target ``lead`` (s) later; constants (lead, dt, those of ``step``)."""
+    """The step of a compensator that sees its target later; constants (lead and dt, s, those of ``step``)."""
 
     def led(
         k: Any,
