@@ -47,6 +47,8 @@ IN_MOTION = 2.0
 """So many times what the damping that the small move found lets a force change with the velocity it may."""
 LEAST_ANSWER, MOST_ANSWER = 0.1, 10.0
 """Of what the stiffness lets expect; a yielded or hardened specimen leaves neither."""
+LEFT_OVER = 0.1
+"""Share of the forces of all axes on one below which their sum, in which they cancel, says nothing."""
 DRIFTS = 0.7
 """A force that does not rest, and goes on by this share of what it has gone in the rest before, drifts."""
 UNKNOWN = (
@@ -205,15 +207,18 @@ class Way:
     def _within(self, active: Places, share: float) -> bool:
         return bool((np.abs(self._forces()) <= share * self._tolerance)[active].all())
 
-    def _deaf(self, change: Array, moved: Array, faster: Array) -> str:
+    def _deaf(self, change: Array, moved: Array, faster: Array, noise: Array) -> str:
         """Why the forces do not go with the axes, which have ``moved`` ``(n_axes,)`` m meanwhile.
 
-        ``faster`` ``(n_axes,)`` m/s is by how much their velocity differs from before.
+        ``faster`` ``(n_axes,)`` m/s is by how much their velocity differs from before, ``noise`` ``(n_axes,)`` N
+        what a change may be by itself.
         """
-        expected = np.where(np.isfinite(self._tangent), self._tangent, 0.0) @ moved
+        tangent = np.where(np.isfinite(self._tangent), self._tangent, 0.0)
+        expected = tangent @ moved
+        told = np.abs(expected) > noise + LEFT_OVER * (np.abs(tangent) @ np.abs(moved))
         far = np.abs(moved) >= (1.0 - BLIND_STEP) * self._blind
         answer = np.sign(expected) * change + self._damping * np.abs(faster)
-        deaf = far & (answer < LEAST_ANSWER * np.abs(expected))
+        deaf = far & told & (answer < LEAST_ANSWER * np.abs(expected))
         if not deaf.any():
             return ""
         worst = int(np.argmax(np.where(deaf, np.abs(expected), 0.0)))
@@ -246,7 +251,8 @@ class Way:
                 marks.append((here, measured.force, velocity))
                 while len(marks) > 1 and (np.abs(here - marks[1][0]) >= far).any():
                     marks.popleft()
-                if why := self._deaf(measured.force - marks[0][1], here - marks[0][0], velocity - marks[0][2]):
+                place, force, speed = marks[0]
+                if why := self._deaf(measured.force - force, here - place, velocity - speed, 2.0 * self._noise):
                     self.given_up = why
                     return why
             beyond = -sign * (measured.force - self.tare)[active] > through
@@ -368,7 +374,7 @@ class Way:
         why = yield from self._walk.ramp(start + step, self._velocity, self._guard(active))
         yield from self._rest()
         gone, change = self._walk.command - start, self._forces() - before
-        self.given_up = self.given_up or self._deaf(change, gone, np.zeros(len(gone)))
+        self.given_up = self.given_up or self._deaf(change, gone, np.zeros(len(gone)), self._seen())
         length = float(gone @ gone)
         if length and (np.abs(change) > self._seen())[active].any():
             at = np.ix_(active, active)

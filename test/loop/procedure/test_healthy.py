@@ -29,7 +29,12 @@ COMPUTED = {name for name in SHIPPED if files.load(name).rig is None} - {"rths_b
 """Those with a rung d: neither a coupled rig, nor a mass in the specimen, which makes force of any noise."""
 UNSTABLE = {("horiuchi_1996_verification", "no_compensation"), ("phillips_spencer_2012", "b")}
 """Cases that are published because they run away."""
-CASES = [(name, case) for name in SHIPPED for case in files.load(name).cases if (name, case) not in UNSTABLE]
+AT_THE_STROKE = {("horiuchi_1996_frp_column", "level_40")}
+"""It comes within 2.6 mm of its stroke without transport; one sample of it, as a rig has, brings it there."""
+LEFT_OUT = UNSTABLE | AT_THE_STROKE
+CASES = [(name, case) for name in SHIPPED for case in files.load(name).cases if (name, case) not in LEFT_OUT]
+COUPLED = ("phillips_spencer_2012", "d")
+"""Unloading moves its three axes by ways whose forces leave next to nothing of each other on one of them."""
 
 
 def whole(name: str, ratio: int, resolution: float, seed: int = 1, case: str = "") -> None:
@@ -104,9 +109,10 @@ def test_no_shipped_scenario_has_a_false_word(name: str, ratio: int, resolution:
         whole(name, ratio, resolution, seed)
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "case"), CASES)
+@pytest.mark.parametrize(
+    ("name", "case"), [pytest.param(*each, marks=[pytest.mark.soak] * (each != COUPLED)) for each in CASES]
+)
 def test_nor_has_a_case_of_one(name: str, case: str) -> None:
     whole(name, 1, 5e-6, case=case)
 
