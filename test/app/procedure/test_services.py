@@ -197,7 +197,7 @@ def test_a_stranger_who_hears_whole_tests_gets_no_act(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_a_stranger_who_hears_a_hundred_whole_tests_gets_no_act(tmp_path: Path) -> None:
     assert no_act_of_a_stranger(tmp_path, 100, seed=9) > 30_000
 
