@@ -122,8 +122,7 @@ def test_the_taylor_series_is_exact_on_a_constant_acceleration() -> None:
     bridge = MotionBridge(Straight(), DT, 10, Fading(10, DT, np.array([0.76])))  # type: ignore[arg-type]
     bridge.follow(target(3, *parabola(30 * DT)))
     for sample in range(31, 45):
-        motion = bridge.motion(sample)
-        found = [motion.displacement[0], motion.velocity[0], motion.acceleration[0]]
+        found = [values[0] for values in bridge.motion(sample)]
         np.testing.assert_allclose(found, parabola(sample * DT), rtol=1e-12)
 
 

@@ -13,7 +13,7 @@ import pytest
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Motion
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement
 from rths_nodes.loop.embedded import Loop, Outcome
 from rths_nodes.loop.faults.embedded import FaultyLoop
 from rths_nodes.loop.faults.kinds import (
@@ -340,8 +340,8 @@ def test_holding_would_be_far_worse(reference: Callable[..., Run], monkeypatch: 
     fault = "delay@0.1:target,5,5,100"
     _, bridged, _ = run(name, overrides, fault)
 
-    def hold(self: MotionBridge, last: tuple[int, np.ndarray], sample: int) -> Motion:
-        return Motion(last[1][0], np.zeros_like(last[1][0]), np.zeros_like(last[1][0]))
+    def hold(self: MotionBridge, last: tuple[int, Any], sample: int) -> np.ndarray:
+        return np.array([last[1][0], np.zeros_like(last[1][0]), np.zeros_like(last[1][0])])
 
     monkeypatch.setattr(MotionBridge, "_series", hold)
     outcome, held, _ = run(name, overrides, fault)

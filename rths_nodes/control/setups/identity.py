@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array, Motion
@@ -24,6 +26,10 @@ class Identity:
 
     def axes(self, motion: Motion) -> Motion:
         return motion
+
+    def moved(self, rows: Any) -> Any:
+        """As :meth:`axes`, of a motion in floats."""
+        return rows
 
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         return axis_forces

@@ -21,14 +21,15 @@ from rths_nodes.core.samples import (
     FLAG_TRIPPED,
     Command,
     Measurement,
-    Motion,
     Target,
 )
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
+from rths_nodes.loop.stages import rows
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.stages.in_time import InTime
+from rths_nodes.loop.stages.rows import Rows
 from rths_nodes.loop.supervision.bridges import MotionBridge
 
 PATIENCE = 0.6
@@ -84,7 +85,9 @@ class CommandStage:
         self._ready_to: float = -1
         self._flags = 0
         self._auxiliary = EMPTY
-        self._motion = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+        self._ramped_rows, self._predicted_rows = rows.ramped(ramp), rows.predicted(ramp)
+        self._moved, self._compensated = rows.moved(setup), rows.compensated(compensator)
+        self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
         self._bounds = _bounds(compensator)
 
     @classmethod
@@ -141,7 +144,7 @@ class CommandStage:
             return None
         sample = measured.sample + 1
         if sample <= self.samples:
-            self._motion = self._bridge.rejoin(self.setup.axes(self._ramped(sample)), sample)
+            self._rows = self._bridge.rejoin(self._moved(self._ramped(sample)), sample)
             self._in_a_row = 0
         return self._command(sample, measured, 0)
 
@@ -156,17 +159,17 @@ class CommandStage:
         if not self._next_step or self._in_a_row == self._longest:
             return None
         self._follow(-(-sample // self.substeps))
-        self._motion = self._bridge.motion(sample)
+        self._rows = self._bridge.motion(sample)
         self._in_a_row += 1
         self.bridged += 1
         return self._command(sample, measured, FLAG_BRIDGED)
 
-    def _ramped(self, sample: int) -> Motion:
+    def _ramped(self, sample: int) -> Rows:
         step, before = -(-sample // self.substeps), sample - 1
-        self._follow(step)
-        move = self.ramp.step if self._followed >= step else self.ramp.predict  # type: ignore[attr-defined]
-        motion: Motion = move(before % self.substeps + 1)
-        return motion
+        if self._targets:
+            self._follow(step)
+        substep = before % self.substeps + 1
+        return self._ramped_rows(substep) if self._followed >= step else self._predicted_rows(substep)
 
     def _follow(self, step: int) -> None:
         """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
@@ -180,24 +183,24 @@ class CommandStage:
             self.ramp.follow(target)
 
     def _command(self, sample: int, measured: Measurement, flags: int) -> Command | None:
-        motion = self._motion
+        of_target = self._flags
         doubtful = (measured.flags | flags) & (FLAG_BRIDGED | FLAG_SLOWED)
-        motion.flagged = bool(doubtful or self._flags & FLAG_RESTING)
-        motion.preparing = bool(self._flags & FLAG_SOFT_START)
-        displacement, motion.force = measured.displacement, measured.force
+        rests, preparing = bool(doubtful or of_target & FLAG_RESTING), bool(of_target & FLAG_SOFT_START)
+        displacement, force = measured.displacement.tolist(), measured.force.tolist()
         if self._loads is not None:
             n = self._n_moved
-            displacement, motion.force = displacement[:n], motion.force[:n]
-        command = self.compensator.step(motion, displacement)
+            displacement, force = displacement[:n], force[:n]
+        x, v, a = self._rows
+        commands = self._compensated(x, v, a, displacement, force, rests, preparing)
         if sample > self.samples:
             return None
-        target, flags = motion.displacement, self._flags | flags
+        flags |= of_target
         if self._bounds and self._at_bound():
             flags |= FLAG_AT_BOUND
         if self._loads is None:
-            return Command(sample, target, command, self._auxiliary, flags)
+            return Command(sample, np.array(x), np.array(commands), self._auxiliary, flags)
         loads, modes = self._loads.step(sample, measured)
-        target, command = np.concatenate((target, loads)), np.concatenate((command, loads))
+        target, command = np.concatenate((x, loads)), np.concatenate((commands, loads))
         return Command(sample, target, command, self._auxiliary, flags, modes)
 
     def _at_bound(self) -> bool:

@@ -128,6 +128,8 @@ class Fading:
         return left
 
 
+Rows = tuple[list[float], list[float], list[float]]
+"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion, a number for each place."""
 _Followed = tuple[int, list[list[float]]]
 """The sample of a Target; displacement, velocity and acceleration. Lists, which are quick: the loop waits."""
 
@@ -153,36 +155,33 @@ class MotionBridge:
         self._last = (target.step * self._substeps, rows)
         return math.isfinite(sum(map(sum, rows)))
 
-    def motion(self, sample: int) -> Motion:
+    def motion(self, sample: int) -> Rows:
         """The Taylor series of the newest Target at ``sample``."""
         return self._joined(self._series(self._last, sample), sample, self._last)
 
-    def rejoin(self, motion: Motion, sample: int) -> Motion:
-        """The real ``motion`` of ``sample``, without a jump from what was bridged before."""
+    def rejoin(self, real: Rows, sample: int) -> Rows:
+        """The ``real`` motion of ``sample``, without a jump from what was bridged before."""
         if self._driving is None and not self._fading.active:
-            return motion
-        return self._joined(motion, sample, None)
+            return real
+        return self._joined(np.array(real), sample, None)
 
-    def _series(self, last: _Followed, sample: int) -> Motion:
+    def _series(self, last: _Followed, sample: int) -> Array:
         start, rows = last
         x, v, a = np.array(rows)
         t = (sample - start) * self._dt
-        return self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
+        moved = self._setup.axes(Motion(x + t * v + 0.5 * t * t * a, v + t * a, a))
+        return np.array((moved.displacement, moved.velocity, moved.acceleration))
 
-    def _joined(self, motion: Motion, sample: int, source: _Followed | None) -> Motion:
-        rows = _rows(motion)
+    def _joined(self, rows: Array, sample: int, source: _Followed | None) -> Rows:
         if self._driving is not None and self._driving is not source:
-            self._fading.begin(_rows(self._series(self._driving, sample)) - rows)
+            self._fading.begin(self._series(self._driving, sample) - rows)
         self._driving = source
-        return Motion(*(rows + self._fading.step())) if self._fading.active else Motion(*rows)
+        x, v, a = (rows + self._fading.step() if self._fading.active else rows).tolist()
+        return x, v, a
 
 
-def _rows(motion: Motion) -> Array:
-    return np.array((motion.displacement, motion.velocity, motion.acceleration))
-
-
-_Known = tuple[int, tuple[list[float], list[float]]]
-"""Number of a Command, target and command of each axis (m). Lists, which are quick: there is one a sample."""
+_Known = tuple[Command, Command]
+"""The newest Command, and the one before it."""
 
 
 class CommandBridge:
@@ -194,33 +193,29 @@ class CommandBridge:
     def __init__(self, fading: Fading, dt: float, position: Array, auxiliary: Array) -> None:
         self._fading = fading
         self._dt = dt
-        self._driving: tuple[_Known, _Known] | None = None
-        self._auxiliary: list[float] = auxiliary.tolist()
-        self._flags = 0
+        self._auxiliary = auxiliary
+        self._driving: _Known | None = None
         self.start(position)
 
     def start(self, position: Array) -> None:
         """The axes stand at ``position`` ``(n_axes,)`` m when the test begins."""
-        first = (0, (position.tolist(), position.tolist()))
-        self._known: tuple[_Known, _Known] = (first, first)
+        self._newest = self._before = Command(0, position, position, self._auxiliary)
 
     def heard(self, command: Command) -> None:
         """A Command, in time or late; one that is older than the newest tells nothing."""
-        newest = self._known[0]
-        if command.sample > newest[0]:
-            rows = command.target.tolist(), command.command.tolist()
-            self._known = ((command.sample, rows), newest)
-            self._auxiliary, self._flags = command.auxiliary.tolist(), command.flags
+        if command.sample > self._newest.sample:
+            self._before, self._newest = self._newest, command
 
     def command(self, sample: int) -> Command:
         """The straight line at ``sample``; the auxiliary inputs stay as they were."""
-        target, wanted = _straight(self._known, sample)
-        if self._driving is not None and self._driving is not self._known:
+        known = self._newest, self._before
+        target, wanted = _straight(known, sample)
+        if self._driving is not None and self._driving[0] is not known[0]:
             self._begin(sample)
-        self._driving = self._known
+        self._driving = known
         if self._fading.active:
             wanted = wanted + self._fading.step()[0]
-        return Command(sample, target, wanted, np.array(self._auxiliary), self._flags | FLAG_BRIDGED)
+        return Command(sample, target, wanted, known[0].auxiliary.copy(), known[0].flags | FLAG_BRIDGED)
 
     def rejoin(self, command: Command) -> Command:
         """A Command in time, without a jump from what was bridged before. :meth:`heard` comes first."""
@@ -235,8 +230,9 @@ class CommandBridge:
     def _begin(self, sample: int) -> None:
         """From ``sample`` on the line through the newest Commands replaces the one that drove the axes."""
         assert self._driving is not None
-        old, new = _straight(self._driving, sample)[1], _straight(self._known, sample)[1]
-        slopes = (_slope(self._driving) - _slope(self._known))[1] / self._dt
+        known = self._newest, self._before
+        old, new = _straight(self._driving, sample)[1], _straight(known, sample)[1]
+        slopes = (_slope(self._driving) - _slope(known))[1] / self._dt
         self._fading.begin(np.array((old - new, slopes, np.zeros_like(old))))
 
 
@@ -274,14 +270,19 @@ class BridgeCount:
         return f"bridge.max_bridge: no {self._missing} for {1e3 * late:.3g} ms: {bound}"
 
 
-def _slope(known: tuple[_Known, _Known]) -> Array:
+def _slope(known: _Known) -> Array:
     """m per sample, ``(2, n_axes)``."""
-    (sample, rows), (before, rows_before) = known
-    slope: Array = np.subtract(rows, rows_before) / max(sample - before, 1)
+    newest, before = known
+    slope: Array = np.subtract(_of(newest), _of(before)) / max(newest.sample - before.sample, 1)
     return slope
 
 
-def _straight(known: tuple[_Known, _Known], sample: int) -> Array:
-    start, rows = known[0]
-    at: Array = np.array(rows) + (sample - start) * _slope(known)
+def _straight(known: _Known, sample: int) -> Array:
+    """Target and command at ``sample`` on the line through both, ``(2, n_axes)`` m."""
+    newest = known[0]
+    at: Array = np.array(_of(newest)) + (sample - newest.sample) * _slope(known)
     return at
+
+
+def _of(command: Command) -> tuple[Array, Array]:
+    return command.target, command.command
