@@ -29,8 +29,7 @@ from rths_nodes.loop.stages import rows
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.stages.in_time import InTime
-from rths_nodes.loop.stages.rows import Rows
-from rths_nodes.loop.supervision.bridges import MotionBridge
+from rths_nodes.loop.supervision.bridges import MotionBridge, Rows
 
 PATIENCE = 0.6
 """In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
