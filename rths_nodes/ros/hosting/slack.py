@@ -67,4 +67,4 @@ class SlackUser:
             if not self._budgets[node.heavy].run(partial(node.safely, node.work, 1)):
                 self._behind = 0
                 return
-            self._behind -= 1
+            self._behind = max(0, self._behind - 1)
