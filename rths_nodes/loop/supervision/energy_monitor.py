@@ -66,6 +66,8 @@ class EnergyMonitor:
 
     def over(self, displacement: Array, external: Array, told: Array) -> Array:
         """Count Targets in a row, ``(n, n_dof)`` m, N and ``(n, 1)`` J: the input energies ``(n,)`` J."""
+        if len(told) and not self._begun:
+            self.start(displacement[0].tolist())
         if len(told) > FEW and np.isnan(told).all():
             return self._in_arrays(displacement, external)
         found = []
