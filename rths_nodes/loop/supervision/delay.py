@@ -82,7 +82,7 @@ class Delay:
     coefficient at each lag over the same samples of the measurement, so that neither drift nor the ends of
     the record pull the peak. A correlation that still rises at the longest lag has no peak: no delay is known.
 
-    A chunk is worked in when it is complete; with ``spread`` in three parts, one with each :meth:`work`.
+    A chunk is worked in when it is complete; with ``spread`` in four parts, one with each :meth:`work`.
     """
 
     def __init__(self, longest: int, spread: bool = False) -> None:
@@ -156,7 +156,7 @@ class _Chunk:
 
     def __init__(self, targets: Array, measured: Array, size: int) -> None:
         self._targets, self._measured, self._size = targets, measured, size
-        self._parts = iter((self._transform, self._multiply, self._sum))
+        self._parts = iter((self._transform, self._multiply, self._transform_back, self._sum))
 
     @np.errstate(all="ignore")
     def work(self) -> Moments | None:
@@ -171,9 +171,11 @@ class _Chunk:
         self._measured, self._middle = _centred(self._measured)
         self._spectrum *= np.fft.rfft(self._measured, self._size).conj()
 
+    def _transform_back(self) -> None:
+        self._products = np.fft.irfft(self._spectrum, self._size)[: len(self._targets) - len(self._measured) + 1]
+
     def _sum(self) -> Moments:
         c, m, n = self._targets, self._measured, len(self._measured)
-        products = np.fft.irfft(self._spectrum, self._size)[: len(c) - n + 1]
         squares = c * c
         sums, sums_of_squares = _windows(c, n), _windows(squares, n)
         rest = float(np.add.reduce(m))
@@ -183,7 +185,7 @@ class _Chunk:
             float(np.add.reduce(m * m)) - rest * rest / n,
             self._target + sums / n,
             sums_of_squares - sums * sums / n,
-            products - sums * (rest / n),
+            self._products - sums * (rest / n),
             float(np.add.reduce(squares)),
         )
 

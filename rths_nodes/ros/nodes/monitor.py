@@ -69,7 +69,7 @@ class MonitorNode(RthsNode):
         self._progress.tell_if_due(self._allowed())
         if busy:
             self._quiet_from = self._now()
-        elif self.stage.spares:  # the delay has no sample to wait for: it is for what is left of a period
+        elif self.spares:
             self.stage.spare()
             return True
         else:
@@ -78,7 +78,11 @@ class MonitorNode(RthsNode):
 
     @property
     def heavy(self) -> bool:  # type: ignore[override]
-        return self.measurements.expected % self._status_every == 0 or self.stage.spares
+        return self.measurements.expected % self._status_every == 0
+
+    @property
+    def spares(self) -> bool:  # type: ignore[override]
+        return self.stage.spares
 
     def _trip_if_broken(self) -> None:
         breach = self.stage.monitor.breach
