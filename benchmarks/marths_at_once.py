@@ -41,7 +41,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.supervision.indices import delay_samples
+from rths_nodes.loop.supervision.delay import delay_samples
 
 NAME = "marths_2023"
 VARIED = ("name", "seed", "recording", "rig.responses", "rig.common_poles")

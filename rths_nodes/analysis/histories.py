@@ -1,7 +1,7 @@
 """What is computed from a Run after the test: running indices and the samples that count.
 
-No index is defined here: the streaming objects of ``loop/supervision/indices.py`` are fed once more, in the blocks
-in which they were fed during the test, so that the last values are those of the test to the bit.
+No index is defined here: the objects of ``loop/supervision/indices.py`` are fed once more, sample by sample as
+during the test, so that the values are those of the test to the bit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import EMPTY, FLAG_SOFT_START, FLAG_TRIPPED, Array, Target
+from rths_nodes.core.samples import FLAG_SOFT_START, FLAG_TRIPPED, Array
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.indices import (
-    BLOCK,
-    EnergyMonitor,
-    Tracking,
-    TrackingIndicator,
-    frequency_evaluation,
-)
+from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
+from rths_nodes.loop.supervision.indices import Tracking, frequency_evaluation
 from rths_nodes.recording.run import Run
 
 _NO_PARAMETER = re.compile(r"(^|\.)(delta_|u_)|_indicator$")
@@ -101,46 +96,35 @@ class Evaluation:
         run, samples = self.run, self.counted
         elastic = self.or_left_out("running HSEM", lambda: self.assembly.reference_energy, math.nan)
         target, measured, force = (values[samples] for values in (run.target, run.displacement, run.force))
-        n, n_axes = target.shape
-        indicator, energy = TrackingIndicator(n_axes), EnergyMonitor(n_axes, elastic, self.scenario.energy_scale)
-        before = self.first_sample - 1
-        if n and before >= 0:  # as in the test: it begins where the soft start has ended
-            indicator.start(run.target[before], run.displacement[before])
-            energy.start(run.target[before], run.displacement[before], run.force[before])
-        running, error, percent = np.zeros((n, n_axes)), np.zeros(n), np.zeros(n)
-        input_energy = np.zeros(len(run.step_time))
-        step = 0
-        for start in range(0, n, BLOCK):
-            block = slice(start, min(start + BLOCK, n))
-            last = samples[block.stop - 1]
-            # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
-            while step < len(input_energy) and (step - 1) * self.scenario.samples_per_step < last:
-                energy.target(self._target(step))
-                input_energy[step] = energy.input
-                step += 1
-            indicator.update(target[block], measured[block])
-            running[block] = indicator.history
-            error[block] = energy.update(target[block], measured[block], force[block])
-            percent[block] = energy.running_percent(error[block])
-        for late in range(step, len(input_energy)):
-            energy.target(self._target(late))
-            input_energy[late] = energy.input
-        return Histories(
-            samples, run.time[samples], target - measured, running, error, percent, input_energy, elastic
-        )
+        tracking = self._tracking(run.displacement)
+        indicator, error = tracking.over(target, measured, force)
+        energy, given = self._energy(elastic)
+        # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
+        step = np.minimum(-(-samples // self.scenario.samples_per_step), len(given) - 1)
+        percent = energy.running_percents(error, given[step])
+        return Histories(samples, run.time[samples], target - measured, indicator, error, percent, given, elastic)
 
-    def _target(self, step: int) -> Target:
-        """Target ``step`` as it was recorded; the first brings no forces."""
-        run, before = self.run, step - 1
-        nothing = np.zeros(run.dof_displacement.shape[1])
-        exact, external, restoring = (
-            values[before] if step else nothing
-            for values in (run.exact_acceleration, run.external_force, run.restoring_force)
-        )
-        moved = (run.dof_displacement[step], run.dof_velocity[step], run.dof_acceleration[step])
-        flags = FLAG_SOFT_START if step * self.scenario.samples_per_step < self.first_sample else 0
-        told = (run.energies[before],) if step and len(run.energies) else ()
-        return Target(step, *moved, exact, external, restoring, EMPTY, flags, *told)
+    def _tracking(self, displacement: Array) -> Tracking:
+        """Where the test begins, with another displacement ``(n, n_axes)`` m than the measured one."""
+        run, longest = self.run, max(1, math.ceil(self.scenario.monitor.longest_delay / self.scenario.dt))
+        tracking, before = Tracking(len(run.axes), longest, self.scenario.energy_scale), self.first_sample - 1
+        if before >= 0:  # as in the test: where the soft start has ended
+            tracking.start(*(values[before].tolist() for values in (run.target, displacement, run.force)))
+        return tracking
+
+    def _energy(self, elastic: float) -> tuple[EnergyMonitor, Array]:
+        """The energy monitor of the test, and the input energy ``(n_steps,)`` J that each Target told."""
+        run, (n_steps, n_dof) = self.run, self.run.dof_displacement.shape
+        first = min(n_steps, -(-self.first_sample // self.scenario.samples_per_step))
+        external, told = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
+        external[1:] = run.external_force  # the first Target brings no force, and no energy
+        if len(run.energies):
+            told[1:, 0] = run.energies[:, 0]
+        energy = EnergyMonitor(n_dof, elastic)
+        if first:
+            energy.start(run.dof_displacement[first - 1].tolist())
+        given = energy.over(run.dof_displacement[first:], external[first:], told[first:])
+        return energy, np.concatenate((np.zeros(first), given))
 
     @cached_property
     def true_is_known(self) -> bool:
@@ -160,11 +144,8 @@ class Evaluation:
         if not len(samples):
             return {}
         target, moved, dt = run.target[samples], displacement[samples], self.scenario.dt
-        tracking = Tracking(len(run.axes), max(1, math.ceil(self.scenario.monitor.longest_delay / dt)))
-        before = self.first_sample - 1
-        if before >= 0:
-            tracking.indicator.start(run.target[before], displacement[before])
-        tracking.update(target, moved)
+        tracking = self._tracking(displacement)
+        tracking.over(target, moved)
         found = tracking.indices(run.axes, dt)
         evaluation = frequency_evaluation(target, moved, dt)
         names = ("fei_amplitude", "fei_delay_s", "fei_frequency_hz")

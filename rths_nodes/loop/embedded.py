@@ -223,7 +223,6 @@ class Loop:
 
     def _show(self, measured: Measurement, sinks: Sequence[Sink]) -> None:
         self.monitor.measurement(measured)
-        self.monitor.work()
         self._heed_monitor()
         if not sinks:
             return

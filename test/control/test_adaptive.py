@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.loop.supervision.indices import EnergyMonitor, TrackingIndicator
+from rths_nodes.loop.supervision.indices import Tracking
 
 DT = 1.0 / 1024.0
 OMEGA = 2.0 * np.pi
@@ -156,7 +156,7 @@ def test_the_energy_indicator_is_the_monitors(make: Callable[..., Any], rig: Cal
     targets = sine(1.0)
     measured, force, states = track(wrapper, rig(alpha=29.0), targets)
     goal = np.array([target.displacement for target in targets])
-    history = EnergyMonitor(1, 0.0).update(goal, measured[:, None], force[:, None])
+    _, history = Tracking(1, 1).over(goal, measured[:, None], force[:, None])
     np.testing.assert_allclose(states[1:, 2], history[:-1], rtol=1e-9, atol=1e-12)
 
 
@@ -167,12 +167,10 @@ def test_on_a_spring_the_energy_indicator_is_the_stiffness_times_ti(
     fixed = make("compensator", "adaptive", DT, 1, indicator="energy", k_p_per_joule=0.0, compensator=WRAPPED[0])
     targets = sine(4.0 + DT)
     measured, _, states = track(fixed, rig(alpha=29.0), targets)
-    indicator = TrackingIndicator(1)
-    indicator.update(np.array([target.displacement for target in targets]), measured[:, None])
+    goal = np.array([target.displacement for target in targets])
+    indicator, _ = Tracking(1, 1).over(goal, measured[:, None])
     period = states[-1, 2] - states[-1 - 1024, 2]
-    assert period == pytest.approx(
-        STIFFNESS * float(indicator.history[-2, 0] - indicator.history[-2 - 1024, 0]), rel=1e-3
-    )
+    assert period == pytest.approx(STIFFNESS * float(indicator[-2, 0] - indicator[-2 - 1024, 0]), rel=1e-3)
     assert period > 0.0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
-from rths_nodes.loop.supervision.indices import TrackingIndicator
+from rths_nodes.loop.supervision.indices import Tracking
 
 DT = 1.0 / 1024.0
 
@@ -130,9 +130,8 @@ def test_its_indicator_is_the_monitors(make: Callable[..., Any], plant: Callable
     targets = sine(1.0)
     law = make("compensator", "adaptive_inverse", DT, 1, alpha_es=15.0)
     measured, states = track(law, plant(29.0), targets)
-    indicator = TrackingIndicator(1)
-    indicator.update(targets[:, None], measured[:, None])
-    np.testing.assert_allclose(states[1:, 2], indicator.history[:-1, 0], rtol=1e-9, atol=1e-18)
+    indicator, _ = Tracking(1, 1).over(targets[:, None], measured[:, None])
+    np.testing.assert_allclose(states[1:, 2], indicator[:-1, 0], rtol=1e-9, atol=1e-18)
 
 
 def test_axes_adapt_on_their_own(make: Callable[..., Any], plant: Callable[..., Any]) -> None:

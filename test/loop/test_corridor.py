@@ -17,6 +17,7 @@ from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch, load, quantities
+from rths_nodes.loop.supervision.kernels import corridor
 
 NAME, AXIS = "chen_ricles_2010", "story_1"
 STIFFNESS = f"axes.{AXIS}.specimen.stiffness"
@@ -44,19 +45,33 @@ def test_the_absorbed_energy_is_that_of_the_loop() -> None:
     """A dashpot: pi c omega X^2 in a cycle."""
     time = np.linspace(0.0, 1.0, 4001)[:, None]
     omega = 2.0 * math.pi
-    values, last = quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
-    assert last == pytest.approx(math.pi * 3.0 * omega * 0.1**2, rel=1e-5)
+    values = quantities(0.1 * np.sin(omega * time), 3.0 * 0.1 * omega * np.cos(omega * time))
+    assert values[2, -1, 0] == pytest.approx(math.pi * 3.0 * omega * 0.1**2, rel=1e-5)
     assert values.shape == (3, 4000, 1)
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 500])
-def test_blocks_of_any_size_count_the_same(size: int) -> None:
+def test_what_is_watched_is_what_is_predicted_to_the_bit() -> None:
+    """``quantities`` has whole histories at a time, the watch sample after sample."""
+    rng = np.random.default_rng(7)
+    x, f = rng.normal(0.0, 1.0, (2, 300, 2))
+    states, found = [corridor.rest(*each) for each in zip(x[0].tolist(), f[0].tolist(), strict=True)], []
+    for row in range(1, 300):
+        energies = []
+        for axis in range(2):
+            sample = float(x[row, axis]), float(f[row, axis])
+            states[axis], energy, _ = corridor.step(corridor.Constants(1), states[axis], *sample, [0.0] * 6)
+            energies.append(energy)
+        found.append(energies)
+    assert np.array_equal(quantities(x, f)[2], np.array(found))
+
+
+def test_samples_outside_are_counted_and_the_first_row_of_them_is_told() -> None:
     rng = np.random.default_rng(3)
     x = np.cumsum(rng.normal(0.0, 0.2, (500, 2)), axis=0)
     f = rng.normal(0.0, 0.4, (500, 2))
     watch = CorridorWatch(wide(500, 2), 5)
-    for first in range(0, 500, size):
-        watch.update(first, x[first : first + size], f[first : first + size])
+    for sample in range(500):
+        watch.step(sample, x[sample].tolist(), f[sample].tolist())
     outside = np.abs(x) > 1.0
     ends = [k for k in range(4, 500) if outside[k - 4 : k + 1].all(axis=0).any()]
     assert watch.left is not None

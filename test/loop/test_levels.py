@@ -22,7 +22,7 @@ from rths_nodes.core.samples import Command, Measurement
 from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.indices import BLOCK
+from rths_nodes.loop.supervision.kernels.slope import SPAN
 from rths_nodes.loop.supervision.limits import LevelWatch
 from rths_nodes.loop.supervision.monitor import Monitor, MonitorParams
 
@@ -218,7 +218,7 @@ def test_nodes_hold_at_the_same_sample_and_record_the_same_numbers(tmp_path: Any
 @pytest.mark.parametrize("amplitude", [0.001, 0.1])
 def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(amplitude: float) -> None:
     """A sine that is late by phi: TI grows by pi A^2 sin(phi) a period."""
-    f, phi, dt = 2.0, 0.2, 1.0 / (64 * BLOCK)
+    f, phi, dt = 2.0, 0.2, 1.0 / (64 * SPAN)
     rate = math.pi * f * math.sin(phi)
     for factor, breaks in ((0.97, True), (1.03, False)):
         limits = build(
@@ -226,12 +226,11 @@ def test_the_rate_of_the_indicator_over_the_amplitude_knows_the_phase_alone(ampl
             {"tracking_indicator_rate_over_amplitude": factor * rate, "smallest_amplitude": amplitude},
         )
         monitor = Monitor(limits, ["a"], 1, dt, 0.0)
-        for k in range(10 * BLOCK):
-            target = np.array([amplitude * math.sin(2 * math.pi * f * k * dt)])
-            late = np.array([amplitude * math.sin(2 * math.pi * f * k * dt - phi)])
-            monitor.step(Command(k, target, target), Measurement(k, late, np.zeros(1), target))
+        for k in range(10 * SPAN):
+            target, late = (amplitude * math.sin(2 * math.pi * f * k * dt - angle) for angle in (0.0, phi))
+            monitor.step(k, [target], [late], [0.0])
         assert (monitor.breach is not None) == breaks
-    assert monitor.tracking.indicator.value[0] > 0.0
+    assert monitor.tracking.indicator[0] > 0.0
 
 
 def test_a_limit_over_the_amplitude_says_from_which_on() -> None:

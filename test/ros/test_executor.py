@@ -25,15 +25,21 @@ US = 1_000
 
 
 HEAVY_EVERY = 32
+PART = 45
 
 
 class Observer:
-    """A node that takes ``each`` us for a sample, and ``heavy`` us for some."""
+    """A node that takes ``each`` us for a sample, ``heavy`` for some, and ``PART`` us for one of its ``parts``."""
 
     works = True
 
-    def __init__(self, clock: Any, each: int, heavy: int = 0) -> None:
+    def __init__(self, clock: Any, each: int, heavy: int = 0, parts: int = 0) -> None:
         self.clock, self.each, self.takes_if_heavy, self.waiting, self.worked = clock, each, heavy, 0, 0
+        self.parts = parts
+
+    @property
+    def spares(self) -> bool:
+        return self.parts > 0
 
     @property
     def heavy(self) -> bool:
@@ -43,6 +49,10 @@ class Observer:
         return action(*arguments)
 
     def work(self, limit: int) -> bool:
+        if self.parts and not self.waiting:
+            self.parts -= 1
+            self.clock.now += PART * US
+            return True
         done = min(limit, self.waiting)
         self.waiting -= done
         self.clock.now += done * (self.takes_if_heavy if self.heavy else self.each) * US
@@ -69,12 +79,13 @@ def observe(
     rate: int = 4096,
     step: int = 0,
     heavy: int = 0,
+    parts: int = 0,
 ) -> tuple[list[int], list[int]]:
     """How long the observer works before each tick, us, and how many samples wait for it then.
 
     Every ``step`` ticks the slack is kept for the rehearsal of a step.
     """
-    observer: Any = Observer(clock, each, heavy)
+    observer: Any = Observer(clock, each, heavy, parts)
     user = SlackUser(observer, clock)
     taken, waiting = [], []
     for tick in range(ticks):
@@ -112,6 +123,14 @@ def test_a_heavy_sample_waits_for_a_slack_that_it_has_for_itself(still_clock: An
     met = next(tick for tick, took in enumerate(taken) if took >= 45)
     assert max(taken[met + 1 :]) == 45, "20 and 45 would make a tick late"
     assert max(waiting) <= 4
+
+
+def test_what_no_sample_waits_for_is_done_in_what_is_left_of_a_period(still_clock: Any) -> None:
+    """The first one tells how long they take; then each waits until there is room for it."""
+    taken, waiting = observe(still_clock, each=20, slack=70, ticks=1000, parts=12)
+    assert set(waiting) == {0}, "no sample waits for them"
+    assert sum(taken) == 1000 * 20 + 12 * PART, "all of them are done"
+    assert sum(took > 70 for took in taken) <= 1, "they are told apart from samples"
 
 
 @pytest.mark.parametrize("rate", [25, 64, 256])

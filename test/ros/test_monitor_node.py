@@ -10,6 +10,7 @@ pytest.importorskip("rclpy", reason="ROS 2 is not installed here")
 
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.supervision.delay import CHUNK
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.hosting.results import Result
 from rths_nodes.ros.nodes import monitor
@@ -54,6 +55,22 @@ def test_the_status_is_told_twenty_times_a_second_however_the_samples_come(at_a_
         run_before(node, at_a_time=at_a_time)
         expected = STATUS_RATE * node.scenario.samples * node.scenario.dt
         assert expected - 1 <= node.topics.sent["sync_status"] <= expected + 2
+
+
+def test_a_chunk_of_the_delay_waits_until_no_measurement_does(by_hand: Any) -> None:
+    """In real time; the indices are those of the embedded loop to the bit."""
+    with by_hand.node("monitor", pace="realtime", overrides=["duration=4.5"]) as node:
+        last = run_before(node, at_a_time=10**9)
+        while node.stage.sample < last:
+            assert node.spares == (node.stage.sample >= CHUNK - 1)
+            assert node.work(1)
+        parts = 0
+        while node.spares:
+            assert node.work(1)
+            parts += 1
+        assert parts > 1
+        metrics = node.stage.metrics()
+        assert metrics == Loop(Assembly(node.scenario)).run().metrics
 
 
 @pytest.mark.parametrize("missing", [0, 1, 40])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rths_nodes.analysis.figures.plan import DISPLACEMENT, TIME, Band, Base, Curve, Look, Plan, Quantity, Shown
@@ -53,11 +55,11 @@ def bands(view: View) -> Plan | None:
 def _measured(view: View, corridor: Corridor, samples: Indices) -> tuple[Array, CorridorWatch]:
     """``QUANTITIES`` at ``samples``, and how they lie in their bands."""
     run, first = view.run, view.of.first_sample
-    watch = CorridorWatch(corridor, round(run.scenario.monitor.corridor_persistence * run.scenario.servo_rate))
+    watch = CorridorWatch(corridor, math.ceil(run.scenario.monitor.corridor_persistence / run.scenario.dt))
     base = max(0, first - 1)
     rows = np.concatenate(([base], samples)) if len(samples) else samples
-    values, _ = quantities(run.displacement[rows], run.force[rows])
     if first:
-        watch.start(run.displacement[base], run.force[base])
-    watch.update(int(samples[0]), run.displacement[samples], run.force[samples])
-    return values, watch
+        watch.start(run.displacement[base].tolist(), run.force[base].tolist())
+    for sample in samples.tolist():
+        watch.step(sample, run.displacement[sample].tolist(), run.force[sample].tolist())
+    return quantities(run.displacement[rows], run.force[rows]), watch

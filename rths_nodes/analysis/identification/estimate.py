@@ -21,7 +21,8 @@ from rths_nodes.analysis.identification import single_axis
 from rths_nodes.analysis.units import MS
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.core.samples import FLAG_TRIPPED, Array
-from rths_nodes.loop.supervision.indices import delay_samples, frequency_evaluation
+from rths_nodes.loop.supervision.delay import delay_samples
+from rths_nodes.loop.supervision.indices import frequency_evaluation
 from rths_nodes.recording.run import Run
 
 PURE = 0.95

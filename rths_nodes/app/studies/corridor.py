@@ -50,7 +50,7 @@ def histories(run: Run) -> Array:
     first = Evaluation(run).first_sample
     base = max(0, first - 1)
     found = np.full((3, *run.displacement.shape), np.nan)
-    found[:, base + 1 :], _ = quantities(run.displacement[base:], run.force[base:])
+    found[:, base + 1 :] = quantities(run.displacement[base:], run.force[base:])
     if first == 0:
         found[:, 0] = run.displacement[0], run.force[0], np.zeros_like(run.force[0])
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_TRIPPED, Command, Measurement, Target
+from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SOFT_START, FLAG_TRIPPED, Command, Measurement, Target
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import load
@@ -18,29 +18,32 @@ from rths_nodes.loop.supervision.monitor import Monitor
 class MonitorStage:
     """Pairs Targets, Commands and Measurements by their numbers and feeds the monitor in order."""
 
-    def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float) -> None:
-        """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error."""
+    def __init__(self, scenario: Scenario, n_dof: int, reference_energy: float, spread: bool = False) -> None:
+        """``n_dof`` degrees of freedom in a Target; ``reference_energy`` (J) is the scale of the energy error.
+
+        With ``spread`` a chunk of the delay is worked in by :meth:`spare`, else with its last sample.
+        """
         self.substeps = scenario.samples_per_step
         axes, file = scenario.moved_axes, scenario.monitor.corridor
         bands = load(file, axes, scenario.servo_rate, scenario.samples) if file else None
         scale = scenario.energy_scale
-        self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands)
+        self.monitor = Monitor(scenario.monitor, axes, n_dof, scenario.dt, reference_energy, scale, bands, spread)
         self._steps = scenario.steps
-        self._targets: deque[Target] = deque()
+        self._prepares = scenario.soft_start is not None
         self._commands: deque[Command] = deque()
         self._measured: deque[Measurement] = deque()
-        self._last_step = -1
+        self._known = -1
+        """The last sample of which the Target is here."""
         self._last_command = 0
-        self._last_driven = 0
-        at_zero = np.zeros(len(scenario.axes))
-        self._aim = at_zero, at_zero
-        """The targets of the last two Commands, the last one behind."""
+        self._last_driven: int | None = None
+        self._aim = self._aim_before = [0.0] * len(scenario.axes)
+        """The targets of the last two Commands."""
         self._loads = LoadTracking(scenario.force_axes, len(axes)) if scenario.force_axes else None
 
     @classmethod
-    def of(cls, assembly: Assembly) -> MonitorStage:
+    def of(cls, assembly: Assembly, spread: bool = False) -> MonitorStage:
         """The stage of an assembly. Raises ConfigError where a part cannot be built."""
-        return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy)
+        return cls(assembly.scenario, len(assembly.names.observed), assembly.reference_energy, spread)
 
     @property
     def sample(self) -> int:
@@ -48,9 +51,9 @@ class MonitorStage:
         return self.monitor.sample
 
     def target(self, target: Target) -> None:
-        """Receive the next Target."""
-        self._last_step = target.step
-        self._targets.append(target)
+        """Receive the next Target: i counts from sample (i - 1) n + 1 on."""
+        self._known = known = target.step * self.substeps
+        self.monitor.energy.target(target, known - self.substeps)
 
     def command(self, command: Command) -> None:
         """Receive the next Command; what comes again is dropped."""
@@ -59,47 +62,80 @@ class MonitorStage:
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive the next Measurement."""
-        self._measured.append(measured)
+        """Receive the next Measurement; the monitor is fed with it, where all that belongs to it is here."""
+        if self._measured or not self._feed(measured):
+            self._measured.append(measured)
+            self.work()
 
     def work(self) -> None:
-        """Feed the monitor with every sample that is complete."""
-        while self._measured and self._complete(self._measured[0]):
-            measured = self._measured.popleft()
-            sample = measured.sample
-            while self._targets and (self._targets[0].step - 1) * self.substeps < sample:
-                self.monitor.target(self._targets.popleft())
-            if measured.flags & FLAG_TRIPPED:
-                self.monitor.skip(sample)
-                continue
-            self._last_driven = sample
-            command = self._command_of(measured) if sample else None
-            if self._loads is not None:
-                command, measured = self._loads.beside(command, measured)
-            self.monitor.step(command, measured)
+        """Feed the monitor with every sample that has become complete."""
+        waiting = self._measured
+        while waiting and self._feed(waiting[0]):
+            waiting.popleft()
 
-    def _command_of(self, measured: Measurement) -> Command:
-        """The Command of this sample; where a later one tells that it was lost, its target goes on straight."""
-        if self._commands[0].sample <= measured.sample:
-            command = self._commands.popleft()
-        else:
-            aim = 2.0 * self._aim[1] - self._aim[0]
-            flags, modes = self._commands[0].flags | FLAG_BRIDGED, measured.control_mode
-            if self._loads is not None:  # a load is held over a bridge
-                aim[len(self.monitor.names) :] = self._aim[1][len(self.monitor.names) :]
-            command = Command(measured.sample, aim, measured.command, flags=flags, control_mode=modes)
-        self._aim = self._aim[1], command.target.copy()
-        return command
+    def _feed(self, measured: Measurement) -> bool:
+        """Feed a sample; False while it is not complete: Command and Target of a driven sample must be here."""
+        sample, commands = measured.sample, self._commands
+        if not (commands and 0 < sample <= self._known) or measured.flags & FLAG_TRIPPED:
+            return self._feed_undriven(measured)
+        command = commands.popleft()
+        if command.sample > sample:
+            commands.appendleft(command)
+            command = self._straight_on(measured, command.flags)
+        target = command.target.tolist()
+        self._aim_before, self._aim = self._aim, target
+        moved, force = measured.displacement.tolist(), measured.force.tolist()
+        if self._loads is not None:
+            self._loads.add(target, force, command.control_mode)
+            n = len(self.monitor.names)
+            target, moved, force = target[:n], moved[:n], force[:n]
+        self.monitor.step(sample, target, moved, force, command.flags & FLAG_SOFT_START)
+        return True
 
-    def _complete(self, measured: Measurement) -> bool:
-        """True when the Command and the Target that belong to ``measured`` are here.
+    def _feed_undriven(self, measured: Measurement) -> bool:
+        """Sample 0, whose target is the applied command, or one of the safe stop; False while it is not complete.
 
-        A sample of the safe stop has no command; the last Target before it is that of the last driven sample.
+        The last Target before a safe stop is that of the last driven sample.
         """
+        sample = measured.sample
         if measured.flags & FLAG_TRIPPED:
-            return self._last_step >= min(self._last_driven // self.substeps + 1, self._steps)
-        commanded = measured.sample == 0 or bool(self._commands)
-        return commanded and self._last_step >= -(-measured.sample // self.substeps)
+            if self._last_driven is None:
+                self._last_driven = max(self.sample, 0)
+            if self._known < min(self._last_driven // self.substeps + 1, self._steps) * self.substeps:
+                return False
+            self.monitor.skip(sample)
+            return True
+        if sample or self._known < 0:
+            return False
+        n = len(self.monitor.names)
+        target, moved, force = (
+            values[:n].tolist() for values in (measured.command, measured.displacement, measured.force)
+        )
+        self.monitor.step(sample, target, moved, force, self._prepares)
+        return True
+
+    def _straight_on(self, measured: Measurement, flags: int) -> Command:
+        """The Command of this sample, where a later one with ``flags`` tells that it was lost: its target goes on
+        straight, but a load is held over a bridge."""
+        n = len(self.monitor.names)
+        aims = enumerate(zip(self._aim, self._aim_before, strict=True))
+        target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])
+        return Command(
+            measured.sample,
+            target,
+            measured.command,
+            flags=flags | FLAG_BRIDGED,
+            control_mode=measured.control_mode,
+        )
+
+    @property
+    def spares(self) -> bool:
+        """True while :meth:`spare` has something to do."""
+        return self.monitor.waits
+
+    def spare(self) -> None:
+        """Work in a part of the delay, of some ten us."""
+        self.monitor.work()
 
     def metrics(self) -> dict[str, Any]:
         """The indices of everything fed so far."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
-
-Counts = np.ndarray[Any, np.dtype[np.int64]]
+from rths_nodes.loop.supervision.kernels import corridor
 
 QUANTITIES = (("displacement", "m"), ("force", "N"), ("energy", "J"))
 """What has a band, with its unit; the energy is what the specimen of the axis has absorbed."""
+NONE = len(QUANTITIES)
+"""In place of the number of a quantity."""
 OUTSIDE = "_outside_percent"
 """Behind the name of a quantity: the share of the samples outside its band."""
 
@@ -79,74 +80,61 @@ def load(path: str, axes: tuple[str, ...], servo_rate: float, samples: int) -> C
     return found
 
 
-def quantities(displacement: Array, force: Array, energy: Array | None = None) -> tuple[Array, Array]:
-    """``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ..., and the energy ``(n_axes,)`` at the last one.
+def quantities(displacement: Array, force: Array) -> Array:
+    """``QUANTITIES`` ``(3, n - 1, n_axes)`` of samples 1, 2, ...; nothing is absorbed at sample 0.
 
-    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N; ``energy`` is that at sample 0, J. By trapezoids.
+    ``displacement`` and ``force`` are ``(n, n_axes)``, m and N. By trapezoids, as ``kernels/corridor.py``.
     """
     work = 0.5 * (force[1:] + force[:-1]) * np.diff(displacement, axis=0)
-    absorbed = np.cumsum(work, axis=0) + (0.0 if energy is None else energy)
-    last = absorbed[-1] if len(absorbed) else np.zeros(displacement.shape[1]) if energy is None else energy
-    return np.stack((displacement[1:], force[1:], absorbed)), last
+    return np.stack((displacement[1:], force[1:], np.add.accumulate(work, axis=0) + 0.0))
 
 
 class CorridorWatch:
-    """Follows a test sample by sample, in blocks, and tells when it leaves its corridor.
+    """Follows a test sample by sample, and tells when it leaves its corridor.
 
     ``left`` is the first sample at which a quantity had been outside for ``persistence`` samples, and words.
     """
 
-    def __init__(self, corridor: Corridor, persistence: int) -> None:
-        self._corridor, self._persistence = corridor, max(1, persistence)
-        n_axes = len(corridor.axes)
+    def __init__(self, of: Corridor, persistence: int) -> None:
+        self._corridor, self._constants = of, corridor.Constants(max(1, persistence))
+        bands = np.stack((of.lower, of.upper), axis=-1)  # (3, n, n_axes, 2)
+        self._bands = np.ascontiguousarray(bands.transpose(1, 2, 0, 3)).reshape(of.samples + 1, len(of.axes), -1)
+        self._states: list[corridor.State] = []
         self.left: tuple[int, str] | None = None
-        self._before: tuple[Array, Array] | None = None
-        self._energy = np.zeros(n_axes)
-        self._outside = np.zeros((len(QUANTITIES), n_axes))
-        self._since = np.zeros((len(QUANTITIES), n_axes), dtype=np.int64)
         self._samples = 0
 
-    def start(self, displacement: Array, force: Array) -> None:
+    def start(self, displacement: Sequence[float], force: Sequence[float]) -> None:
         """Where the test begins, ``(n_axes,)`` m and N: nothing is absorbed yet. Else that is its first sample."""
-        self._before = displacement.copy(), force.copy()
-        self._energy = np.zeros_like(self._energy)
+        self._states = [corridor.rest(*each) for each in zip(displacement, force, strict=True)]
 
-    def update(self, first: int, displacement: Array, force: Array) -> None:
-        """Samples ``first``, ... of a block, each ``(n, n_axes)`` m and N."""
-        before = (displacement[0], force[0]) if self._before is None else self._before
-        path, pull = (np.vstack(pair) for pair in zip(before, (displacement, force), strict=True))
-        values, self._energy = quantities(path, pull, self._energy)
-        self._before = displacement[-1].copy(), force[-1].copy()
-        end = first + len(displacement)
-        lower, upper = self._corridor.lower[:, first:end], self._corridor.upper[:, first:end]
-        outside = ~((values >= lower) & (values <= upper)) & ~np.isnan(lower)
-        self._outside += outside.sum(axis=1)
-        self._samples += len(displacement)
-        # for each sample how many in a row are outside, up to it
-        place = np.arange(1, len(displacement) + 1)[None, :, None]
-        inside = np.maximum.accumulate(np.where(outside, 0, place), axis=1)
-        row = place - inside + np.where(inside == 0, self._since[:, None, :], 0)
-        self._since = row[:, -1]
-        if self.left is None and (row >= self._persistence).any():
-            self._leave(first, row, values)
+    def step(self, sample: int, displacement: Sequence[float], force: Sequence[float]) -> None:
+        """The next sample, each ``(n_axes,)`` m and N."""
+        if not self._states:
+            self.start(displacement, force)
+        states, constants, bands = self._states, self._constants, self._bands[sample].tolist()
+        worst = (NONE, 0, 0.0)
+        for axis in range(len(states)):
+            x, f = displacement[axis], force[axis]
+            states[axis], energy, left = corridor.step(constants, states[axis], x, f, bands[axis])
+            if left < worst[0]:
+                worst = left, axis, (x, f, energy)[left]
+        self._samples += 1
+        if worst[0] < NONE and self.left is None:
+            self.left = sample, self._words(*worst, *bands[worst[1]][2 * worst[0] : 2 * worst[0] + 2])
 
-    def _leave(self, first: int, row: Counts, values: Array) -> None:
-        at = int(np.flatnonzero((row >= self._persistence).any(axis=(0, 2)))[0])
-        quantity, axis = (int(number) for number in np.argwhere(row[:, at] >= self._persistence)[0])
+    def _words(self, quantity: int, axis: int, value: float, low: float, high: float) -> str:
         name, unit = QUANTITIES[quantity]
-        low, high = (band[quantity, first + at, axis] for band in (self._corridor.lower, self._corridor.upper))
-        self.left = (
-            first + at,
-            (
-                f"axes.{self._corridor.axes[axis]}: {name} = {values[quantity, at, axis]:.6g} {unit}: was "
-                f"predicted between {low:.6g} and {high:.6g} {unit}"
-            ),
+        return (
+            f"axes.{self._corridor.axes[axis]}: {name} = {value:.6g} {unit}: was predicted between {low:.6g} and "
+            f"{high:.6g} {unit}"
         )
 
     def metrics(self) -> dict[str, float]:
         """Share of the samples outside (%) by quantity, of the worst axis, and the sample at which it was left."""
-        shares = 100.0 * self._outside.max(axis=1, initial=0.0) / max(1, self._samples)
-        found = {name + OUTSIDE: float(share) for (name, _), share in zip(QUANTITIES, shares, strict=True)}
+        samples, found = max(1, self._samples), {}
+        for number, (name, _) in enumerate(QUANTITIES):
+            counts = [state[number - NONE] for state in self._states]
+            found[name + OUTSIDE] = 100.0 * max(counts, default=0) / samples
         return found | {"left_at_sample": math.nan if self.left is None else float(self.left[0])}
 
 

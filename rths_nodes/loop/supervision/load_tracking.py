@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
-from rths_nodes.core.samples import MODE_FORCE, Command, Measurement
+from rths_nodes.core.samples import MODE_FORCE
 
 
 class LoadTracking:
@@ -20,21 +19,12 @@ class LoadTracking:
         self._n = n_moved
         self._rows = [_Row(name) for name in axes]
 
-    def beside(self, command: Command | None, measured: Measurement) -> tuple[Command | None, Measurement]:
-        """Take in a sample, and give what of it belongs to the axes that follow displacements."""
-        n, force = self._n, measured.force.tolist()
-        if command is not None and command.control_mode:
-            targets, modes = command.target.tolist(), command.control_mode
-            for index, row in enumerate(self._rows, n):
+    def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
+        """A sample of all axes: target (m or N), measured force (N), and modes, empty where they are not told."""
+        if modes:
+            for index, row in enumerate(self._rows, self._n):
                 if modes[index] == MODE_FORCE:
-                    row.add(targets[index], force[index])
-        first = replace(
-            measured,
-            displacement=measured.displacement[:n],
-            force=measured.force[:n],
-            command=measured.command[:n],
-        )
-        return command and replace(command, target=command.target[:n], command=command.command[:n]), first
+                    row.add(target[index], force[index])
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """By axis and name; nan where an axis was never controlled by force."""

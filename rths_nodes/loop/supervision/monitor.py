@@ -1,4 +1,4 @@
-"""The monitor: feeds the indices block by block and checks the limits on them."""
+"""The monitor: feeds the indices sample by sample and checks the limits on them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params, path, text
-from rths_nodes.core.samples import FLAG_SOFT_START, Array, Command, Measurement, Target
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
-from rths_nodes.loop.supervision.indices import BLOCK, EnergyMonitor, Tracking
+from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
+from rths_nodes.loop.supervision.index_limits import IndexLimits
+from rths_nodes.loop.supervision.indices import Tracking
 
 INDICATE, TRIP = "indicate", "trip"
 
@@ -35,7 +37,7 @@ class MonitorParams:
         at_least=0.0,
     )
     tracking_indicator_rate: float | None = number(
-        "largest magnitude of the slope of the tracking indicator over a block; not limited if left out",
+        "largest magnitude of the slope of the tracking indicator over 32 samples; not limited if left out",
         "m^2/s",
         None,
         more_than=0.0,
@@ -75,10 +77,10 @@ class MonitorParams:
 class Monitor:
     """All indices of a test, and the limits on them.
 
-    It takes every Target, Command and Measurement in order of their numbers (Measurement 0 first), and gives the
+    It takes every Target, and every sample in order of their numbers (sample 0 first), and gives the
     ``metrics`` at the end. ``names`` are those of the axes. ``breach`` is the first sample at which a limit was
     broken, and the reason. Samples of the soft start are followed but do not count: the indices are those of
-    the test alone.
+    the test alone, their chunks and slopes count from its first sample.
     """
 
     def __init__(
@@ -87,155 +89,107 @@ class Monitor:
         axes: Sequence[str],
         n_dof: int,
         dt: float,
-        elastic_energy: float,
+        reference_energy: float,
         energy_scale: Array | None = None,
         corridor: Corridor | None = None,
+        spread: bool = False,
     ) -> None:
-        """``energy_scale`` as of :class:`EnergyMonitor`."""
-        self._p = params
+        """``energy_scale`` and ``spread`` as of :class:`Tracking`."""
         self.names = tuple(axes)
         self._dt = dt
         n_axes = len(self.names)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
-        self.tracking = Tracking(n_axes, self.longest)
-        self.energy = EnergyMonitor(n_axes, elastic_energy, energy_scale)
+        self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, self._take_targets)
+        self.energy = EnergyMonitor(n_dof, reference_energy)
         self.corridor: CorridorWatch | None = None
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
         self.sample = -1
-        self._target, self._measured, self._force = (np.zeros((BLOCK, n_axes)) for _ in range(3))
-        self._fill = 0
-        self._row = 0
-        self._preparing = False
-        self._amplitude = np.full(n_axes, params.smallest_amplitude or 0.0)
-        self._highest = np.full(n_dof, -math.inf)
-        self._lowest = np.full(n_dof, math.inf)
-        self._last: Array = np.zeros(n_dof)
-        self._displacements: list[Array] = []
-        """Of the Targets since the last block, ``(n_dof,)`` m."""
+        self._trips = params.corridor_action == TRIP
+        self._limits = IndexLimits(
+            n_axes,
+            dt,
+            params.energy_error_percent,
+            params.tracking_indicator_rate,
+            params.tracking_indicator_rate_over_amplitude,
+            params.smallest_amplitude,
+        )
+        self._watched = corridor is not None or self._limits.steep
+        """True where every sample is judged; else only one that is no number or beyond this energy error (J)."""
+        self._within = self._limits.energy_within(reference_energy)
 
-    @property
-    def completes_block(self) -> bool:
-        """True when the next sample completes a block: evaluating it takes much longer than storing a sample."""
-        return self._fill == BLOCK - 1
-
-    def target(self, target: Target) -> None:
-        """The next Target."""
-        self.energy.target(target)
-        if target.flags & FLAG_SOFT_START:
-            self._preparing |= target.step == 0  # Measurement 0 has no command with flags
-            return
-        self._displacements.append(target.displacement.copy())
-
-    def step(self, command: Command | None, measured: Measurement) -> None:
-        """Measurement k with Command k; without a command (sample 0, safe stop) the applied one is the target."""
-        if command is not None:
-            self._prepare(bool(command.flags & FLAG_SOFT_START))
-        row = self._row = self._fill
-        self._target[row] = measured.command if command is None else command.target
-        self._measured[row] = measured.displacement
-        self._force[row] = measured.force
-        self.sample = measured.sample
-        if self._preparing:
-            return
-        self._fill = row + 1
-        if self._fill == BLOCK:
-            self.work_off()
-
-    def _prepare(self, preparing: bool) -> None:
-        """Evaluate what was stored before a soft start; begin all indices anew where it ends."""
-        if preparing == self._preparing:
-            return
-        if preparing:
-            self.work_off()
-        else:
-            row = self._row
-            self.tracking = Tracking(len(self.names), self.longest)
-            self.tracking.indicator.start(self._target[row], self._measured[row])
-            self.energy.start(self._target[row], self._measured[row], self._force[row])
+    def step(
+        self, sample: int, target: list[float], measured: list[float], force: list[float], preparing: int = 0
+    ) -> None:
+        """The next sample, each ``(n_axes,)`` m and N; ``preparing`` during the soft start."""
+        self.sample = sample
+        tracking = self.tracking
+        if preparing:  # all indices begin anew behind it
+            tracking.start(target, measured, force)
             if self.corridor:
-                self.corridor.start(self._measured[row], self._force[row])
-        self._preparing = preparing
+                self.corridor.start(measured, force)
+            self._take_targets()
+            return
+        total = tracking.step(target, measured, force)
+        if self._watched or total - total != 0.0 or not abs(tracking.energy_error) <= self._within:
+            self._watch(measured, force, total)
 
     def skip(self, sample: int) -> None:
         """A sample of the safe stop: it does not count in the indices of the test."""
-        self.work_off()
         self.sample = sample
 
-    def work_off(self) -> None:
-        """Evaluate the stored samples, at the end of a block or of the test."""
-        if self._displacements:
-            moved, self._last = np.array(self._displacements), self._displacements[-1]
-            self._displacements.clear()
-            np.maximum(self._highest, moved.max(axis=0), out=self._highest)
-            np.minimum(self._lowest, moved.min(axis=0), out=self._lowest)
-        n = self._fill
-        if not n:
-            return
-        self._fill = 0
-        target, measured, force = self._target[:n], self._measured[:n], self._force[:n]
-        before = self.tracking.indicator.value
-        self.tracking.update(target, measured)
-        energy = self.energy.update(target, measured, force)
-        if self.corridor:
-            self.corridor.update(self.sample - n + 1, measured, force)
-        if self._p.smallest_amplitude is not None:
-            np.maximum(self._amplitude, np.abs(target).max(axis=0), out=self._amplitude)
-        if self.breach is None:
-            self._check(self.sample - n + 1, before, energy)
+    def _take_targets(self) -> None:
+        self.energy.take(self.sample)
 
-    def _check(self, first: int, before: Array, energy: Array) -> None:
-        limit = self._p.energy_error_percent
-        if limit is not None:
-            running = self.energy.running_percent(energy)
-            over = np.flatnonzero(~(np.abs(running) <= limit) & ~np.isnan(running))
-            if len(over):
-                value = running[over[0]]
-                self._breach(first + int(over[0]), "energy_error_percent", value, limit, "%")
-        for name, unit, scale in (
-            ("tracking_indicator_rate", "m^2/s", None),
-            ("tracking_indicator_rate_over_amplitude", "1/s", self._amplitude),
-        ):
-            limit = getattr(self._p, name)
-            if limit is None:
-                continue
-            rate = (self.tracking.indicator.value - before) / (len(energy) * self._dt)
-            rate = rate if scale is None else rate / scale**2
-            worst = int(np.argmax(np.abs(rate)))
-            if not abs(rate[worst]) <= limit:
-                self._breach(self.sample, name, float(rate[worst]), limit, unit)
-        if not np.all(np.isfinite(self.tracking.indicator.value)):
-            self._breach(self.sample, "tracking_indicator", math.nan, math.inf, "m^2")
-        if self.breach is None and self._p.corridor_action == TRIP and self.corridor and self.corridor.left:
-            sample, why = self.corridor.left
+    def _watch(self, measured: list[float], force: list[float], total: float) -> None:
+        """Judge the sample; ``total`` is the sum of the tracking indicators."""
+        corridor = self.corridor
+        if corridor is not None:
+            corridor.step(self.sample, measured, force)
+        if self.breach is not None:
+            return
+        if words := self._limits.broken(self.tracking, self.energy, self.sample, total):
+            self.breach = self.sample, f"monitor.{words}"
+        elif self._trips and corridor is not None and corridor.left:
+            sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
 
-    def _breach(self, sample: int, name: str, value: float, limit: float, unit: str) -> None:
-        if self.breach is None:
-            self.breach = (sample, f"monitor.{name}: {value:.6g} {unit}: must be within +- {limit:g} {unit}")
+    @property
+    def waits(self) -> bool:
+        """True while a part of the delay is not worked in yet."""
+        return any(delay.waits for delay in self.tracking.delays)
+
+    def work(self) -> None:
+        """Work in one such part."""
+        for delay in self.tracking.delays:
+            if delay.waits:
+                delay.work()
+                return
 
     def status(self) -> dict[str, Any]:
         """Running indices, as in SyncStatus.msg."""
-        last = self._row
+        self._take_targets()
+        tracking = self.tracking
         return {
             "sample": max(self.sample, 0),
-            "control_error": (self._target[last] - self._measured[last]).tolist(),
-            "max_control_error": self.tracking.error.maximum.tolist(),
-            "tracking_indicator": self.tracking.indicator.value.tolist(),
-            "energy_error_percent": self.energy.running_percent(self.energy.error),
+            "control_error": tracking.control_error,
+            "max_control_error": tracking.maximum,
+            "tracking_indicator": tracking.indicator,
+            "energy_error_percent": self.energy.running_percent(tracking.energy_error),
         }
 
     def metrics(self) -> dict[str, Any]:
         """The indices by name, nested; nan where an index is not defined."""
-        self.work_off()
-        largest = int(np.argmax(np.maximum(np.abs(self._highest), np.abs(self._lowest))))
+        self._take_targets()
+        highest, lowest = self.energy.highest, self.energy.lowest
+        largest = int(np.argmax(np.maximum(np.abs(highest), np.abs(lowest))))
         told = {"corridor": self.corridor.metrics()} if self.corridor else {}
         return {
             **told,
             "axes": self.tracking.indices(self.names, self._dt),
-            "hsem_percent": self.energy.percent,
-            "max_displacement_m": float(self._highest[largest]),
-            "min_displacement_m": float(self._lowest[largest]),
-            "end_displacement_m": float(self._last[largest]),
+            "hsem_percent": self.energy.percent(self.tracking.energy_error),
+            "max_displacement_m": highest[largest],
+            "min_displacement_m": lowest[largest],
+            "end_displacement_m": self.energy.last[largest],
         }

@@ -53,18 +53,25 @@ class SlackUser:
     def __init__(self, node: RthsNode, clock: Clock = SYSTEM_CLOCK) -> None:
         self._node = node
         self._budgets = {False: SlackBudget(clock=clock), True: SlackBudget(clock=clock)}
-        """For normal samples, and for heavy ones, which then wait for a slack that they have for themselves."""
+        """For normal samples, and for what takes longer, which waits for a slack that it has for itself."""
         self._behind = 0
 
     def use_slack(self, pacer: Pacer, spare: bool = True) -> None:
         """Work the samples that must be worked and, if the slack is ``spare``, those that fit in."""
         node = self._node
         self._budgets[node.works and node.heavy].decay()
+        if node.works and node.spares and not node.heavy:
+            self._budgets[True].decay()
         self._behind += 1
         must = 2 if self._behind > min(OBSERVE_LIMIT, max(1, BEHIND_NS // pacer.period)) else 0
-        while node.works and (must > 0 or (spare and self._budgets[node.heavy].fits(pacer))):
+        while node.works and (must > 0 or (spare and self._budgets[self._heavy].fits(pacer))):
             must -= 1
-            if not self._budgets[node.heavy].run(partial(node.safely, node.work, 1)):
+            if not self._budgets[self._heavy].run(partial(node.safely, node.work, 1)):
                 self._behind = 0
                 return
-            self._behind -= 1
+            self._behind = max(0, self._behind - 1)
+
+    @property
+    def _heavy(self) -> bool:
+        """True when what comes next takes longer than most: a heavy sample, or what is done when none waits."""
+        return self._node.heavy or (self._behind == 0 and self._node.spares)

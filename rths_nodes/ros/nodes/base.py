@@ -64,6 +64,8 @@ class RthsNode(LifecycleNode):
     # What the executor asks in every turn; nodes that need it say more.
     heavy: bool = False
     """True when the next sample takes this node much longer than most do."""
+    spares: bool = False
+    """True while there is something to do that can wait until no sample does."""
     rests: bool = False
     """True while no message of the loop wants an answer of this node."""
     awaits_answer: bool = False

@@ -36,7 +36,7 @@ class MonitorNode(RthsNode):
 
     def build(self, assembly: Assembly) -> None:
         scenario = assembly.scenario
-        self.stage = MonitorStage.of(assembly)
+        self.stage = MonitorStage.of(assembly, spread=not self.settings.lockstep)
         self._guard = DriverGuard(assembly, self.phase, self.trip, self.clock)
         self._status_of = -1
         self._tripped = self._warned = self._stopped = False
@@ -69,13 +69,20 @@ class MonitorNode(RthsNode):
         self._progress.tell_if_due(self._allowed())
         if busy:
             self._quiet_from = self._now()
+        elif self.spares:
+            self.stage.spare()
+            return True
         else:
             self._finish()
         return busy
 
     @property
     def heavy(self) -> bool:  # type: ignore[override]
-        return self.measurements.expected % self._status_every == 0 or self.stage.monitor.completes_block
+        return self.measurements.expected % self._status_every == 0
+
+    @property
+    def spares(self) -> bool:  # type: ignore[override]
+        return self.stage.spares
 
     def _trip_if_broken(self) -> None:
         breach = self.stage.monitor.breach

@@ -1,0 +1,78 @@
+"""Limits on the indices, judged at every sample: numbers inside, words outside."""
+
+from __future__ import annotations
+
+import math
+
+from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
+from rths_nodes.loop.supervision.indices import Tracking
+from rths_nodes.loop.supervision.kernels import slope
+
+ROUNDED = 0.999
+"""Of a bound that holds for what is computed in another order, too."""
+
+
+class IndexLimits:
+    """Limits on the running energy monitor (%) and on the slope of the tracking indicator (m^2/s); None: none.
+
+    The slope is that over the last ``slope.SPAN`` samples, judged as soon as there are so many;
+    ``rate_over_amplitude`` (1/s) is over the square of the largest target so far, at least ``smallest`` (m). An
+    indicator that is no number is beyond every limit.
+    """
+
+    def __init__(
+        self,
+        n_axes: int,
+        dt: float,
+        energy_percent: float | None,
+        rate: float | None,
+        rate_over_amplitude: float | None,
+        smallest: float | None,
+    ) -> None:
+        self._energy_percent = energy_percent
+        self._rates = (
+            ("tracking_indicator_rate", rate, "m^2/s"),
+            ("tracking_indicator_rate_over_amplitude", rate_over_amplitude, "1/s"),
+        )
+        self.steep = rate is not None or rate_over_amplitude is not None
+        """True where the slope is limited."""
+        self._constants = slope.Constants(slope.SPAN * dt, smallest or 0.0)
+        self._states = [slope.rest() for _ in range(n_axes)]
+        self._samples = 0
+
+    def energy_within(self, reference: float) -> float:
+        """An energy error (J) up to this is within the limit, whatever the input energy; ``reference`` in J."""
+        return math.inf if self._energy_percent is None else ROUNDED * self._energy_percent * reference / 100.0
+
+    def broken(self, tracking: Tracking, energy: EnergyMonitor, sample: int, total: float) -> str:
+        """The limit that is broken at ``sample``, in words; empty for none. ``total``: sum of the indicators."""
+        if (limit := self._energy_percent) is not None:
+            energy.take(sample)
+            percent = energy.running_percent(tracking.energy_error)
+            if abs(percent) > limit:
+                return _words("energy_error_percent", percent, limit, "%")
+        if self.steep and (words := self._too_steep(tracking)):
+            return words
+        return "" if total - total == 0.0 else _words("tracking_indicator", math.nan, math.inf, "m^2")
+
+    def _too_steep(self, tracking: Tracking) -> str:
+        place = self._samples % slope.SPAN
+        self._samples += 1
+        slopes = []
+        for n, (indicator, reach) in enumerate(zip(tracking.indicator, tracking.reach, strict=True)):
+            self._states[n], *found = slope.step(self._constants, self._states[n], place, indicator, reach)
+            slopes.append(found)
+        if self._samples < slope.SPAN:
+            return ""
+        for (name, limit, unit), values in zip(self._rates, zip(*slopes, strict=True), strict=True):
+            if limit is not None and not abs(worst := max(values, key=_size)) <= limit:
+                return _words(name, worst, limit, unit)
+        return ""
+
+
+def _size(value: float) -> float:
+    return math.inf if math.isnan(value) else abs(value)
+
+
+def _words(name: str, value: float, limit: float, unit: str) -> str:
+    return f"{name}: {value:.6g} {unit}: must be within +- {limit:g} {unit}"
