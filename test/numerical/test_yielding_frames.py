@@ -15,8 +15,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import build
-from rths_nodes.numerical.integrators.dynamics import trial_force
 from rths_nodes.numerical.structures.damping import modes
+from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
 
 MASSES = [30e3, 30e3, 20e3]
