@@ -57,35 +57,33 @@ def of_restoring_force(cls: Any, params: Any, rng: np.random.Generator, extreme:
     return kernel, kernel.constants(params), rows
 
 
-def frame(**more: Any) -> Any:
-    """Three stories, of which two yield unless ``more`` says otherwise."""
-    laws = {
-        "story_1": {"type": "bouc_wen", "yield_displacement": 0.005, "exponent": 1.5},
-        "story_3": {"type": "bilinear", "yield_force": 4e3, "post_yield_ratio": 0.1},
-    }
-    data = {"masses": [1e3, 9e2, 8e2], "stiffnesses": [1e6, 9e5, 8e5], "restoring_forces": laws}
-    cls = registry.load("structure", "shear_frame")
-    return cls(build(cls.Params, data | more, "structure"))
+LAW = {"type": "bouc_wen", "yield_displacement": 0.005, "exponent": 1.5, "post_yield_ratio": 0.1}
+BY_MATRICES = ("exact", "newmark", "runge_kutta")
+"""Integrators whose kernel is that of a linear structure; Runge-Kutta has another one beside it."""
 
 
 def of_integrator(
     cls: Any, params: Any, rng: np.random.Generator, extreme: bool, structure: Any = None
 ) -> tuple[Kernel, Any, Any]:
-    """Its kernel for a frame that it can step, constants, and of each sample: force, external force, number."""
-    linear = {"restoring_forces": {}} if cls.__name__ in ("Exact", "Newmark", "RungeKutta") else {}
-    structure = frame(**linear) if structure is None else structure
+    """Its kernel for a mass or a ``structure``, constants, and of each sample: force, external force, number."""
+    name = cls.Params.type_name
+    if structure is None:
+        law = {} if name in BY_MATRICES else {"restoring_force": LAW}
+        sdof = registry.load("structure", "sdof")
+        structure = sdof(build(sdof.Params, {"mass": 1e3, "frequency": 3.0, **law}, "structure"))
     n, newtons = len(structure.influence), numbers(rng, 1e3, extreme)
     external = np.array([[next(newtons) for _ in range(n)] for _ in range(SAMPLES + 1)])
+    if name == "prescribed":
+        history = np.array([[next(newtons) for _ in range(3)] for _ in range(SAMPLES + 1)])
+        forces = [np.zeros(n) for _ in range(SAMPLES)]
+        kernel = cls.kernel_of(params)
+        return kernel, np.zeros(n), [(force, history, index) for index, force in enumerate(forces)]
+    kernel = cls.kernel_of(params, structure)
+    constants = kernel.constants(params, structure, np.nan_to_num(external), 1e-3)
     forces = [np.array([next(newtons) for _ in range(n)]) for _ in range(SAMPLES)]
-    if cls.__name__ == "Prescribed":
-        kernel, constants = cls.kernel_of(params), np.zeros(n)
-        external = np.ascontiguousarray(external[:, :3])
-    else:
-        kernel = cls.kernel_of(params, structure)
-        constants = kernel.constants(params, structure, np.nan_to_num(external), 1e-3)
-    if n == 1:
-        return kernel, constants, [(float(f[0]), external[:, 0], index) for index, f in enumerate(forces)]
-    return kernel, constants, [(f, external, index) for index, f in enumerate(forces)]
+    if n > 1:
+        return kernel, constants, [(force, external, index) for index, force in enumerate(forces)]
+    return kernel, constants, [(float(force[0]), external[:, 0], index) for index, force in enumerate(forces)]
 
 
 FAMILIES: dict[str, Callable[..., Any]] = {
