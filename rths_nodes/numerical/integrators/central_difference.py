@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
@@ -25,21 +25,9 @@ class Method(NamedTuple):
 def advancing(product: Callable[[Any, Any], Any], at: Callable[[Any, int], Any]) -> Callable[..., Any]:
     """The next displacement, and the exact acceleration and velocity that belong to it."""
 
-    def advance(
-        k: Any,
-        own: Any,
-        x: Any,
-        v: Any,
-        exact: Any,
-        r: Any,
-        before: Any,
-        measured: Any,
-        memory: Any,
-        external: Any,
-        index: int,
-    ) -> tuple[Any, Any, Any, Any]:
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
         left, now, earlier, dt = k
-        (previous,) = own
+        x, _, _, _, _, r, _, (previous,), _ = s
         load = at(external, index) - r - measured
         after = product(left, load + product(now, x) - product(earlier, previous))
         exact = (after - 2.0 * x + previous) / (dt * dt)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
@@ -23,20 +23,9 @@ class Method(NamedTuple):
 def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """Eqs. (11a), (11b)."""
 
-    def advance(
-        k: Any,
-        own: tuple[()],
-        x: Any,
-        v: Any,
-        exact: Any,
-        r: Any,
-        before: Any,
-        measured: Any,
-        memory: Any,
-        external: Any,
-        index: int,
-    ) -> tuple[Any, Any, Any, Any]:
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
         alpha, dt = k
+        x, v, _, _, _, _, _, own, _ = s
         increment = dt * product(alpha, exact)
         return own, x + dt * (v + increment), v + increment, exact
 

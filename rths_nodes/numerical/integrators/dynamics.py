@@ -3,10 +3,10 @@
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel is all of a step but how displacement and
 velocity go on, which is the method's own and comes in as ``advance``:
 
-    advance(constants, own, x, v, exact, r, before, measured, memory, external, index) -> own, x, v, exact
+    advance(constants, state, exact, before, measured, external, index) -> own, x, v, exact
 
-from its own state, displacement and velocity, exact acceleration, restoring force with its state ``memory``, and
-the measured force at the step before and at this one.
+from the state of all, the exact acceleration, and the measured force at the step before and at this one, to its
+own state, displacement and velocity.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def dynamics(
 
     def step(k: Constants, s: State, measured: Any, external: Any, index: int) -> tuple[Any, Any]:
         per_load, damping, of_advance, of_force, _ = k
-        x, v, a, before, expected, r, load, own, memory = s
+        x, v, a, before, expected, r, load, _, memory = s
         if index == 0:  # nothing is known of the time before: as if it had always been so
             before = measured
         exact = accelerated(per_load, load, measured, a, expected, index)
-        own, x, v, exact = advance(of_advance, own, x, v, exact, r, before, measured, memory, external, index)
+        own, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
         memory, after = force(of_force, memory, x)
         load = at(external, index + 1) - product(damping, v) - after
         expected = measured + measured - before

@@ -16,6 +16,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.dynamics import (
     Constants,
     Dynamics,
+    State,
     per_load_of,
     standing,
 )
@@ -24,20 +25,9 @@ from rths_nodes.numerical.structures.laws import Law, law_of
 from rths_nodes.numerical.vectors import Vectors, vectors_of
 
 
-def advance(
-    dt: float,
-    own: tuple[()],
-    x: Any,
-    v: Any,
-    exact: Any,
-    r: Any,
-    before: Any,
-    measured: Any,
-    memory: Any,
-    external: Any,
-    index: int,
-) -> tuple[Any, Any, Any, Any]:
+def advance(dt: float, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
     """Predictor: v is the predicted velocity v~, before and behind the step."""
+    x, v, _, _, _, _, _, own, _ = s
     half = 0.5 * dt * exact
     velocity = v + half
     return own, x + dt * (velocity + half), velocity + half, exact

@@ -19,7 +19,7 @@ from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import zero
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
@@ -97,20 +97,9 @@ def beginning(
 def advancing(solved: Callable[..., Any], begun: Callable[..., Any]) -> Callable[..., Any]:
     """One iteration, and the place on the parabola that it makes."""
 
-    def advance(
-        k: Any,
-        own: Any,
-        x: Any,
-        v: Any,
-        exact: Any,
-        r: Any,
-        before: Any,
-        measured: Any,
-        memory: Any,
-        external: Any,
-        index: int,
-    ) -> tuple[Any, Any, Any, Any]:
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
         _, _, _, _, _, _, beta, _, iterations, h = k
+        x, v, _, _, _, r, _, own, _ = s
         x_end, x_before, _, x_predicted, v_predicted, known = own
         measured = r + measured
         iteration = place(index, iterations)

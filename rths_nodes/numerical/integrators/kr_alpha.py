@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
 from rths_nodes.numerical.structures.laws import Law
 from rths_nodes.numerical.vectors import Vectors, vectors_of
@@ -33,21 +33,9 @@ class Method(NamedTuple):
 def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """The step from the acceleration of the load, l before it, and c before it."""
 
-    def advance(
-        k: Any,
-        own: Any,
-        x: Any,
-        v: Any,
-        exact: Any,
-        r: Any,
-        before: Any,
-        measured: Any,
-        memory: Any,
-        external: Any,
-        index: int,
-    ) -> tuple[Any, Any, Any, Any]:
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
         alpha1, weight, alpha_f, kept, faded, share, dt = k
-        earlier, change = own
+        x, v, _, _, _, _, _, (earlier, change), _ = s
         if index == 0:
             change = product(alpha1, exact)
         else:

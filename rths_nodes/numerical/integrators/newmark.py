@@ -78,16 +78,18 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """Of a structure with full matrices; both multiply (x, v, a, load) ``(4 n,)``."""
+    """Of a structure with full matrices.
 
-    seen: Array
-    """Exact acceleration and restoring force ``(2 n, 4 n)`` under the load of now."""
-    onward: Array
-    """The next displacement ``(n, 4 n)`` under the load to come."""
+    ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force of what is known: x, v, a, and the
+    external less the measured force, with the external one of now and of the next step.
+    """
+
+    matrix: Array
     rates: Rates
-    n: int
-    two: int
+    n: int  # degrees of freedom
+    two: int  # 2 n, and so on
     three: int
+    four: int
     start: tuple[Array]
 
 
@@ -95,17 +97,17 @@ def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
     """The step of a structure with full matrices; see ``stepped.py`` for what it is given."""
 
     def step(k: Constants, state: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
-        seen, onward, of_rates, n, two, three, _ = k
+        matrix, of_rates, n, two, three, four, _ = k
         (known,) = state
-        known[three:] = at(external, index) - measured
-        now = matvec(seen, known)
-        known[three:] = at(external, index + 1) - measured
-        x = matvec(onward, known)
+        known[three:four] = at(external, index) - measured
+        known[four:] = at(external, index + 1) - measured
+        found = matvec(matrix, known)
+        x = found[:n]
         velocity, acceleration = rates(of_rates, x - known[:n], known[n:two], known[two:three])
         known[:n] = x
         known[n:two] = velocity
         known[two:three] = acceleration
-        return state, (x, velocity, acceleration, now[:n], now[n:])
+        return state, (x, velocity, acceleration, found[n:two], found[two:])
 
     return step
 
@@ -195,13 +197,14 @@ class Newmark(Dynamics):
             multiplied = (product(mass), product(damping), product(stiffness))
             return Large(*multiplied, solver, accelerated, without, of_rates, dt, (np.zeros(n), np.zeros(n), a))
         inverse, none = _of_masses(structure.mass), np.diag(massless(structure.mass).astype(float))
-        rest = inverse @ np.hstack([structure.stiffness, structure.damping])
-        exact = np.hstack([-rest, none, inverse])
-        restoring = np.hstack([structure.stiffness, np.zeros((n, 3 * n))])
-        seen, onward = np.vstack([exact, restoring]), np.hstack(motion_of(structure, dt))
-        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(n)])
-        both = np.asfortranarray(seen), np.asfortranarray(onward)
-        return Constants(*both, of_rates, n, 2 * n, 3 * n, (known,))
+        rest, nothing = inverse @ np.hstack([structure.stiffness, structure.damping]), np.zeros((n, n))
+        motion, per_force = motion_of(structure, dt)
+        onward = np.hstack([motion, nothing, per_force])
+        exact = np.hstack([-rest, none, inverse, nothing])
+        restoring = np.hstack([structure.stiffness, *(4 * [nothing])])
+        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(2 * n)])
+        matrix = np.asfortranarray(np.vstack([onward, exact, restoring]))
+        return Constants(matrix, of_rates, n, 2 * n, 3 * n, 4 * n, (known,))
 
     def _at_rest(self, constants: Constants | Large) -> Array:
         if isinstance(constants, Large):
@@ -209,7 +212,7 @@ class Newmark(Dynamics):
         return constants.start[0][constants.two : constants.three].copy()
 
     def recalled(self, memory: Array) -> Any:
-        return (np.concatenate([memory, np.zeros(len(self._first))]),)
+        return (np.concatenate([memory, np.zeros(2 * len(self._first))]),)
 
     def remembered(self, state: Any) -> Array:
         known: Array = state[0]

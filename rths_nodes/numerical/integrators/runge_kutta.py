@@ -11,7 +11,7 @@ from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics, refuse_large
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State, refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import (
     ByMatrix,
@@ -49,20 +49,9 @@ def sloping(product: Callable[[Any, Any], Any], force: Callable[..., Any]) -> Ca
 def advancing(at: Callable[[Any, int], Any], rate: Callable[..., Any]) -> Callable[..., Any]:
     """The four stages."""
 
-    def advance(
-        k: Any,
-        own: tuple[()],
-        x: Any,
-        v: Any,
-        exact: Any,
-        r: Any,
-        before: Any,
-        measured: Any,
-        memory: Any,
-        external: Any,
-        index: int,
-    ) -> tuple[Any, Any, Any, Any]:
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
         _, _, _, h = k
+        x, v, _, _, _, _, _, own, memory = s
         half, sixth = 0.5 * h, h / 6.0
         load = at(external, index) - measured
         end = at(external, index + 1) - 2.0 * measured + before
