@@ -42,6 +42,7 @@ from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.delay import delay_samples
+from rths_nodes.numerical.integrators.newmark import Rates, motion_of, rates, rates_of
 
 NAME = "marths_2023"
 VARIED = ("name", "seed", "recording", "rig.responses", "rig.common_poles")
@@ -58,10 +59,11 @@ class Frames:
     def __init__(self, assembly: Assembly, runs: int) -> None:
         solver: Any = assembly.integrator
         solver.reset()
-        self._solver, self._steps = solver, solver._motion
+        self._steps, per_force = motion_of(assembly.structure, solver.dt)
+        self._rates = Rates(*(each[:, None] for each in rates_of(assembly.structure, solver.dt)))
         self._pose: Array = assembly.setup._pose
-        self._loads = assembly.external_force @ solver._per_force.T
-        self._per_force = solver._per_force @ self._pose.T
+        self._loads = assembly.external_force @ per_force.T
+        self._per_force = per_force @ self._pose.T
         n = len(solver.displacement)
         self._state, self._n = np.zeros((3 * n, runs)), n
         self._state[2 * n :] = solver.acceleration[:, None]
@@ -75,8 +77,8 @@ class Frames:
         n, state = self._n, self._state
         now = self._steps @ state - self._per_force @ force
         now += self._loads[index + 1][:, None]
-        rates = self._solver._rates(now - state[:n], state[n : 2 * n], state[2 * n :], self._solver.dt)
-        self._state = np.concatenate([now, *rates])
+        motion = rates(self._rates, now - state[:n], state[n : 2 * n], state[2 * n :])
+        self._state = np.concatenate([now, *motion])
         self.node = np.array([self._pose @ part for part in self._state.reshape(3, n, -1)])
         self.seen = now[list(SEEN)]
 

@@ -46,7 +46,51 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
     return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
 
 
-FAMILIES: dict[str, Callable[..., Any]] = {"compensator": of_compensator}
+def of_restoring_force(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Its kernel, constants, and the displacement of each sample."""
+    metres, x = numbers(rng, 0.01, extreme), 0.0
+    rows = []
+    for _ in range(SAMPLES):
+        x = next(metres) if not math.isfinite(x) else x + next(metres)
+        rows.append((x,))
+    kernel = cls.kernel_of(params)
+    return kernel, kernel.constants(params), rows
+
+
+LAW = {"type": "bouc_wen", "yield_displacement": 0.005, "exponent": 1.5, "post_yield_ratio": 0.1}
+BY_MATRICES = ("exact", "newmark", "runge_kutta")
+"""Integrators whose kernel is that of a linear structure; Runge-Kutta has another one beside it."""
+
+
+def of_integrator(
+    cls: Any, params: Any, rng: np.random.Generator, extreme: bool, structure: Any = None
+) -> tuple[Kernel, Any, Any]:
+    """Its kernel for a mass or a ``structure``, constants, and of each sample: force, external force, number."""
+    name = cls.Params.type_name
+    if structure is None:
+        law = {} if name in BY_MATRICES else {"restoring_force": LAW}
+        sdof = registry.load("structure", "sdof")
+        structure = sdof(build(sdof.Params, {"mass": 1e3, "frequency": 3.0, **law}, "structure"))
+    n, newtons = len(structure.influence), numbers(rng, 1e3, extreme)
+    external = np.array([[next(newtons) for _ in range(n)] for _ in range(SAMPLES + 1)])
+    if name == "prescribed":
+        history = np.array([[next(newtons) for _ in range(3)] for _ in range(SAMPLES + 1)])
+        forces = [np.zeros(n) for _ in range(SAMPLES)]
+        kernel = cls.kernel_of(params)
+        return kernel, np.zeros(n), [(force, history, index) for index, force in enumerate(forces)]
+    kernel = cls.kernel_of(params, structure)
+    constants = kernel.constants(params, structure, np.nan_to_num(external), 1e-3)
+    forces = [np.array([next(newtons) for _ in range(n)]) for _ in range(SAMPLES)]
+    if n > 1:
+        return kernel, constants, [(force, external, index) for index, force in enumerate(forces)]
+    return kernel, constants, [(float(force[0]), external[:, 0], index) for index, force in enumerate(forces)]
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "compensator": of_compensator,
+    "restoring_force": of_restoring_force,
+    "integrator": of_integrator,
+}
 
 
 def has_kernel(family: str, name: str) -> bool:
@@ -204,13 +248,15 @@ def test_whole_numbers_are_those_of_round() -> None:
         assert arithmetic.rounded(x) == float(round(x))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40)])
-def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (12, 12), (2, 40), (1, 100), (29, 87)])
+def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: Any) -> None:
     pytest.importorskip("numba")
     from rths_nodes.app.studies.compiling import compiled
 
     rng = np.random.default_rng(3)
-    matrix, vector = rng.standard_normal(shape), rng.standard_normal(shape[1])
+    matrix, vector = np.array(rng.standard_normal(shape), order=order), rng.standard_normal(shape[1])
+    matrix[-1] = -0.0
     found = arithmetic.matvec(matrix, vector)
     assert same(found, compiled(arithmetic.matvec)(matrix, vector))
     assert found.tolist() == [arithmetic.dot((0.0, *row), (0.0, *vector.tolist())) for row in matrix.tolist()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,12 @@ LARGEST_EXPONENT = 709.78
 """exp of more is beyond the largest float."""
 WHOLE = 4503599627370496.0
 """2^52: every float of this size or larger is a whole number."""
-FEW = 5
-"""Columns up to which a plain loop over the numbers of a matrix is quicker than numpy."""
+MANY = 64
+"""Products from which on a sum over whole rows of them is quicker than one that keeps its parts."""
+
+_multiply: Any = np.multiply
+_accumulate: Any = np.add.accumulate
+_reduce: Any = np.add.reduce
 
 
 def finite(x: float) -> bool:
@@ -77,6 +82,22 @@ def rounded(x: float) -> float:
     return math.copysign(near, x)
 
 
+def ceiling(x: float) -> float:
+    """The least whole number that is not below ``x``, as a float; nan and inf stay."""
+    near = rounded(x)
+    return near + 1.0 if near < x else near
+
+
+def copysign(size: float, sign: float) -> float:
+    """The size of the one with the sign of the other."""
+    return math.copysign(size, sign)
+
+
+def place(index: int, period: int) -> int:
+    """Where a number that is not negative stands in a ``period``, from 0 on."""
+    return index % period
+
+
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
     """Sum of products from left to right."""
     total = 0.0
@@ -86,8 +107,17 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, each row summed from left to right."""
-    return np.asarray(np.add.accumulate(matrix * vector, axis=1)[:, -1])
+    """``matrix`` ``(m, n)`` times ``vector`` ``(n,)``, each row summed from left to right.
+
+    Quickest where a large matrix is kept column by column (``np.asfortranarray``).
+    """
+    terms = _multiply(matrix.T, vector[:, None], order="C")
+    if terms.size < MANY or len(matrix) == 1:
+        found: Array = _accumulate(terms)[-1]
+        return found
+    # from the first row to the last; along a single one numpy would add in pairs
+    total: Array = _reduce(terms, 0, None, None, False, -0.0)
+    return total
 
 
 def along(state: tuple[float, ...], h: float, rates: tuple[float, ...]) -> tuple[float, ...]:

@@ -6,15 +6,18 @@ An integrator works on all degrees of freedom of the model; a Target has the obs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import product
+from rths_nodes.core.sparse import is_sparse
+from rths_nodes.numerical.vectors import LARGE, SEVERAL
 
 
 class Observation:
@@ -118,6 +121,27 @@ class GroundForce:
         return np.asarray(self._scale[step] * self._pattern)
 
 
+def energies(product: Callable[[Any, Any], Array]) -> Callable[..., Any]:
+    """The kernel step of :class:`Energies`, by what multiplies with mass and damping."""
+
+    def step(
+        k: Any, s: Any, x: Array, velocity: Array, restoring: Array, external: Array, first: bool
+    ) -> tuple[Any, tuple[float, float, float, float]]:
+        mass, damping = k
+        forces, before, done, strain, damped = s
+        now = np.empty((3, len(x)))
+        now[0], now[1], now[2] = external, restoring, product(damping, velocity)
+        if not first:
+            sums = matvec(forces + now, x - before)
+            done += 0.5 * float(sums[0])
+            strain += 0.5 * float(sums[1])
+            damped += 0.5 * float(sums[2])
+        kinetic = 0.5 * float(matvec(product(mass, velocity).reshape(1, len(x)), velocity)[0])
+        return (now, x, done, strain, damped), (done, kinetic, strain, damped)
+
+    return step
+
+
 class Energies:
     """Energies of a model that does not travel whole, step by step: input, kinetic, strain and damping, J.
 
@@ -126,19 +150,23 @@ class Energies:
     """
 
     def __init__(self, structure: Structure) -> None:
-        self._mass, self._damping = product(structure.mass), product(structure.damping)
-        self._sums = np.zeros(3)
-        self._before: tuple[Array, Array] | None = None
+        n = len(structure.influence)
+        vectors = LARGE if is_sparse(structure.mass) else SEVERAL
+        self._step = energies(vectors.product)
+        self._constants = vectors.operand(structure.mass), vectors.operand(structure.damping)
+        self._state: Any = (np.zeros((3, n)), np.zeros(n), 0.0, 0.0, 0.0)
+        self._first = True
 
     def at(self, displacement: Array, velocity: Array, restoring: Array, external: Array) -> Array:
-        """Energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there."""
-        forces = np.array([external, restoring, self._damping.dot(velocity)])
-        if self._before is not None:
-            last, x = self._before
-            self._sums = self._sums + 0.5 * (last + forces).dot(displacement - x)
-        self._before = forces, displacement
-        done, strain, damped = self._sums
-        return np.array([done, 0.5 * velocity.dot(self._mass.dot(velocity)), strain, damped])
+        """Energies ``(4,)`` at a step, from displacement (m), velocity (m/s) and forces (N) there.
+
+        The displacement is kept: a caller hands over its own.
+        """
+        self._state, found = self._step(
+            self._constants, self._state, displacement, velocity, restoring, external, self._first
+        )
+        self._first = False
+        return np.array(found)
 
 
 def refuse_tested_beside(structure: Structure, interface: Sequence[int], names: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.massless import massless
 from rths_nodes.core.parameters import integer, number, params
@@ -184,22 +185,27 @@ class Recovery(Observation):
         self._external = np.outer(load, of_model / size) if size else np.zeros((len(at), self.n_model))
 
     def motion(self, values: Array) -> Array:
-        return np.asarray(values @ self._observed.T)
+        return _seen(self._observed, values)
 
     def interface(self, values: Array) -> Array:
-        return np.asarray(values @ self._interface.T)
+        return _seen(self._interface, values)
 
     def spread(self, forces: Array) -> Array:
-        return np.asarray(forces @ self._interface)
+        return matvec(self._interface.T, forces)
 
     def restoring(self, force: Array, displacement: Array) -> Array:
-        return np.asarray(self._restoring @ displacement)
+        return matvec(self._restoring, displacement)
 
     def external(self, force: Array) -> Array:
-        return np.asarray(self._external @ force)
+        return matvec(self._external, force)
 
     def influence(self, structure: Structure) -> Array:
         return self._influence
+
+
+def _seen(shapes: Array, values: Array) -> Array:
+    """Of ``(n_model,)`` at a step, or of a history ``(steps, n_model)``."""
+    return matvec(shapes, values) if values.ndim == 1 else np.asarray(values @ shapes.T)
 
 
 def differences(model: Reduced, places: Sequence[int], band: float) -> tuple[float, float, float]:

@@ -15,9 +15,10 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.core.samples import Array
 from rths_nodes.core.strict import build
-from rths_nodes.numerical.integrators.dynamics import trial_force
 from rths_nodes.numerical.structures.damping import modes
+from rths_nodes.numerical.structures.laws import trial_force
 from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.structures.story_forces import StoryForces
 
 MASSES = [30e3, 30e3, 20e3]
 STIFFNESSES = [60e6, 50e6, 40e6]
@@ -278,6 +279,41 @@ def test_a_trial_does_not_move_a_story_on(frame: Any) -> None:
         found = trial_force(structure, out)
         np.testing.assert_array_equal(trial_force(structure, out), found)
         np.testing.assert_array_equal(structure.restoring_force.force(back), twin.force(back))
+
+
+class OfAnotherPackage:
+    """A spring that yields, by its own memory alone."""
+
+    def __init__(self, stiffness: float, limit: float) -> None:
+        self._stiffness, self._limit = stiffness, limit
+        self.initial_stiffness, self.elastic_energy = stiffness, 0.5 * limit**2 / stiffness
+        self.reset()
+
+    def reset(self) -> None:
+        self._x = self._r = 0.0
+
+    def force(self, displacement: np.ndarray) -> np.ndarray:
+        r = self._r + self._stiffness * (float(displacement[0]) - self._x)
+        self._x, self._r = float(displacement[0]), min(max(r, -self._limit), self._limit)
+        return np.array([self._r])
+
+
+@pytest.mark.parametrize("name", ["cr", "runge_kutta"])
+def test_a_restoring_force_without_a_kernel_is_stepped_as_one_with(make: Callable[..., Any], name: str) -> None:
+    """In a frame, and of a single mass; its own memory stays where it was."""
+    stiffness, limit = 3e6, 2e4
+    law = make("restoring_force", "elastic_plastic", 1, stiffness=stiffness, yield_force=limit)
+    histories = []
+    for one in (law, OfAnotherPackage(stiffness, limit)):
+        single = make("structure", "sdof", mass=2e4, frequency=2.0)
+        single.restoring_force = one
+        several = make("structure", "shear_frame", masses=[2e4, 1e4], stiffnesses=[stiffness, 2e6])
+        several.restoring_force = StoryForces(np.array([[2e6, -2e6], [-2e6, 2e6]]), {0: one})
+        histories.append([response(make, name, each, 3.0 * shaken(each)) for each in (single, several)])
+        assert one.force(np.array([1e-3]))[0] == pytest.approx(stiffness * 1e-3)
+    for found, wanted in zip(*histories, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-15)
+        assert np.abs(wanted).max() > 2.0 * limit / stiffness
 
 
 # Every integrator with every restoring force

@@ -18,8 +18,8 @@ from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array, Motion
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.numerical.integrators.dynamics import trial_force
 from rths_nodes.numerical.structures.damping import modes
+from rths_nodes.numerical.structures.laws import trial_force
 
 COARSEST = 0.5
 """Angle of the fastest known mode in one step to begin with, rad."""

@@ -10,6 +10,7 @@ from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.formula import Formula
 
 
 class Delayed:
@@ -31,7 +32,7 @@ class Delayed:
     def __init__(self, params: Params, seed: int) -> None:
         self._delay, self._scale = params.delay, params.scale
         self._motion: Any = registry.build("ground_motion", params.motion, seed)
-        if hasattr(self._motion, "derivatives"):
+        if isinstance(self._motion, Formula):
             self.derivatives = self._derivatives
 
     def sample(self, times: Array) -> Array:

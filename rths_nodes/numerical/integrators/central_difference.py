@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import inverse, product
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
+from rths_nodes.numerical.structures.laws import Law
+from rths_nodes.numerical.vectors import Vectors, vectors_of
+
+
+class Method(NamedTuple):
+    """(M/dt^2 + C/2dt)^-1, 2M/dt^2, M/dt^2 - C/2dt, and dt (s)."""
+
+    left: Any
+    now: Any
+    earlier: Any
+    dt: float
+
+
+def advancing(product: Callable[[Any, Any], Any], at: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    """The next displacement, and the exact acceleration and velocity that belong to it."""
+
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        left, now, earlier, dt = k
+        x, _, _, _, _, r, _, (previous,), _ = s
+        load = at(external, index) - r - measured
+        after = product(left, load + product(now, x) - product(earlier, previous))
+        exact = (after - 2.0 * x + previous) / (dt * dt)
+        return (x,), after, (after - x) / dt + 0.5 * dt * exact, exact
+
+    return advance
 
 
 class CentralDifference(Dynamics):
@@ -17,30 +43,28 @@ class CentralDifference(Dynamics):
     Raises ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
-    memory = (*Dynamics.memory, "_previous")
+    memory = (*Dynamics.memory, "previous")
 
     @params
     class Params(Equivalent):
         pass
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        refuse_beyond_central_limit("central_difference", params, self.structure, dt)
-        mass, damping = self.structure.mass, self.structure.damping
-        self._left = inverse(mass / dt**2 + damping / (2.0 * dt))
-        self._now = product(2.0 * mass / dt**2)
-        self._before = product(mass / dt**2 - damping / (2.0 * dt))
-        self.reset()
+    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) a step beyond the stability limit."""
+        refuse_beyond_central_limit("central_difference", params, structure, dt)
 
-    def reset(self) -> None:
-        """At rest, with the fictitious displacement before the start that belongs to the first acceleration."""
-        super().reset()
-        self._previous = 0.5 * self.dt**2 * self.acceleration
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        return advancing(vectors.product, vectors.at)
 
-    def _advance(self, experimental_force: Array) -> None:
-        load = self._external[self._index] - self._force - experimental_force
-        x, before = self.displacement, self._previous
-        after = self._left @ (load + self._now @ x - self._before @ before)
-        self.exact_acceleration = (after - 2.0 * x + before) / self.dt**2
-        self._previous, self.displacement = x, after
-        self.velocity = (after - x) / self.dt + 0.5 * self.dt * self.exact_acceleration
+    @classmethod
+    def prepared(cls, params: Any, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """With the fictitious displacement before the start that belongs to the first acceleration."""
+        mass, damping, vectors = structure.mass, structure.damping, vectors_of(structure.mass)
+        method = Method(
+            vectors.inverse(mass / dt**2 + damping / (2.0 * dt)),
+            vectors.operand(2.0 * mass / dt**2),
+            vectors.operand(mass / dt**2 - damping / (2.0 * dt)),
+            dt,
+        )
+        return method, (0.5 * dt**2 * a,)

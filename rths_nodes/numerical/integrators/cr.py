@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import quotient
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
+from rths_nodes.numerical.structures.laws import Law
+from rths_nodes.numerical.vectors import Vectors, vectors_of
+
+
+class Method(NamedTuple):
+    """alpha of Eq. (12b), and dt (s)."""
+
+    alpha: Any
+    dt: float
+
+
+def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Eqs. (11a), (11b)."""
+
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        alpha, dt = k
+        x, v, _, _, _, _, _, own, _ = s
+        increment = dt * product(alpha, exact)
+        return own, x + dt * (v + increment), v + increment, exact
+
+    return advance
 
 
 class ChenRicles(Dynamics):
@@ -26,15 +48,15 @@ class ChenRicles(Dynamics):
     class Params(Equivalent):
         pass
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        damping, stiffness = damping_and_stiffness(params, self.structure)
-        damping, stiffness = self.structure.damping + damping, self.structure.stiffness + stiffness
-        four_mass = 4.0 * (self.structure.mass + self.structure.experimental_mass)
-        self.alpha = quotient(four_mass + 2.0 * dt * damping + dt**2 * stiffness, four_mass)
-        self.reset()
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        return advancing(vectors.product)
 
-    def _advance(self, experimental_force: Array) -> None:
-        increment = self.dt * self.alpha.dot(self.exact_acceleration)
-        self.displacement = self.displacement + self.dt * (self.velocity + increment)
-        self.velocity = self.velocity + increment
+    @classmethod
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """alpha of Eq. (12b)."""
+        damping, stiffness = damping_and_stiffness(params, structure)
+        damping, stiffness = structure.damping + damping, structure.stiffness + stiffness
+        four_mass = 4.0 * (structure.mass + structure.experimental_mass)
+        whole = four_mass + 2.0 * dt * damping + dt**2 * stiffness
+        return Method(vectors_of(whole).quotient(whole, four_mass), dt), ()

@@ -1,117 +1,217 @@
-"""What the integrators of an equation of motion share: equilibrium, prediction and the published arrays.
+"""What the integrators of an equation of motion share: equilibrium, prediction, and what they remember.
 
-With so few numbers ``@`` takes three times as long as ``dot``, and a loop in real time waits for it.
+M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel is all of a step but how displacement and
+velocity go on, which is the method's own and comes in as ``advance``:
+
+    advance(constants, state, exact, before, measured, external, index) -> own, x, v, exact
+
+from the state of all, the exact acceleration, and the measured force at the step before and at this one, to its
+own state, displacement and velocity.
 """
 
 from __future__ import annotations
 
-import copy
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.massless import massless, numbered
-from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Inverse, Matrix, inverse, is_sparse, product
-from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.core.sparse import Matrix, is_sparse
+from rths_nodes.numerical.integrators.stepped import Stepped
+from rths_nodes.numerical.structures.laws import Law, law_of
+from rths_nodes.numerical.vectors import LARGE, ONE, Vectors, vectors_of
 
 FEW = 8
 """Forces at the interface up to which their columns are quicker than a solution."""
 
 
-class Dynamics(Integrator):
-    """State of M a + C v + r(x) + r_e = F at the current step; all attributes ``(n_dof,)``, SI.
+class Constants(NamedTuple):
+    """Acceleration per load, damping, what the method and the restoring force need, and the state at step 0."""
 
-    ``external_force`` has the shape ``(steps + 1, n_dof)`` N. Subclasses implement ``_advance``, which moves
-    displacement and velocity to the next step from the exact acceleration of this one. ``_experimental`` is the
-    measured force of the step before, ``_load`` what else acts on the masses at the current step, inertia apart.
-    A subclass that remembers more from step to step names it in ``memory``.
+    per_load: Any
+    damping: Any
+    advance: Any
+    force: Any
+    start: Any
+
+
+class State(NamedTuple):
+    """Where a step begins."""
+
+    x: Any
+    v: Any
+    a: Any  # predicted, with the measured force expected
+    before: Any  # measured at the step before
+    expected: Any
+    r: Any
+    load: Any  # what acts on the masses, the measured force and inertia apart
+    own: Any  # of the method
+    memory: Any  # of the restoring force
+
+
+def dynamics(
+    advance: Callable[..., Any],
+    force: Callable[..., Any],
+    product: Callable[[Any, Any], Any],
+    at: Callable[[Any, int], Any],
+    accelerated: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The step of an equation of motion whose method ``advance`` is; see ``stepped.py`` for what it is given."""
+
+    def step(k: Constants, s: State, measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+        per_load, damping, of_advance, of_force, _ = k
+        x, v, a, before, expected, r, load, _, memory = s
+        if index == 0:  # nothing is known of the time before: as if it had always been so
+            before = measured
+        exact = accelerated(per_load, load, measured, a, expected, index)
+        own, x, v, exact = advance(of_advance, s, exact, before, measured, external, index)
+        memory, after = force(of_force, memory, x)
+        load = at(external, index + 1) - product(damping, v) - after
+        expected = measured + measured - before
+        a = product(per_load, load - expected)
+        return (x, v, a, measured, expected, after, load, own, memory), (x, v, a, exact, r)
+
+    return step
+
+
+def solved(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The exact acceleration by what multiplies with the acceleration per load."""
+
+    def accelerated(per_load: Any, load: Any, measured: Any, a: Any, expected: Any, index: int) -> Any:
+        return product(per_load, load - measured)
+
+    return accelerated
+
+
+class Columns:
+    """Acceleration per load of a large structure, by what solves with its mass."""
+
+    def __init__(self, solver: Any) -> None:
+        self._solver, self._columns = solver, dict[int, Array]()
+
+    def dot(self, load: Array) -> Array:
+        """Acceleration ``(n,)`` m/s^2 of a load ``(n,)`` N."""
+        return np.asarray(self._solver.dot(load))
+
+    def column(self, place: int, n: int) -> Array:
+        """Acceleration of a unit of force at one of ``n`` degrees of freedom."""
+        if place not in self._columns:
+            unit = np.zeros(n)
+            unit[place] = 1.0
+            self._columns[place] = self.dot(unit)
+        return self._columns[place]
+
+
+def by_columns(per_load: Columns, load: Array, measured: Array, a: Array, expected: Array, index: int) -> Array:
+    """The exact acceleration of a large structure.
+
+    It is the predicted one and what the few forces at the interface change in it, which takes a column for each of
+    them in place of a solution.
+    """
+    off = expected - measured
+    places = np.flatnonzero(off).tolist()
+    if index == 0 or len(places) > FEW:
+        return per_load.dot(load - measured)
+    for place in places:
+        a = a + off[place] * per_load.column(place, len(off))
+    return a
+
+
+def standing(
+    vectors: Vectors, law: Law, k: Constants, x: Any, v: Any, before: Any, own: Any, applied: Any
+) -> State:
+    """The state at displacement ``x`` (m) and velocity ``v`` (m/s) under the external force ``applied`` (N)."""
+    memory, r = law.force(law.constants, law.rest, x)
+    load = applied - vectors.product(k.damping, v) - r
+    a = vectors.product(k.per_load, load)
+    return State(x, v, a, before, 0.0 * before, r, load, own, memory)
+
+
+class Dynamics(Stepped):
+    """The motion of a structure under the force ``(steps + 1, n_dof)`` N: an integrator by a method of its own.
+
+    A subclass has ``advancing``, the method, and ``prepared``, its constants and first state. A step is what
+    ``dynamics`` makes of it. The measured force at the step before, ``experimental_force``, is remembered.
     """
 
     takes_massless: ClassVar[bool] = False
     """True for one that can step degrees of freedom without mass."""
-    memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "_experimental")
-    """Attributes ``(n_dof,)`` from which, with the measured force, the next step follows."""
+    memory: ClassVar[tuple[str, ...]] = ("displacement", "velocity", "experimental_force")
+    """Vectors ``(n_dof,)`` from which, with the measured force, the next step follows."""
 
-    def __init__(self, structure: Structure | None, external_force: Array, dt: float) -> None:
+    def __init__(self, params: Any, structure: Structure | None, external_force: Array, dt: float) -> None:
         if structure is None:
             raise ConfigError("structure: missing; only the integrator 'prescribed' does without")
-        self.structure = structure
-        self.dt = dt
-        self._external = external_force
-        self._mass_inverse = self._inverse_of(structure.mass)
-        self._damping = product(structure.damping)
-        self._acceleration_per_load = self._mass_inverse
-        self._n_dof = len(structure.influence)
-        self._columns: dict[int, Array] | None = {} if is_sparse(structure.mass) else None
-
-    def _inverse_of(self, mass: Matrix) -> Any:
-        """Of the mass, zero where there is none. Raises ConfigError for an integrator that needs some."""
-        without = massless(mass)
-        if not without.any():
-            return inverse(mass)
+        self.structure, self.dt = structure, dt
         if not self.takes_massless:
-            raise ConfigError(
-                f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
-                "structure have none; newmark does without"
-            )
-        if is_sparse(mass):
-            return _OfMasses(mass, without)
-        found, kept = np.zeros_like(mass), np.ix_(~without, ~without)
-        found[kept] = np.linalg.inv(mass[kept])
+            refuse_massless(structure.mass)
+        self.refuse(params, structure, dt)
+        self._vectors, self._law = vectors_of(structure.mass), law_of(structure.restoring_force)
+        self._external = external_force
+        kernel = self.kernel_of(params, structure)
+        constants = kernel.constants(params, structure, external_force, dt)
+        one = self._vectors is ONE
+        excitation = external_force[:, 0].tolist() if one else external_force
+        self._follow(kernel, constants, excitation, self._at_rest(constants), one)
+
+    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) what the method cannot step."""
+
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        """The kernel function ``advance``. Raises TypeError where a method has none."""
+        raise TypeError("an integrator does not say how to advance")
+
+    @classmethod
+    def prepared(cls, params: Any, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """Constants of ``advance``, and its state at rest with the first acceleration ``a`` (m/s^2)."""
+        return None, ()
+
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+        """The kernel for a structure; no more than plain steps for one that is kept sparse."""
+        vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
+        exact = by_columns if vectors is LARGE else solved(vectors.product)
+        step = dynamics(cls.advancing(vectors, law), law.force, vectors.product, vectors.at, exact)
+        return Kernel(cls.constants_of, start, step)
+
+    @classmethod
+    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Any:
+        """Constants of the step ``dt`` (s), and where it begins."""
+        vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
+        k = Constants(
+            per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
+        )
+        nothing = vectors.zero(len(structure.influence))
+        state = standing(vectors, law, k, nothing, nothing, nothing, (), vectors.vector(external_force[0]))
+        of_advance, own = cls.prepared(params, structure, dt, state.a)
+        return k._replace(advance=of_advance, start=state._replace(own=own))
+
+    def _at_rest(self, constants: Any) -> Array:
+        """The first acceleration ``(n_dof,)`` m/s^2."""
+        return np.atleast_1d(constants.start.a)
+
+    def recalled(self, memory: Array) -> Any:
+        """The state of a linear structure that remembers ``memory``, under the first external force."""
+        x, v, before, *own = [self._vectors.vector(part) for part in memory.reshape(len(self.memory), -1)]
+        applied = self._vectors.at(self.excitation, 0)
+        return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(own), applied)
+
+    def _equation(self) -> Constants:
+        """Those of the constants that the equation of motion has."""
+        found: Constants = self.constants
         return found
 
-    def reset(self) -> None:
-        """At rest at step 0, the predicted acceleration from the first external force."""
-        self.structure.restoring_force.reset()
-        self._index = 0
-        self.displacement = np.zeros(self._n_dof)
-        self.velocity = np.zeros(self._n_dof)
-        self.exact_acceleration = np.zeros(self._n_dof)
-        self.restoring_force = np.zeros(self._n_dof)
-        self._experimental = np.zeros(self._n_dof)
-        self._force = self.structure.restoring_force.force(self.displacement)
-        self._load = self._apart()
-        self.acceleration = self._mass_inverse.dot(self._load)
-
-    def step(self, experimental_force: Array) -> None:
-        """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
-        if self._index == 0:  # nothing is known of the time before: as if it had always been so
-            self._experimental = experimental_force.copy()
-        self.exact_acceleration = self._exact(experimental_force)
-        self.restoring_force = self._force
-        self._advance(experimental_force)
-        self._index += 1
-        self._force = self.structure.restoring_force.force(self.displacement)
-        self._load = self._apart()
-        extrapolated = self._expected = experimental_force + experimental_force - self._experimental
-        self._experimental = experimental_force.copy()
-        self.acceleration = self._acceleration_per_load.dot(self._load - extrapolated)
-
-    def _exact(self, experimental_force: Array) -> Array:
-        """Acceleration of the current step.
-
-        That of a large structure is the predicted one and what the few forces at the interface change in it, which
-        takes a column for each of them in place of a solution.
-        """
-        off = None if self._columns is None or self._index == 0 else self._expected - experimental_force
-        places = [] if off is None else np.flatnonzero(off).tolist()
-        if off is None or self._columns is None or len(places) > FEW:
-            found: Array = self._acceleration_per_load.dot(self._load - experimental_force)
-            return found
-        found = self.acceleration
-        for place in places:
-            column = self._columns.get(place)
-            if column is None:
-                unit = np.zeros(self._n_dof)
-                unit[place] = 1.0
-                column = self._columns[place] = self._acceleration_per_load.dot(unit)
-            found = found + off[place] * column
-        return found
+    def remembered(self, state: Any) -> Array:
+        """The ``memory`` ``(len(memory) n_dof,)`` of a state."""
+        x, v, _, before, _, _, _, own, _ = state
+        return np.concatenate([np.atleast_1d(each) for each in (x, v, before, *own)])
 
     def linearised(self) -> tuple[StepMatrices, ...]:
         """The steps of a period, each taken from every unit of memory and measured force in turn.
@@ -120,46 +220,38 @@ class Dynamics(Integrator):
         """
         if len(self._external) <= 2 * self.period or self._external.any():
             raise ValueError(f"external force: must be zero, over more than {2 * self.period} steps")
-        return tuple(self._step_matrices(phase) for phase in range(self.period))
+        return tuple(self._step_matrices(self.period + phase) for phase in range(self.period))
 
-    def _step_matrices(self, phase: int) -> StepMatrices:
-        m = len(self.memory) * self._n_dof
-        both = np.column_stack([self._after(phase, unit[:m], unit[m:]) for unit in np.eye(m + self._n_dof)])
+    def _step_matrices(self, index: int) -> StepMatrices:
+        """Step ``index`` from every unit of memory and force, past the start."""
+        m, n = len(self.memory) * len(self._first), len(self._first)
+        columns = []
+        for unit in np.eye(m + n):
+            state, force = self.recalled(unit[:m]), self._vectors.vector(unit[m:])
+            state, shown = self._step(self.constants, state, force, self.excitation, index)
+            columns.append(np.concatenate([self.remembered(state), *map(np.atleast_1d, shown[:3])]))
+        both = np.column_stack(columns)
         return StepMatrices(both[:m, :m], both[:m, m:], both[m:, :m], both[m:, m:])
 
-    def _after(self, phase: int, memory: Array, force: Array) -> Array:
-        """Memory and Target after step ``phase`` of a period, past the start, from ``memory`` and ``force``."""
-        twin = copy.copy(self)
-        for name, values in zip(self.memory, memory.reshape(-1, self._n_dof), strict=True):
-            setattr(twin, name, values.copy())
-        twin._index = self.period + phase
-        twin._force = self.structure.restoring_force.force(twin.displacement)
-        twin._load = twin._apart()
-        twin.step(force)
-        kept = [getattr(twin, name) for name in self.memory]
-        return np.concatenate([*kept, twin.displacement, twin.velocity, twin.acceleration])
 
-    def _apart(self) -> Array:
-        load: Array = self._external[self._index] - self._damping.dot(self.velocity) - self._force
-        return load
-
-    def _advance(self, experimental_force: Array) -> None:
-        raise TypeError(f"{type(self).__name__} does not say how to advance")
+def start(k: Any) -> Any:
+    """The state at step 0."""
+    return k.start
 
 
-class _OfMasses:
-    """Multiplies by the inverse of a sparse mass; what is ``without`` any is not accelerated by it."""
+def per_load_of(vectors: Vectors, mass: Matrix) -> Any:
+    """What multiplies a load (N) to an acceleration (m/s^2)."""
+    return Columns(vectors.inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
-    def __init__(self, mass: Matrix, without: NDArray[np.bool_]) -> None:
-        from scipy.sparse import diags_array
 
-        self._inverse = Inverse(mass + diags_array(without.astype(float), format="csr"))
-        self._without = without
-
-    def dot(self, load: Array) -> Array:
-        found = self._inverse.dot(load)
-        found[self._without] = 0.0
-        return found
+def refuse_massless(mass: Matrix) -> None:
+    """Refuses (ConfigError) degrees of freedom without mass."""
+    without = massless(mass)
+    if without.any():
+        raise ConfigError(
+            f"integrator: needs a mass everywhere, the degrees of freedom {numbered(without)} of the "
+            "structure have none; newmark does without"
+        )
 
 
 def refuse_large(name: str, structure: Structure, reason: str) -> None:
@@ -170,12 +262,3 @@ def refuse_large(name: str, structure: Structure, reason: str) -> None:
             "that is kept sparse; give reduction, or take another: central_difference, cr, explicit_newmark, "
             "hht_alpha, kr_alpha, newmark"
         )
-
-
-def trial_force(structure: Structure, displacement: Array) -> Array:
-    """Restoring force at ``displacement`` (m) without going there: its memory stays as it is.
-
-    A restoring force must rebind its memory, not change it in place; all of this package do.
-    """
-    force = structure.restoring_force
-    return (force if is_linear(structure) else copy.copy(force)).force(displacement)

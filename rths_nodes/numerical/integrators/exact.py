@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rths_nodes.core.discretisation import transition
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params, text
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics, refuse_large
+from rths_nodes.numerical.integrators.dynamics import refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
-from rths_nodes.numerical.integrators.state_space import LinearSteps, spectral_radius, state_space
+from rths_nodes.numerical.integrators.state_space import (
+    ByMatrix,
+    Constants,
+    constants_by_matrix,
+    kernel_by_matrix,
+    spectral_radius,
+    state_space,
+)
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
+from rths_nodes.numerical.vectors import vectors_of
 
 
-class Exact(Dynamics):
+class Exact(ByMatrix):
     """y' = Phi y + Gamma_0 p + Gamma_1 p', y = (x, v): exact for a load that runs straight over the step.
 
     The external force is interpolated; the measured one is held over the step, which takes damping away as half
@@ -26,21 +37,26 @@ class Exact(Dynamics):
             "how the measured force runs over the step: held or extrapolated", "held", ("held", "extrapolated")
         )
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        refuse_large("exact", self.structure, "its step matrices are full")
-        refuse_yielding("exact", self.structure)
-        self._extrapolated = params.measured_force == "extrapolated"
-        self.force_age = 0.0 if self._extrapolated else 0.5
-        refuse_growth("exact", self._growth, dt)
-        matrices = transition(*state_space(self.structure), dt)
-        self._steps = LinearSteps(matrices, external_force, self._extrapolated)
-        self.reset()
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) what is not linear, what is kept sparse, and a step at which it grows."""
+        refuse_large("exact", structure, "its step matrices are full")
+        refuse_yielding("exact", structure)
+        extrapolated = params.measured_force == "extrapolated"
+        self.force_age = 0.0 if extrapolated else 0.5
+        refuse_growth("exact", lambda dt: growth(structure, dt, extrapolated), dt)
 
-    def _growth(self, dt: float) -> float:
-        matrices = transition(*state_space(self.structure), dt)
-        return spectral_radius(self.structure, matrices, self._extrapolated)
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+        """The kernel by one matrix."""
+        return kernel_by_matrix(vectors_of(structure.mass), cls.constants_of)
 
-    def _advance(self, experimental_force: Array) -> None:
-        motion, forces = (self.displacement, self.velocity), (self._experimental, experimental_force)
-        self.displacement, self.velocity = self._steps.step(self._index, motion, forces)
+    @classmethod
+    def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Constants:
+        """The matrix of a step."""
+        matrices = transition(*state_space(structure), dt)
+        return constants_by_matrix(structure, matrices, params.measured_force == "extrapolated")
+
+
+def growth(structure: Structure, dt: float, extrapolated: bool) -> float:
+    """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+    return spectral_radius(structure, transition(*state_space(structure), dt), extrapolated)

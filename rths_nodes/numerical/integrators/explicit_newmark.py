@@ -6,53 +6,98 @@ N. M. Newmark: A method of computation for structural dynamics. Journal of the E
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import inverse
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import (
+    Constants,
+    Dynamics,
+    State,
+    per_load_of,
+    standing,
+)
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
+from rths_nodes.numerical.structures.laws import Law, law_of
+from rths_nodes.numerical.vectors import Vectors, vectors_of
+
+
+def advance(dt: float, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+    """Predictor: v is the predicted velocity v~, before and behind the step."""
+    x, v, _, _, _, _, _, own, _ = s
+    half = 0.5 * dt * exact
+    velocity = v + half
+    return own, x + dt * (velocity + half), velocity + half, exact
+
+
+class Corrected(NamedTuple):
+    """Half of the step (s), the constants of the method, and the state at step 0."""
+
+    half: float
+    inner: Constants
+    start: Any
+
+
+def corrected(predicted: Callable[..., Any]) -> Callable[..., Any]:
+    """The step whose velocity is corrected with the predicted acceleration before it is handed on."""
+
+    def step(k: Corrected, s: Any, measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+        half, inner, _ = k
+        s, (x, v, a, exact, r) = predicted(inner, s, measured, external, index)
+        return s, (x, v + half * a, a, exact, r)
+
+    return step
+
+
+def start(k: Corrected) -> Any:
+    """The state at step 0."""
+    return k.start
 
 
 class ExplicitNewmark(Dynamics):
     """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
 
-    The velocity handed on is corrected with the predicted acceleration. Raises ConfigError when dt is not below
-    the stability limit, 2/w_max for springs.
+    The velocity handed on is corrected with the predicted acceleration; what is remembered is v~. Raises
+    ConfigError when dt is not below the stability limit, 2/w_max for springs.
     """
 
-    memory = (*Dynamics.memory, "_predicted")
+    memory = ("displacement", "predicted_velocity", "experimental_force")
 
     @params
     class Params(Equivalent):
         pass
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        refuse_beyond_central_limit("explicit_newmark", params, self.structure, dt)
-        heavier = self.structure.mass + 0.5 * dt * self.structure.damping
-        self._acceleration_per_load = inverse(heavier)
-        self.reset()
+    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) a step beyond the stability limit."""
+        refuse_beyond_central_limit("explicit_newmark", params, structure, dt)
 
-    def reset(self) -> None:
-        """At rest; the predicted velocity is such that the first acceleration makes it zero."""
-        self._predicted = np.zeros(self._n_dof)
-        super().reset()
-        self._predicted = -0.5 * self.dt * self.acceleration
-        self._load = self._apart()
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        return advance
 
-    def step(self, experimental_force: Array) -> None:
-        super().step(experimental_force)
-        self.velocity = self._predicted + 0.5 * self.dt * self.acceleration
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure) -> Kernel:
+        """The kernel of the predictor, and the correction."""
+        return Kernel(cls.constants_of, start, corrected(super().kernel_of(params, structure).step))
 
-    def _apart(self) -> Array:
-        load: Array = self._external[self._index] - self._damping @ self._predicted - self._force
-        return load
+    @classmethod
+    def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Corrected:
+        """Constants; the predicted velocity is such that the first acceleration makes it zero."""
+        vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
+        k = Constants(
+            per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
+        )
 
-    def _advance(self, experimental_force: Array) -> None:
-        half = 0.5 * self.dt * self.exact_acceleration
-        velocity = self._predicted + half
-        self.displacement = self.displacement + self.dt * (velocity + half)
-        self._predicted = velocity + half
+        nothing, applied = vectors.zero(len(structure.influence)), vectors.vector(external_force[0])
+        a = standing(vectors, law, k, nothing, nothing, nothing, (), applied).a
+        heavier = structure.mass + 0.5 * dt * structure.damping
+        k = k._replace(per_load=per_load_of(vectors, heavier), advance=dt)
+        state = standing(vectors, law, k, nothing, -0.5 * dt * a, nothing, (), applied)
+        return Corrected(0.5 * dt, k, state._replace(a=a))
+
+    def _equation(self) -> Constants:
+        inner: Constants = self.constants.inner
+        return inner

@@ -9,16 +9,117 @@ compare the CR algorithm with it.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from rths_nodes.core.arithmetic import place
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import inverse, product, zero
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.core.sparse import zero
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
+from rths_nodes.numerical.structures.laws import Law
+from rths_nodes.numerical.vectors import Vectors, vectors_of
+
+
+class Method(NamedTuple):
+    """The matrices of an iteration, alpha, beta, gamma, iterations in a time step, and its length h (s)."""
+
+    inverse: Any  # [M + (1 + alpha) (gamma h C + beta h^2 K)]^-1
+    damping: Any  # of the numerical part
+    tested_damping: Any
+    total_damping: Any
+    stiffness: Any  # of the whole
+    alpha: float
+    beta: float
+    gamma: float
+    iterations: int
+    h: float
+
+
+class Own(NamedTuple):
+    """Displacements at the last two time steps and of the newest iterate, predictions, what an iteration keeps."""
+
+    x: Any
+    x_before: Any
+    x_next: Any
+    x_predicted: Any
+    v_predicted: Any
+    known: Any
+
+
+def solving(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Acceleration at the end of the time step, with the force linearised about where it was measured."""
+
+    def solved(k: Method, known: Any, measured: Any, x: Any, v: Any) -> Any:
+        inverse, _, tested_damping, _, stiffness, alpha, _, _, _, _ = k
+        off = measured - product(stiffness, x) - product(tested_damping, v)
+        return product(inverse, known - (1.0 + alpha) * off)
+
+    return solved
+
+
+def beginning(
+    product: Callable[[Any, Any], Any], at: Callable[[Any, int], Any], solved: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Close a time step with the force measured at its end, and begin the next: what does not change in it.
+
+    The displacement has been reached and stays; acceleration and velocity can still be corrected.
+    """
+
+    def begun(
+        k: Method, own: Own, x: Any, v: Any, exact: Any, measured: Any, external: Any, index: int
+    ) -> tuple[Any, Any, Any, Any, Any]:
+        _, damping, tested_damping, total_damping, stiffness, alpha, beta, gamma, iterations, h = k
+        x_end, x_before, x_next, _, v_predicted, known = own
+        if index == 0:
+            a, v_end = exact, v
+            x_before = x_end + 0.5 * (h * h) * a
+        else:
+            x_before, x_end = x_end, x_next
+            a = solved(k, known, measured, x, v)
+            v_end = v_predicted + gamma * h * a
+        x_predicted = x_end + h * v_end + (0.5 - beta) * (h * h) * a
+        v_predicted = v_end + (1.0 - gamma) * h * a
+        # the force at the end of the time step, at its own velocity instead of the parabola's
+        now = measured + product(tested_damping, v_end - v) + product(damping, v_end)
+        end = min(index + iterations, len(external) - 1)
+        known = (1.0 + alpha) * at(external, end) - alpha * (at(external, index) - now)
+        predicted = product(total_damping, v_predicted) + product(stiffness, x_predicted)
+        return x_end, x_before, x_predicted, v_predicted, known - (1.0 + alpha) * predicted
+
+    return begun
+
+
+def advancing(solved: Callable[..., Any], begun: Callable[..., Any]) -> Callable[..., Any]:
+    """One iteration, and the place on the parabola that it makes."""
+
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        _, _, _, _, _, _, beta, _, iterations, h = k
+        x, v, _, _, _, r, _, own, _ = s
+        x_end, x_before, _, x_predicted, v_predicted, known = own
+        measured = r + measured
+        iteration = place(index, iterations)
+        if iteration == 0:
+            x_end, x_before, x_predicted, v_predicted, known = begun(
+                k, own, x, v, exact, measured, external, index
+            )
+        x_next = x_predicted + beta * (h * h) * solved(k, known, measured, x, v)
+        part = (iteration + 1) / iterations
+        slope = 0.5 * (x_next - x_before)
+        curvature = x_next - 2.0 * x_end + x_before
+        x = x_end + part * (slope + 0.5 * part * curvature)
+        return (
+            (x_end, x_before, x_next, x_predicted, v_predicted, known),
+            x,
+            (slope + part * curvature) / h,
+            exact,
+        )
+
+    return advance
 
 
 class HilberHughesTaylor(Dynamics):
@@ -32,7 +133,7 @@ class HilberHughesTaylor(Dynamics):
     steps and the newest iterate, so that all are reached in order and evenly; the last iterate ends the step.
     """
 
-    memory = (*Dynamics.memory, "_x", "_x_before", "_x_next", "_x_predicted", "_v_predicted", "_known")
+    memory = (*Dynamics.memory, *Own._fields)
 
     @params
     class Params(Equivalent):
@@ -53,69 +154,38 @@ class HilberHughesTaylor(Dynamics):
             return ["its iterations are made for substeps = 1: one in each sample"]
 
     def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        if not zero(self.structure.experimental_mass):
+        self.period = params.iterations
+        super().__init__(params, structure, external_force, dt)
+
+    def refuse(self, params: Any, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) a mass under test."""
+        if not zero(structure.experimental_mass):
             raise ConfigError("integrator hht_alpha: a mass under test is not provided for: its inertia jumps")
-        self._n = self.period = params.iterations
-        self._h = h = params.iterations * dt
-        alpha = params.alpha
-        self._alpha, self._share = alpha, 1.0 + alpha
-        self._beta, self._gamma = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha
-        self._tested_damping, tested_stiffness = damping_and_stiffness(params, self.structure)
-        damping, stiffness = (
-            self.structure.damping + self._tested_damping,
-            self.structure.stiffness + tested_stiffness,
+
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        solved = solving(vectors.product)
+        return advancing(solved, beginning(vectors.product, vectors.at, solved))
+
+    @classmethod
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """With the part under test in what is solved."""
+        vectors, alpha, h = vectors_of(structure.mass), params.alpha, params.iterations * dt
+        beta, gamma = 0.25 * (1.0 - alpha) ** 2, 0.5 - alpha
+        tested_damping, tested_stiffness = damping_and_stiffness(params, structure)
+        damping, stiffness = structure.damping + tested_damping, structure.stiffness + tested_stiffness
+        tangent = gamma * h * damping + beta * h**2 * stiffness
+        method = Method(
+            vectors.inverse(structure.mass + (1.0 + alpha) * tangent),
+            vectors.operand(structure.damping),
+            vectors.operand(tested_damping),
+            vectors.operand(damping),
+            vectors.operand(stiffness),
+            alpha,
+            beta,
+            gamma,
+            params.iterations,
+            h,
         )
-        tangent = self._gamma * h * damping + self._beta * h**2 * stiffness
-        self._inverse = inverse(self.structure.mass + self._share * tangent)
-        self._total_damping, self._stiffness = product(damping), product(stiffness)
-        self.reset()
-
-    def reset(self) -> None:
-        """At rest at step 0."""
-        super().reset()
-        self._x = self._x_before = self._x_next = self._x_predicted = np.zeros(self._n_dof)
-        self._v = self._v_predicted = self._a = self._known = np.zeros(self._n_dof)
-
-    def _advance(self, experimental_force: Array) -> None:
-        iteration = self._index % self._n
-        measured = self._force + experimental_force
-        if iteration == 0:
-            self._begin(measured)
-        acceleration = self._solve(measured)
-        self._x_next = self._x_predicted + self._beta * self._h**2 * acceleration
-        self._interpolate((iteration + 1) / self._n)
-
-    def _solve(self, measured: Array) -> Array:
-        """Acceleration at the end of the time step, with the force linearised about where it was measured."""
-        off = measured - self._stiffness @ self.displacement - self._tested_damping @ self.velocity
-        acceleration: Array = self._inverse @ (self._known - self._share * off)
-        return acceleration
-
-    def _begin(self, measured: Array) -> None:
-        """Close a time step with the force measured at its end, and begin the next: what does not change in it.
-
-        The displacement has been reached and stays; acceleration and velocity can still be corrected.
-        """
-        h = self._h
-        if self._index == 0:
-            self._a = self.exact_acceleration
-            self._x_before = self._x + 0.5 * h**2 * self._a
-        else:
-            self._x_before, self._x = self._x, self._x_next
-            self._a = self._solve(measured)
-            self._v = self._v_predicted + self._gamma * h * self._a
-        self._x_predicted = self._x + h * self._v + (0.5 - self._beta) * h**2 * self._a
-        self._v_predicted = self._v + (1.0 - self._gamma) * h * self._a
-        # the force at the end of the time step, at its own velocity instead of the parabola's
-        now = measured + self._tested_damping @ (self._v - self.velocity) + self._damping @ self._v
-        end = min(self._index + self._n, len(self._external) - 1)
-        self._known = self._share * self._external[end] - self._alpha * (self._external[self._index] - now)
-        predicted = self._total_damping @ self._v_predicted + self._stiffness @ self._x_predicted
-        self._known = self._known - self._share * predicted
-
-    def _interpolate(self, part: float) -> None:
-        slope = 0.5 * (self._x_next - self._x_before)
-        curvature = self._x_next - 2.0 * self._x + self._x_before
-        self.displacement = self._x + part * (slope + 0.5 * part * curvature)
-        self.velocity = (slope + part * curvature) / self._h
+        nothing = 0.0 * a
+        return method, Own(nothing, nothing, nothing, nothing, nothing, nothing)

@@ -7,14 +7,43 @@ doi 10.1002/eqe.2401.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from rths_nodes.core.parameters import number, params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import quotient
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, damping_and_stiffness
+from rths_nodes.numerical.structures.laws import Law
+from rths_nodes.numerical.vectors import Vectors, vectors_of
+
+
+class Method(NamedTuple):
+    """alpha1 and [(1 - alpha_m) M + (1 - alpha_f) R]^-1 M, alpha_f, e, f, 1/2 + gamma, and dt (s)."""
+
+    alpha1: Any
+    weight: Any
+    alpha_f: float
+    kept: float
+    faded: float
+    share: float
+    dt: float
+
+
+def advancing(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The step from the acceleration of the load, l before it, and c before it."""
+
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        alpha1, weight, alpha_f, kept, faded, share, dt = k
+        x, v, _, _, _, _, _, (earlier, change), _ = s
+        if index == 0:
+            change = product(alpha1, exact)
+        else:
+            load = (1.0 - alpha_f) * exact + alpha_f * earlier
+            change = product(weight, load - kept * change) - faded * change
+        return (exact, change), x + dt * (v + dt * share * change), v + dt * change, exact
+
+    return advance
 
 
 class KolayRicles(Dynamics):
@@ -36,7 +65,7 @@ class KolayRicles(Dynamics):
     """
 
     late_velocity = True
-    memory = (*Dynamics.memory, "_before", "_change")
+    memory = (*Dynamics.memory, "acceleration_before", "change")
 
     @params
     class Params(Equivalent):
@@ -44,35 +73,29 @@ class KolayRicles(Dynamics):
             "spectral radius at infinite frequency; 1: no numerical damping", "1", 0.75, at_least=0.0, at_most=1.0
         )
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        rho = params.rho_infinity
-        alpha_m, self._alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
-        gamma = 0.5 - alpha_m + self._alpha_f
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        return advancing(vectors.product)
+
+    @classmethod
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """With the part under test in M and R."""
+        vectors, rho = vectors_of(structure.mass), params.rho_infinity
+        alpha_m, alpha_f = (2.0 * rho - 1.0) / (rho + 1.0), rho / (rho + 1.0)
+        gamma = 0.5 - alpha_m + alpha_f
         beta = 0.25 * (0.5 + gamma) ** 2
-        damping, stiffness = damping_and_stiffness(params, self.structure)
-        mass = self.structure.mass + self.structure.experimental_mass
-        rest = gamma * dt * (self.structure.damping + damping)
-        rest = rest + beta * dt**2 * (self.structure.stiffness + stiffness)
-        self._share = 0.5 + gamma
-        self._faded = self._alpha_f / (1.0 - self._alpha_f)
-        self._kept = alpha_m - self._faded * (1.0 - alpha_m)
-        self._alpha1 = quotient(mass + rest, mass)
-        self._weight = quotient((1.0 - alpha_m) * mass + (1.0 - self._alpha_f) * rest, mass)
-        self.reset()
-
-    def reset(self) -> None:
-        """At rest at step 0."""
-        super().reset()
-        self._before = self._change = np.zeros(self._n_dof)
-
-    def _advance(self, experimental_force: Array) -> None:
-        now, change = self.exact_acceleration, self._change
-        if self._index == 0:
-            change = self._alpha1.dot(now)
-        else:
-            load = (1.0 - self._alpha_f) * now + self._alpha_f * self._before
-            change = self._weight.dot(load - self._kept * change) - self._faded * change
-        self._before, self._change = now, change
-        self.displacement = self.displacement + self.dt * (self.velocity + self.dt * self._share * change)
-        self.velocity = self.velocity + self.dt * change
+        damping, stiffness = damping_and_stiffness(params, structure)
+        mass = structure.mass + structure.experimental_mass
+        rest = gamma * dt * (structure.damping + damping)
+        rest = rest + beta * dt**2 * (structure.stiffness + stiffness)
+        faded = alpha_f / (1.0 - alpha_f)
+        method = Method(
+            vectors.quotient(mass + rest, mass),
+            vectors.quotient((1.0 - alpha_m) * mass + (1.0 - alpha_f) * rest, mass),
+            alpha_f,
+            alpha_m - faded * (1.0 - alpha_m),
+            faded,
+            0.5 + gamma,
+            dt,
+        )
+        return method, (0.0 * a, 0.0 * a)

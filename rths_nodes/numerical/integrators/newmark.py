@@ -12,39 +12,139 @@ degrees of freedom may have none, as the rotations of most finite-element models
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.massless import have_damping, massless
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import inverse, is_sparse, product, zero
-from rths_nodes.numerical.integrators.dynamics import Dynamics
+from rths_nodes.core.sparse import Inverse, Matrix, is_sparse, product, zero
+from rths_nodes.numerical.integrators.dynamics import Dynamics, start
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
+from rths_nodes.numerical.integrators.state_space import in_floats
 from rths_nodes.numerical.reductions import CraigBampton, reduced
 from rths_nodes.numerical.structures.linear_force import refuse_yielding
+from rths_nodes.numerical.vectors import ONE, row_at, vectors_of
 
 JUDGED = 60
 """Modes of a large structure by which growth is judged."""
 
 
-class _LargeSteps:
-    """The step of a structure that is kept sparse: products and one solution."""
+class Rates(NamedTuple):
+    """v' = p (x' - x) - q v, a' = s (v' - v) - t a: arrays ``(n,)``."""
 
-    def __init__(self, structure: Structure, dt: float) -> None:
-        mass, damping = structure.mass, structure.damping
-        self._dt = dt
-        self._mass, self._damping = product(mass), product(damping)
-        self._inverse = inverse(structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
+    p: Array
+    q: Array
+    s: Array
+    t: Array
 
-    def step(self, x: Array, v: Array, a: Array, load: Array) -> Array:
-        """The displacement ``(n,)`` at the end of the step."""
-        slope = 2.0 / self._dt * x + v
-        moved = self._mass.dot(2.0 / self._dt * (slope + v) + a)
-        return np.asarray(self._inverse.dot(load + moved + self._damping.dot(slope)))
+
+def rates_of(structure: Structure, dt: float) -> Rates:
+    """2/dt, 1, 2/dt, 1; where there is no mass, the changes over the step ``dt`` (s) that calm what nothing calms.
+
+    Without damping, which asks for a velocity, the velocity is calmed, too.
+    """
+    none = massless(structure.mass)
+    undamped = none & (not none.any() or not have_damping(structure.mass, structure.damping, structure.stiffness))
+    return Rates(
+        np.where(undamped, 1.0 / dt, 2.0 / dt),
+        np.where(undamped, 0.0, 1.0),
+        np.where(none, 1.0 / dt, 2.0 / dt),
+        np.where(none, 0.0, 1.0),
+    )
+
+
+def rates(k: Rates, change: Array, v: Array, a: Array) -> tuple[Array, Array]:
+    """Velocity and acceleration at the end of a step from the ``change`` of the displacement."""
+    p, q, s, t = k
+    velocity = p * change - q * v
+    return velocity, s * (velocity - v) - t * a
+
+
+def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
+    """x' of a step ``dt`` (s) from (x, v, a) ``(n, 3 n)``, and from the load p' - f ``(n, n)``."""
+    mass, damping = structure.mass, structure.damping
+    dynamic = structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
+    per_force = np.asarray(np.linalg.inv(dynamic), float)
+    motion = np.hstack([4.0 / dt**2 * mass + 2.0 / dt * damping, 4.0 / dt * mass + damping, mass])
+    return per_force @ motion, per_force
+
+
+class Constants(NamedTuple):
+    """Of a structure with full matrices.
+
+    ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force of what is known: x, v, a, and the
+    external less the measured force, with the external one of now and of the next step.
+    """
+
+    matrix: Array
+    rates: Rates
+    n: int  # degrees of freedom
+    two: int  # 2 n, and so on
+    three: int
+    four: int
+    start: tuple[Array]
+
+
+def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    """The step of a structure with full matrices; see ``stepped.py`` for what it is given."""
+
+    def step(k: Constants, state: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+        matrix, of_rates, n, two, three, four, _ = k
+        (known,) = state
+        known[three:four] = at(external, index) - measured
+        known[four:] = at(external, index + 1) - measured
+        found = matvec(matrix, known)
+        x = found[:n]
+        velocity, acceleration = rates(of_rates, x - known[:n], known[n:two], known[two:three])
+        known[:n] = x
+        known[n:two] = velocity
+        known[two:three] = acceleration
+        return state, (x, velocity, acceleration, found[n:two], found[two:])
+
+    return step
+
+
+class Large(NamedTuple):
+    """Of a structure that is kept sparse: what multiplies and solves, where there is no mass, and dt (s)."""
+
+    mass: Any
+    damping: Any
+    stiffness: Any
+    solver: Any  # K + 2/dt C + 4/dt^2 M
+    accelerated: Any
+    without: NDArray[np.bool_]
+    rates: Rates
+    dt: float
+    start: tuple[Array, Array, Array]
+
+
+def large(k: Large, state: tuple[Array, Array, Array], measured: Array, external: Any, index: int) -> Any:
+    """The step of a structure that is kept sparse: products and one solution, and no kernel."""
+    mass, damping, stiffness, solver, accelerated, without, of_rates, dt, _ = k
+    x, v, a = state
+    r = stiffness.dot(x)
+    exact = accelerated.dot(row_at(external, index) - damping.dot(v) - r - measured)
+    exact[without] = a[without]
+    slope = 2.0 / dt * x + v
+    moved = mass.dot(2.0 / dt * (slope + v) + a)
+    now = solver.dot(row_at(external, index + 1) - measured + moved + damping.dot(slope))
+    velocity, acceleration = rates(of_rates, now - x, v, a)
+    return (now, velocity, acceleration), (now, velocity, acceleration, exact, r)
+
+
+def _accelerated(mass: Matrix) -> Inverse:
+    """Solves with a sparse mass that has one kilogram where there is none."""
+    from scipy.sparse import diags_array
+
+    return Inverse(mass + diags_array(massless(mass).astype(float), format="csr"))
 
 
 class Newmark(Dynamics):
@@ -57,90 +157,99 @@ class Newmark(Dynamics):
     that of the displacement. Raises ConfigError for a nonlinear restoring force.
     """
 
-    memory = ("displacement", "velocity", "acceleration")
     takes_massless = True
+    memory = ("displacement", "velocity", "acceleration")
     force_age = 1.0
 
     @params
     class Params:
         pass
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        structure = self.structure
-        refuse_yielding("newmark", self.structure)
-        self._massless = massless(structure.mass)
-        self._large: _LargeSteps | None = None
-        self._some = bool(self._massless.any())
-        self._damped = self._some and have_damping(structure.mass, structure.damping, structure.stiffness)
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) what is not linear, and a step at which it grows."""
+        refuse_yielding("newmark", structure)
         if is_sparse(structure.mass):
-            self._large = _LargeSteps(structure, dt)
-            self._refuse_growth_of_reduced(params)
+            _refuse_growth_of_reduced(structure, dt)
         else:
-            self._motion, self._per_force = self._steps(dt)
-            refuse_growth("newmark", self._growth, dt)
-        self.reset()
+            refuse_growth("newmark", lambda dt: growth(structure, dt), dt)
 
-    def _refuse_growth_of_reduced(self, params: Params) -> None:
-        """Growth by the lowest modes and the static shapes under forces at what is under test."""
-        structure = self.structure
-        if not zero(structure.experimental_mass):
-            raise ConfigError(
-                "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "
-                "reduction"
-            )
-        tested = np.flatnonzero(
-            ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))
+    @classmethod
+    def kernel_of(cls, params: Params, structure: Structure) -> Kernel:
+        """The kernel; no more than a plain step for a structure that is kept sparse."""
+        if is_sparse(structure.mass):
+            return Kernel(cls.constants_of, start, large)
+        vectors = vectors_of(structure.mass)
+        step = newmark(vectors.at)
+        return Kernel(cls.constants_of, start, in_floats(step) if vectors is ONE else step)
+
+    @classmethod
+    def constants_of(
+        cls, params: Params, structure: Structure, external_force: Array, dt: float
+    ) -> Constants | Large:
+        """Constants of the step ``dt`` (s), and where it begins."""
+        n, of_rates = len(structure.influence), rates_of(structure, dt)
+        if is_sparse(structure.mass):
+            mass, damping, stiffness = structure.mass, structure.damping, structure.stiffness
+            solver = Inverse(stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass)
+            without, accelerated = massless(mass), _accelerated(mass)
+            a = accelerated.dot(external_force[0])
+            a[without] = 0.0
+            multiplied = (product(mass), product(damping), product(stiffness))
+            return Large(*multiplied, solver, accelerated, without, of_rates, dt, (np.zeros(n), np.zeros(n), a))
+        inverse, none = _of_masses(structure.mass), np.diag(massless(structure.mass).astype(float))
+        rest, nothing = inverse @ np.hstack([structure.stiffness, structure.damping]), np.zeros((n, n))
+        motion, per_force = motion_of(structure, dt)
+        onward = np.hstack([motion, nothing, per_force])
+        exact = np.hstack([-rest, none, inverse, nothing])
+        restoring = np.hstack([structure.stiffness, *(4 * [nothing])])
+        known = np.concatenate([np.zeros(2 * n), inverse @ external_force[0], np.zeros(2 * n)])
+        matrix = np.asfortranarray(np.vstack([onward, exact, restoring]))
+        return Constants(matrix, of_rates, n, 2 * n, 3 * n, 4 * n, (known,))
+
+    def _at_rest(self, constants: Constants | Large) -> Array:
+        if isinstance(constants, Large):
+            return constants.start[2]
+        return constants.start[0][constants.two : constants.three].copy()
+
+    def recalled(self, memory: Array) -> Any:
+        return (np.concatenate([memory, np.zeros(2 * len(self._first))]),)
+
+    def remembered(self, state: Any) -> Array:
+        known: Array = state[0]
+        return known[: 3 * len(self._first)].copy()
+
+
+def _of_masses(mass: Array) -> Array:
+    """The inverse of the mass ``(n, n)``, zero where there is none."""
+    some = ~massless(mass)
+    found, kept = np.zeros_like(mass), np.ix_(some, some)
+    found[kept] = np.linalg.inv(mass[kept])
+    return found
+
+
+def growth(structure: Structure, dt: float) -> float:
+    """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+    n = len(structure.influence)
+    motion, per_force = motion_of(structure, dt)
+    tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
+    x = motion - per_force @ np.hstack(tested)
+    before, columns = np.split(np.eye(3 * n), 3), Rates(*(each[:, None] for each in rates_of(structure, dt)))
+    v, a = rates(columns, x - before[0], before[1], before[2])
+    return float(np.abs(np.linalg.eigvals(np.vstack([x, v, a]))).max())
+
+
+def _refuse_growth_of_reduced(structure: Structure, dt: float) -> None:
+    """Growth by the lowest modes and the static shapes under forces at what is under test."""
+    if not zero(structure.experimental_mass):
+        raise ConfigError(
+            "integrator newmark: a mass under test is not judged for a structure that is kept sparse; give "
+            "reduction"
         )
-        if len(tested):
-            most = int((~self._massless).sum())
-            kept: Any = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
-            model: Any = reduced(kept, structure, tested.tolist())
-            type(self)(params, model, np.zeros((2, 1)), self.dt)
-
-    def _steps(self, dt: float) -> tuple[Array, Array]:
-        """x' from (x, v, a) ``(n, 3 n)`` and from the load p' - f ``(n, n)``."""
-        mass, damping = self.structure.mass, self.structure.damping
-        dynamic = self.structure.stiffness + 2.0 / dt * damping + 4.0 / dt**2 * mass
-        per_force = np.asarray(np.linalg.inv(dynamic), float)
-        motion = np.hstack([4.0 / dt**2 * mass + 2.0 / dt * damping, 4.0 / dt * mass + damping, mass])
-        return per_force @ motion, per_force
-
-    def _rates(self, change: Array, v: Array, a: Array, dt: float) -> tuple[Array, Array]:
-        """Velocity and acceleration ``(n, ...)`` at the end of a step from the ``change`` of the displacement."""
-        velocity = 2.0 / dt * change - v
-        acceleration = 2.0 / dt * (velocity - v) - a
-        if self._some:
-            o = self._massless
-            if not self._damped:
-                velocity[o] = change[o] / dt
-            acceleration[o] = (velocity[o] - v[o]) / dt
-        return velocity, acceleration
-
-    def _growth(self, dt: float) -> float:
-        """Growth per step with a perfect actuator before the part under test."""
-        structure, n = self.structure, self._n_dof
-        motion, per_force = self._steps(dt)
-        tested = (structure.experimental_stiffness, structure.experimental_damping, structure.experimental_mass)
-        x = motion - per_force @ np.hstack(tested)
-        before = np.split(np.eye(3 * n), 3)
-        v, a = self._rates(x - before[0], before[1], before[2], dt)
-        return float(np.abs(np.linalg.eigvals(np.vstack([x, v, a]))).max())
-
-    def step(self, experimental_force: Array) -> None:
-        """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
-        x, v, a = self.displacement, self.velocity, self.acceleration
-        exact = self._mass_inverse.dot(self._load - experimental_force)
-        if self._some:
-            exact[self._massless] = a[self._massless]
-        self.exact_acceleration, self.restoring_force = exact, self._force
-        self._index += 1
-        load = self._external[self._index] - experimental_force
-        if self._large is not None:
-            now = self._large.step(x, v, a, load)
-        else:
-            now = self._motion.dot(np.concatenate((x, v, a))) + self._per_force.dot(load)
-        self.velocity, self.acceleration = self._rates(now - x, v, a, self.dt)
-        self.displacement = now
-        self._force = self.structure.restoring_force.force(now)
-        self._load = self._apart()
+    tested = np.flatnonzero(
+        ~(massless(structure.experimental_stiffness) & massless(structure.experimental_damping))
+    )
+    if len(tested):
+        most = int((~massless(structure.mass)).sum())
+        kept: Any = CraigBampton(CraigBampton.Params(modes=min(JUDGED, most - len(tested))))
+        model: Any = reduced(kept, structure, tested.tolist())
+        refuse_growth("newmark", lambda dt: growth(model, dt), dt)

@@ -8,12 +8,22 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import component, params
-from rths_nodes.core.protocols import Integrator, Structure
+from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.ground_motions.formula import Formula
+from rths_nodes.numerical.integrators.stepped import Stepped
 
 
-class Prescribed(Integrator):
+def step(nothing: Any, s: tuple[()], measured: Any, history: Any, index: int) -> tuple[Any, Any]:
+    """Go one step on in the ``history`` ``(steps + 1, 3)`` of x, v, a; the force has no influence."""
+    before, now = history[index], history[index + 1]
+    motion = float(now[0]) + nothing, float(now[1]) + nothing, float(now[2]) + nothing
+    return s, (*motion, float(before[2]) + nothing, nothing)
+
+
+class Prescribed(Stepped):
     """Every degree of freedom follows the same displacement history, with its exact derivatives."""
 
     @params
@@ -24,35 +34,31 @@ class Prescribed(Integrator):
         if structure is not None:
             raise ConfigError("structure: must be left out with the integrator 'prescribed'")
         motion = registry.build("ground_motion", params.displacement, 0)
-        if not hasattr(motion, "derivatives"):
+        if not isinstance(motion, Formula):
             known = [
                 name
                 for name in registry.names("ground_motion")
-                if hasattr(registry.load("ground_motion", name), "derivatives")
+                if issubclass(registry.load("ground_motion", name), Formula)
             ]
             raise ConfigError(
                 f"integrator.displacement.type = {type(params.displacement).type_name!r}: gives no velocity and "
                 f"acceleration; known: {', '.join(known)}"
             )
-        times = dt * np.arange(len(external_force))
-        self._history = np.array([motion.sample(times), *motion.derivatives(times)])
-        self._n_dof = external_force.shape[1]
-        self.reset()
+        times: Array = dt * np.arange(len(external_force), dtype=np.float64)
+        history = np.column_stack([motion.sample(times), *motion.derivatives(times)])
+        n_dof = external_force.shape[1]
+        nothing: Any = np.zeros(n_dof) if n_dof > 1 else 0.0
+        self._follow(self.kernel_of(params), nothing, history, history[0, 2] + np.zeros(n_dof), n_dof == 1)
+
+    @classmethod
+    def kernel_of(cls, params: Any, structure: Structure | None = None) -> Kernel:
+        """The kernel; its only constant is zero, for each degree of freedom."""
+        return Kernel(lambda nothing: nothing, no_state, step)
 
     def reset(self) -> None:
         """To the start of the history."""
-        self._index = 0
-        self.restoring_force = np.zeros(self._n_dof)
-        self._show()
-
-    def step(self, experimental_force: Array) -> None:
-        """Go one step on; the force has no influence."""
-        self.exact_acceleration = self.acceleration
-        self._index += 1
-        self._show()
-
-    def _show(self) -> None:
-        values = self._history[:, self._index, None] * np.ones(self._n_dof)
-        self.displacement, self.velocity, self.acceleration = values
-        if self._index == 0:
-            self.exact_acceleration = self.acceleration
+        super().reset()
+        x, v, a = self.excitation[0]
+        zeros = np.zeros(len(self._first))
+        self.displacement, self.velocity = x + zeros, v + zeros
+        self.acceleration = self.exact_acceleration = a + zeros

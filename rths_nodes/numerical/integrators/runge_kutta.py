@@ -2,21 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import params
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
-from rths_nodes.numerical.integrators.dynamics import Dynamics, refuse_large, trial_force
+from rths_nodes.numerical.integrators.dynamics import Dynamics, State, refuse_large
 from rths_nodes.numerical.integrators.experimental_part import refuse_growth
 from rths_nodes.numerical.integrators.state_space import (
-    LinearSteps,
+    ByMatrix,
+    constants_by_matrix,
+    kernel_by_matrix,
     runge_kutta_transition,
     spectral_radius,
     state_space,
 )
+from rths_nodes.numerical.structures.laws import Law, law_of
 from rths_nodes.numerical.structures.linear_force import is_linear
+from rths_nodes.numerical.vectors import Vectors, vectors_of
 
 
-class RungeKutta(Dynamics):
+class Method(NamedTuple):
+    """Acceleration per load, M^-1 C, constants of the restoring force, and dt (s)."""
+
+    mass_inverse: Any
+    damping_per_mass: Any
+    force: Any
+    dt: float
+
+
+def sloping(product: Callable[[Any, Any], Any], force: Callable[..., Any]) -> Callable[..., Any]:
+    """The acceleration at a trial displacement, from which the restoring force comes back."""
+
+    def rate(k: Method, memory: Any, load: Any, x: Any, v: Any) -> Any:
+        mass_inverse, damping_per_mass, of_force, _ = k
+        _, r = force(of_force, memory, x)
+        return product(mass_inverse, load - r) - product(damping_per_mass, v)
+
+    return rate
+
+
+def advancing(at: Callable[[Any, int], Any], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The four stages."""
+
+    def advance(k: Any, s: State, exact: Any, before: Any, measured: Any, external: Any, index: int) -> Any:
+        _, _, _, h = k
+        x, v, _, _, _, _, _, own, memory = s
+        half, sixth = 0.5 * h, h / 6.0
+        load = at(external, index) - measured
+        end = at(external, index + 1) - 2.0 * measured + before
+        middle = 0.5 * (load + end)
+        v2 = v + half * exact
+        a2 = rate(k, memory, middle, x + half * v, v2)
+        v3 = v + half * a2
+        a3 = rate(k, memory, middle, x + half * v2, v3)
+        v4 = v + h * a3
+        a4 = rate(k, memory, end, x + h * v3, v4)
+        x = x + sixth * (v + 2.0 * (v2 + v3) + v4)
+        return own, x, v + sixth * (exact + 2.0 * (a2 + a3) + a4), exact
+
+    return advance
+
+
+class RungeKutta(ByMatrix):
     """Four stages a step; the external force is interpolated, the measured one extrapolated, both linearly.
 
     So it is of fourth order for the numerical substructure under a load that runs straight within each step, of
@@ -28,42 +80,43 @@ class RungeKutta(Dynamics):
     class Params:
         pass
 
-    def __init__(self, params: Params, structure: Structure | None, external_force: Array, dt: float) -> None:
-        super().__init__(structure, external_force, dt)
-        refuse_large(
-            "runge_kutta", self.structure, "its step matrices are full, and it is stable for short steps only"
-        )
-        refuse_growth("runge_kutta", self._growth, dt)
-        self._linear = None
-        if is_linear(self.structure):
-            matrices = runge_kutta_transition(*state_space(self.structure), dt)
-            self._linear = LinearSteps(matrices, external_force, extrapolated=True)
-        self._damping_per_mass = self._mass_inverse @ self.structure.damping
-        self.reset()
+    def refuse(self, params: Params, structure: Structure, dt: float) -> None:
+        """Refuses (ConfigError) what is kept sparse, and a step at which it grows."""
+        refuse_large("runge_kutta", structure, "its step matrices are full, and it is stable for short steps only")
+        refuse_growth("runge_kutta", lambda dt: growth(structure, dt), dt)
 
-    def _growth(self, dt: float) -> float:
-        matrices = runge_kutta_transition(*state_space(self.structure), dt)
-        return spectral_radius(self.structure, matrices, extrapolated=True)
+    @staticmethod
+    def advancing(vectors: Vectors, law: Law) -> Callable[..., Any]:
+        return advancing(vectors.at, sloping(vectors.product, law.force))
 
-    def _advance(self, experimental_force: Array) -> None:
-        if self._linear is not None:
-            motion, forces = (self.displacement, self.velocity), (self._experimental, experimental_force)
-            self.displacement, self.velocity = self._linear.step(self._index, motion, forces)
-            return
-        h, half = self.dt, 0.5 * self.dt
-        load = self._external[self._index] - experimental_force
-        end = self._external[self._index + 1] - 2.0 * experimental_force + self._experimental
-        middle = 0.5 * (load + end)
-        x, v1, a1 = self.displacement, self.velocity, self.exact_acceleration
-        v2 = v1 + half * a1
-        a2 = self._rate(middle, x + half * v1, v2)
-        v3 = v1 + half * a2
-        a3 = self._rate(middle, x + half * v2, v3)
-        v4 = v1 + h * a3
-        a4 = self._rate(end, x + h * v3, v4)
-        self.displacement = x + h / 6.0 * (v1 + 2.0 * (v2 + v3) + v4)
-        self.velocity = v1 + h / 6.0 * (a1 + 2.0 * (a2 + a3) + a4)
+    @classmethod
+    def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
+        """Of a structure that yields."""
+        vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
+        per_mass = np.linalg.inv(structure.mass) @ structure.damping
+        method = Method(vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt)
+        return method, ()
 
-    def _rate(self, load: Array, x: Array, v: Array) -> Array:
-        rate: Array = self._mass_inverse @ (load - trial_force(self.structure, x)) - self._damping_per_mass @ v
-        return rate
+    @classmethod
+    def kernel_of(cls, params: Params, structure: Structure) -> Kernel:
+        """The kernel of four stages; by one matrix for a linear structure."""
+        if is_linear(structure):
+            return kernel_by_matrix(vectors_of(structure.mass), cls.constants_of)
+        return super().kernel_of(params, structure)
+
+    @classmethod
+    def constants_of(cls, params: Params, structure: Structure, external_force: Array, dt: float) -> Any:
+        """Constants of either kernel."""
+        if is_linear(structure):
+            matrices = runge_kutta_transition(*state_space(structure), dt)
+            return constants_by_matrix(structure, matrices, extrapolated=True)
+        return super().constants_of(params, structure, external_force, dt)
+
+    def _at_rest(self, constants: Any) -> Array:
+        found = ByMatrix if is_linear(self.structure) else Dynamics
+        return found._at_rest(self, constants)
+
+
+def growth(structure: Structure, dt: float) -> float:
+    """Growth in a step ``dt`` (s) with a perfect actuator before the part under test."""
+    return spectral_radius(structure, runge_kutta_transition(*state_space(structure), dt), extrapolated=True)

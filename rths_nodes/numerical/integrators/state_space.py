@@ -6,11 +6,18 @@ to p', as :func:`rths_nodes.core.discretisation.transition` gives them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.integrators.dynamics import Dynamics, start
+from rths_nodes.numerical.vectors import ONE, Vectors
 
 Matrices = tuple[Array, Array, Array]
 
@@ -32,31 +39,84 @@ def runge_kutta_transition(system: Array, inputs: Array, dt: float) -> Matrices:
     return identity + z @ held, dt * (held - sloped) @ inputs, dt * sloped @ inputs
 
 
-class LinearSteps:
-    """Steps of the numerical substructure by step matrices, under the ``external_force`` ``(steps + 1, n)`` N.
+class Constants(NamedTuple):
+    """All that a step makes of what is known, and what is known at step 0.
 
-    The measured force is held over the step, or ``extrapolated`` from the step before.
+    ``matrix`` ``(5 n, 6 n)`` gives x', v', a', exact acceleration and restoring force of what is known: x, v, the
+    measured force before and now, the external force now and next.
     """
 
-    def __init__(self, matrices: Matrices, external_force: Array, extrapolated: bool) -> None:
-        phi, before, now = matrices
-        slope = now if extrapolated else np.zeros_like(now)
-        self._matrix = np.hstack([phi, -(before + now), -slope])
-        self._loads = external_force[:-1] @ before.T + external_force[1:] @ now.T
-        n = self._n = external_force.shape[1]
-        self._known = np.zeros(4 * n)
-        self._parts = tuple(self._known[part * n : part * n + n] for part in range(4))
+    matrix: Array
+    n: int  # degrees of freedom
+    two: int  # 2 n, and so on
+    three: int
+    four: int
+    start: tuple[Array]
 
-    def step(self, index: int, motion: tuple[Array, Array], forces: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Displacement and velocity at ``index`` + 1 from those at ``index`` and the forces before and now."""
-        before, now = forces
-        x, v, f, change = self._parts
-        x[:], v[:] = motion
-        f[:] = now
-        np.subtract(now, before, out=change)
-        after = self._matrix.dot(self._known)
-        after += self._loads[index]
-        return after[: self._n], after[self._n :]
+
+def by_matrix(pair: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    """The step of a linear structure by one matrix; see ``stepped.py`` for what it is given."""
+
+    def step(k: Constants, s: tuple[Array], measured: Any, external: Any, index: int) -> tuple[Any, Any]:
+        matrix, n, two, three, four, _ = k
+        (known,) = s
+        if index == 0:  # nothing is known of the time before: as if it had always been so
+            known[two:three] = measured
+        known[three:four] = measured
+        known[four:] = pair(external, index)
+        found = matvec(matrix, known)
+        known[:two] = found[:two]
+        known[two:three] = measured
+        return s, (found[:n], found[n:two], found[two:three], found[three:four], found[four:])
+
+    return step
+
+
+def in_floats(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``step`` that gives arrays, for one degree of freedom."""
+
+    def of_one(k: Any, s: Any, measured: float, external: Any, index: int) -> tuple[Any, Any]:
+        s, (x, v, a, exact, r) = step(k, s, measured, external, index)
+        return s, (float(x[0]), float(v[0]), float(a[0]), float(exact[0]), float(r[0]))
+
+    return of_one
+
+
+def kernel_by_matrix(vectors: Vectors, constants: Callable[..., Any]) -> Kernel:
+    """The kernel by one matrix, for floats or arrays."""
+    step = by_matrix(vectors.pair)
+    return Kernel(constants, start, in_floats(step) if vectors is ONE else step)
+
+
+def constants_by_matrix(structure: Structure, matrices: Matrices, extrapolated: bool) -> Constants:
+    """Constants of steps by ``matrices``; the measured force is held over the step, or ``extrapolated``."""
+    phi, before, now = matrices
+    n = len(phi) // 2
+    slope = now if extrapolated else np.zeros_like(now)
+    moved = np.hstack([phi, slope, -(before + now) - slope, before, now])
+    inverse, nothing, one = np.linalg.inv(structure.mass), np.zeros((n, n)), np.eye(n)
+    rest = inverse @ np.hstack([structure.stiffness, structure.damping])
+    next_load = inverse @ np.hstack([nothing, nothing, one, -2.0 * one, nothing, one])
+    load = inverse @ np.hstack([nothing, nothing, nothing, -one, one, nothing])
+    restoring = np.hstack([structure.stiffness, *(5 * [nothing])])
+    exact = load - np.hstack([rest, *(4 * [nothing])])
+    matrix = np.vstack([moved, next_load - rest @ moved, exact, restoring])
+    return Constants(np.asfortranarray(matrix), n, 2 * n, 3 * n, 4 * n, (np.zeros(6 * n),))
+
+
+class ByMatrix(Dynamics):
+    """Steps of a linear structure that are one matrix, made beforehand."""
+
+    def _at_rest(self, constants: Any) -> Array:
+        load: Array = np.linalg.inv(self.structure.mass) @ self._external[0]
+        return load
+
+    def recalled(self, memory: Array) -> Any:
+        return (np.concatenate([memory, memory]),)
+
+    def remembered(self, state: Any) -> Array:
+        known: Array = state[0]
+        return known[: len(known) // 2].copy()
 
 
 def spectral_radius(structure: Structure, matrices: Matrices, extrapolated: bool) -> float:

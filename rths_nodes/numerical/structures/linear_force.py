@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array
-from rths_nodes.core.sparse import Matrix, product
+from rths_nodes.core.sparse import Matrix
+from rths_nodes.numerical.structures.laws import Law, Lawful
 from rths_nodes.numerical.structures.restoring_forces.linear import Linear
+from rths_nodes.numerical.vectors import vectors_of
 
 
-class LinearRestoringForce:
+def linear(product: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """The force K x by what multiplies with K (N/m)."""
+
+    def force(k: Any, s: Any, x: Any) -> tuple[Any, Any]:
+        return s, product(k, x)
+
+    return force
+
+
+class LinearRestoringForce(Lawful):
     """K x with a full or sparse matrix ``(n_dof, n_dof)`` N/m."""
 
     def __init__(self, stiffness: Matrix) -> None:
-        self._stiffness = product(stiffness)
-
-    def force(self, displacement: Array) -> Array:
-        """Force ``(n_dof,)`` N at ``displacement`` (m)."""
-        force: Array = self._stiffness.dot(displacement)
-        return force
-
-    def reset(self) -> None:
-        """Nothing to forget."""
+        vectors = vectors_of(stiffness)
+        self._follow(Law(linear(vectors.product), vectors.operand(stiffness), ()))
 
 
 def is_linear(structure: Any) -> bool:

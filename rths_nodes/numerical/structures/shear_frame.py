@@ -143,7 +143,8 @@ class ShearFrame(Partition):
             linear = left.copy()
             linear[list(yielding)] = 0.0
             self.restoring_force = StoryForces(stories(linear) - lost, yielding)
-            self.elastic_energy = float(sum(law.elastic_energy for law in yielding.values()))
+            for law in yielding.values():
+                self.elastic_energy += law.elastic_energy
 
 
 def _check_gravity(params: ShearFrame.Params, path: str) -> None:

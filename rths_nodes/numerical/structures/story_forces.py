@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rths_nodes.core.protocols import RestoringForce
 from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.laws import Law, Lawful, law_of
+from rths_nodes.numerical.structures.linear_force import LinearRestoringForce
 
 
-class StoryForces:
+def beside(other: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
+    """``other`` and the ``law`` of the only story, whose drift is the displacement."""
+
+    def force(k: Any, s: Any, x: float) -> tuple[Any, float]:
+        of_other, of_law = k
+        own, memory = s
+        own, r = other(of_other, own, x)
+        memory, shear = law(of_law, memory, x)
+        return (own, memory), r + shear
+
+    return force
+
+
+def with_lowest(others: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
+    """``others`` and the ``law`` of the lowest story of several."""
+
+    def force(k: Any, s: Any, x: Array) -> tuple[Any, Array]:
+        of_others, of_law = k
+        own, memory = s
+        own, r = others(of_others, own, x)
+        memory, shear = law(of_law, memory, float(x[0]))
+        r[0] += shear
+        return (own, memory), r
+
+    return force
+
+
+def with_story(others: Callable[..., Any], law: Callable[..., Any]) -> Callable[..., Any]:
+    """``others`` and the ``law`` of a story above the lowest."""
+
+    def force(k: Any, s: Any, x: Array) -> tuple[Any, Array]:
+        story, of_others, of_law = k
+        own, memory = s
+        own, r = others(of_others, own, x)
+        memory, shear = law(of_law, memory, float(x[story]) - float(x[story - 1]))
+        r[story] += shear
+        r[story - 1] -= shear
+        return (own, memory), r
+
+    return force
+
+
+class StoryForces(Lawful):
     """K x of what is linear, and the shear of each story that yields, a function of the path of its drift.
 
     A shear r_i pulls floor i back to the floor below, x_i - x_{i-1} being its drift.
@@ -17,26 +61,14 @@ class StoryForces:
 
     def __init__(self, linear: Array, stories: Mapping[int, RestoringForce]) -> None:
         """``linear`` is the stiffness ``(n_dof, n_dof)`` N/m of all but ``stories``, which are counted from 0."""
-        self._linear = linear
-        self._stories = dict(stories)
-
-    def __copy__(self) -> StoryForces:
-        """One that may be moved on without the other: the memory is that of the stories."""
-        return StoryForces(self._linear, {story: copy.copy(law) for story, law in self._stories.items()})
-
-    def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` ``(n_dof,)`` m and give the force ``(n_dof,)`` N there."""
-        force: Array = self._linear.dot(displacement)
-        drifts = displacement.copy()
-        drifts[1:] -= displacement[:-1]
-        for story, law in self._stories.items():
-            shear = law.force(drifts[story : story + 1])[0]
-            force[story] += shear
+        whole = LinearRestoringForce(linear).law
+        for story, restoring_force in stories.items():
+            one = law_of(restoring_force)
+            constants: tuple[Any, ...] = (whole.constants, one.constants)
             if story:
-                force[story - 1] -= shear
-        return force
-
-    def reset(self) -> None:
-        """All stories back to the virgin state."""
-        for law in self._stories.values():
-            law.reset()
+                force = with_story(whole.force, one.force)
+                constants = (story, *constants)
+            else:
+                force = (with_lowest if len(linear) > 1 else beside)(whole.force, one.force)
+            whole = Law(force, constants, (whole.rest, one.rest))
+        self._follow(whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import sys
 import time
 from contextlib import suppress
 
@@ -15,7 +16,7 @@ WHOLE_S = 2.0
 LOOK_S = 0.2
 """s: how often what waits looks at the clock."""
 
-QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+QUICKACK = socket.TCP_QUICKACK if sys.platform == "linux" else None
 """The client leaves Nagle's algorithm on: unless each segment is acknowledged at once, a step takes 44 ms."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.errors import ClientLeft, IntegratorError
 from rths_nodes.core.samples import Array
 from rths_nodes.numerical.integrators.remote.protocol import (
@@ -138,13 +139,13 @@ class Conversation:
         self._static -= 1
         if not self._static:
             self._imposed = self.offset = self._trial.displacement
-            self._force = self.static_force = self._part.stiffness @ self.offset
+            self._force = self.static_force = matvec(self._part.stiffness, self.offset)
             self._fresh = False
 
     def _ask(self) -> Array | None:
         trial = self._trial
         if self._static:
-            return self._part.stiffness @ trial.displacement
+            return matvec(self._part.stiffness, trial.displacement)
         if not self._fresh:
             return self._force
         self._fresh = False

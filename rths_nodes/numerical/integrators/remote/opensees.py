@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ClientLeft, ConfigError, IntegratorError, show, unknown
 from rths_nodes.core.opensees.commands import commands_of
@@ -155,7 +156,7 @@ class OpenSees(Served):
                 time.sleep(LOOK_S)
             until = time.monotonic() + REHEARSAL_S
             while len(took) < self._steps and time.monotonic() < until:
-                force, began = stiffness @ self.displacement, time.perf_counter()
+                force, began = matvec(stiffness, self.displacement), time.perf_counter()
                 self.begin(force)
                 self.step(force)
                 took.append(time.perf_counter() - began)

@@ -6,33 +6,61 @@ the way is straight. Unloading is elastic over twice the yield force (Masing).
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any, ClassVar, NamedTuple
 
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.laws import OfComponent
 from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, refuse_several, stated
 
 
-class _Yielding:
+class Constants(NamedTuple):
+    """Stiffness of the spring (N/m), of the one that yields, and the force (N) at which it does."""
+
+    elastic: float
+    plastic: float
+    limit: float
+
+
+class State(NamedTuple):
+    """Displacement x (m) and force s (N) of the spring that yields."""
+
+    x: float
+    s: float
+
+
+def force(k: Constants, state: State, x: float) -> tuple[Any, float]:
     """r = eta k x + s, s' = s + (1 - eta) k dx within +-(1 - eta) F_y, for one degree of freedom."""
+    elastic, plastic, limit = k
+    before, s = state
+    s += plastic * (x - before)
+    if s < -limit:
+        s = -limit
+    if s > limit:
+        s = limit
+    return (x, s), elastic * x + s
 
-    def __init__(self, stiffness: float, yield_force: float, ratio: float) -> None:
-        self.initial_stiffness = stiffness
-        self.elastic_energy = 0.5 * yield_force**2 / stiffness
-        self._elastic, self._plastic = ratio * stiffness, (1.0 - ratio) * stiffness
-        self._limit = (1.0 - ratio) * yield_force
-        self.reset()
 
-    def reset(self) -> None:
-        """Back to the virgin state."""
-        self._x = self._s = 0.0
+def constants(p: Any, ratio: float) -> Constants:
+    """With the ``ratio`` eta of the stiffness after yielding to that before."""
+    return Constants(ratio * p.stiffness, (1.0 - ratio) * p.stiffness, (1.0 - ratio) * p.yield_force)
 
-    def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` (1,) m; force (1,) N there."""
-        x = float(displacement[0])
-        s = self._s + self._plastic * (x - self._x)
-        self._x, self._s = x, min(max(s, -self._limit), self._limit)
-        return np.array([self._elastic * x + self._s])
+
+def rest(k: Constants) -> State:
+    """The virgin state."""
+    return State(0.0, 0.0)
+
+
+class _Yielding(OfComponent):
+    """What both have in common."""
+
+    _name: ClassVar[str]
+
+    def __init__(self, params: Any, n_dof: int) -> None:
+        refuse_several(self._name, n_dof)
+        self.initial_stiffness = stiffness = stated(self._name, params)
+        self.elastic_energy = 0.5 * params.yield_force**2 / stiffness
+        super().__init__(params, n_dof)
 
 
 class Bilinear(_Yielding):
@@ -49,9 +77,8 @@ class Bilinear(_Yielding):
             "post- to pre-yield stiffness eta", default=0.0, at_least=0.0, less_than=1.0
         )
 
-    def __init__(self, params: Params, n_dof: int) -> None:
-        refuse_several("bilinear", n_dof)
-        super().__init__(stated("bilinear", params), params.yield_force, params.post_yield_ratio)
+    _name = "bilinear"
+    KERNEL = Kernel(lambda p: constants(p, p.post_yield_ratio), rest, force)
 
 
 class ElasticPlastic(_Yielding):
@@ -62,6 +89,5 @@ class ElasticPlastic(_Yielding):
         stiffness: float | None = elastic_stiffness()
         yield_force: float = number("yield force F_y", "N", more_than=0.0)
 
-    def __init__(self, params: Params, n_dof: int) -> None:
-        refuse_several("elastic_plastic", n_dof)
-        super().__init__(stated("elastic_plastic", params), params.yield_force, 0.0)
+    _name = "elastic_plastic"
+    KERNEL = Kernel(lambda p: constants(p, 0.0), rest, force)

@@ -7,23 +7,108 @@ its gamma and beta are ours over x_y^q, its deltaNu and deltaEta ours over (1 - 
 
 from __future__ import annotations
 
-import math
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from rths_nodes.core.arithmetic import ceiling, copysign, power
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.core.decay import LONGEST
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.laws import OfComponent
 from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, refuse_several, stated
 
-LEAST = 10
+LEAST = 10.0
 """Increments of displacement per integration step, at least, each one RK4 step; as without degradation."""
-MOST = 2000
+MOST = 2000.0
 """Increments of a move beyond which z is taken at its limit all along: the motion has run away."""
 
 
-class DegradingBoucWen:
+class Constants(NamedTuple):
+    """As of the parameters."""
+
+    elastic: float  # eta k
+    hysteretic: float  # (1 - eta) k x_y
+    yield_displacement: float
+    weaker: float  # d_nu
+    softer: float  # d_h
+    beta: float
+    gamma: float
+    exponent: float
+    decay: float  # of z without degradation, 1/m
+
+
+class State(NamedTuple):
+    """Displacement x (m), z and the energy e."""
+
+    x: float
+    z: float
+    e: float
+
+
+def constants(p: Any) -> Constants:
+    """With the parameters of ``DegradingBoucWen``."""
+    return Constants(
+        p.post_yield_ratio * p.stiffness,
+        (1.0 - p.post_yield_ratio) * p.stiffness * p.yield_displacement,
+        p.yield_displacement,
+        p.strength_degradation,
+        p.stiffness_degradation,
+        p.beta,
+        p.gamma,
+        p.exponent,
+        bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement).per_velocity,
+    )
+
+
+def rest(k: Constants) -> State:
+    """The virgin state."""
+    return State(0.0, 0.0, 0.0)
+
+
+def slope(k: Constants, z: float, e: float, move: float) -> float:
+    """x_y dz/dx."""
+    _, _, _, weaker, softer, beta, gamma, exponent, _ = k
+    nu = 1.0 + weaker * e
+    return bouc_wen_slope(z, move, nu * beta, nu * gamma, exponent) / (1.0 + softer * e)
+
+
+def limit(k: Constants, e: float) -> float:
+    """The limit of z at the energy ``e``."""
+    _, _, _, weaker, _, beta, gamma, exponent, _ = k
+    return 1.0 / power((1.0 + weaker * e) * (beta + gamma), 1.0 / exponent)
+
+
+def force(k: Constants, s: State, x: float) -> tuple[Any, float]:
+    """The force at the end of the move to ``x``, with z and e there."""
+    elastic, hysteretic, bend, weaker, softer, _, _, exponent, decay = k
+    before, z, e = s
+    move = x - before
+    nu, h = 1.0 + weaker * e, 1.0 + softer * e
+    needed = abs(move) * decay * power(nu, 1.0 / exponent) / (h * LONGEST)
+    if not needed <= MOST:  # beyond all reason: finite, and nothing more
+        e += limit(k, e) * abs(move) / bend
+        z = copysign(limit(k, e), move)
+        return (x, z, e), elastic * x + hysteretic * z
+    left = ceiling(needed)
+    if left < LEAST:
+        left = LEAST
+    ds = move / left / bend
+    half, sixth = 0.5 * ds, ds / 6.0
+    while left > 0.0:
+        k1 = slope(k, z, e, move)
+        z2 = z + half * k1
+        k2 = slope(k, z2, e + half * z, move)
+        z3 = z + half * k2
+        k3 = slope(k, z3, e + half * z2, move)
+        z4 = z + ds * k3
+        k4 = slope(k, z4, e + ds * z3, move)
+        e += sixth * (z + 2.0 * z2 + 2.0 * z3 + z4)
+        z += sixth * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        left -= 1.0
+    return (x, z, e), elastic * x + hysteretic * z
+
+
+class DegradingBoucWen(OfComponent):
     """r = eta k x + (1 - eta) k x_y z; x_y dz/dx = (1 - nu (gamma sgn(dx z) + beta) abs(z)^q) / h.
 
     For one degree of freedom. With the energy e = integral of z dx / x_y, 1 for (1 - eta) k x_y^2, nu = 1 + d_nu e
@@ -48,65 +133,10 @@ class DegradingBoucWen:
             """Refuses shapes without a limit of z, or without hysteresis."""
             check_shape(self.beta, self.gamma, path)
 
+    KERNEL = Kernel(constants, rest, force)
+
     def __init__(self, params: Params, n_dof: int) -> None:
         refuse_several("degrading_bouc_wen", n_dof)
-        p = params
-        self.initial_stiffness = stiffness = stated("degrading_bouc_wen", p)
-        self.elastic_energy = 0.5 * stiffness * p.yield_displacement**2
-        self._elastic = p.post_yield_ratio * stiffness
-        self._hysteretic = (1.0 - p.post_yield_ratio) * stiffness * p.yield_displacement
-        self._bend = p.yield_displacement
-        self._weaker, self._softer = p.strength_degradation, p.stiffness_degradation
-        self._beta, self._gamma, self._exponent = p.beta, p.gamma, p.exponent
-        self._rate = bouc_wen_decay(p.beta, p.gamma, p.exponent, p.yield_displacement).per_velocity
-        self.reset()
-
-    def reset(self) -> None:
-        """Back to the virgin state."""
-        self.x = self.z = self.e = 0.0
-
-    def force(self, displacement: Array) -> Array:
-        """Move to ``displacement`` (1,) m; force (1,) N there."""
-        x = float(displacement[0])
-        self._follow(x - self.x)
-        self.x = x
-        return np.array([self._elastic * x + self._hysteretic * self.z])
-
-    def _degraded(self, e: float) -> tuple[float, float]:
-        """nu and h at the energy ``e``."""
-        return 1.0 + self._weaker * e, 1.0 + self._softer * e
-
-    def _follow(self, move: float) -> None:
-        nu, h = self._degraded(self.e)
-        needed = abs(move) * self._rate * nu ** (1.0 / self._exponent) / (h * LONGEST)
-        if not needed <= MOST:
-            self._run_away(move, nu)
-            return
-        increments = max(LEAST, math.ceil(needed))
-        s = move / increments / self._bend
-        z, e = self.z, self.e
-        for _ in range(increments):
-            k1 = self._slope(z, e, move)
-            z2 = z + 0.5 * s * k1
-            k2 = self._slope(z2, e + 0.5 * s * z, move)
-            z3 = z + 0.5 * s * k2
-            k3 = self._slope(z3, e + 0.5 * s * z2, move)
-            z4 = z + s * k3
-            k4 = self._slope(z4, e + s * z3, move)
-            e += s / 6.0 * (z + 2.0 * z2 + 2.0 * z3 + z4)
-            z += s / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
-        self.z, self.e = z, e
-
-    def _slope(self, z: float, e: float, move: float) -> float:
-        nu = 1.0 + self._weaker * e
-        return bouc_wen_slope(z, move, nu * self._beta, nu * self._gamma, self._exponent) / (
-            1.0 + self._softer * e
-        )
-
-    def _limit(self, nu: float) -> float:
-        return float((nu * (self._beta + self._gamma)) ** (-1.0 / self._exponent))
-
-    def _run_away(self, move: float, nu: float) -> None:
-        """A move of a motion that is beyond all reason: finite, and nothing more."""
-        self.e += self._limit(nu) * abs(move) / self._bend
-        self.z = math.copysign(self._limit(self._degraded(self.e)[0]), move)
+        self.initial_stiffness = stiffness = stated("degrading_bouc_wen", params)
+        self.elastic_energy = 0.5 * stiffness * params.yield_displacement**2
+        super().__init__(params, n_dof)

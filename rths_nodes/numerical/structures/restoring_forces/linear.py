@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
-from rths_nodes.core.samples import Array
+from rths_nodes.numerical.structures.laws import OfComponent
 from rths_nodes.numerical.structures.restoring_forces.elastic import elastic_stiffness, stated
 
 
-class Linear:
+def force(k: float, s: tuple[()], x: Any) -> tuple[tuple[()], Any]:
+    """k x."""
+    return s, k * x
+
+
+class Linear(OfComponent):
     """Linear elastic restoring force k x, per degree of freedom."""
 
     @params
     class Params:
         stiffness: float | None = elastic_stiffness()
 
+    KERNEL = Kernel(lambda p: float(p.stiffness), no_state, force)
+
     def __init__(self, params: Params, n_dof: int) -> None:
         self.initial_stiffness = stated("linear", params)
-        self.elastic_energy = 0.0
-
-    def force(self, displacement: Array) -> Array:
-        return self.initial_stiffness * displacement
-
-    def reset(self) -> None:
-        """Nothing to forget."""
+        super().__init__(params, n_dof)

@@ -1,0 +1,54 @@
+"""What holds the state of an integrator and takes its plain step, and makes the arrays that others read after it.
+
+    step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
+
+finishes step ``index`` with the force ``measured`` there (N) and goes to the next one: displacement (m), velocity
+(m/s) and predicted acceleration (m/s^2) at the next step, exact acceleration and restoring force (N) at this one.
+Vectors are floats for one degree of freedom, arrays ``(n_dof,)`` for several. ``excitation`` is the external force
+by steps, of which a step takes what it needs: floats, or rows ``(steps + 1, n_dof)``. An array that is handed over
+as ``measured`` may become part of the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.protocols import Integrator
+from rths_nodes.core.samples import Array
+
+
+class Stepped(Integrator):
+    """An integrator by its kernel: with its constants, state and excitation that can be stepped elsewhere, too."""
+
+    kernel: Kernel
+    constants: Any
+    excitation: Any
+    state: Any
+
+    def _follow(self, kernel: Kernel, constants: Any, excitation: Any, first: Array, in_floats: bool) -> None:
+        """At rest at step 0 with the acceleration ``first`` ``(n_dof,)`` m/s^2; the kernel may be in floats."""
+        self.kernel, self.constants, self.excitation = kernel, constants, excitation
+        self._step, self._first, self._in_floats = kernel.step, first, in_floats
+        self.reset()
+
+    def reset(self) -> None:
+        """At rest at step 0."""
+        self._index = 0
+        self.state = copied(self.kernel.rest(self.constants))
+        nothing = np.zeros(len(self._first))
+        self.displacement = self.velocity = self.exact_acceleration = self.restoring_force = nothing
+        self.acceleration = self._first
+
+    def step(self, experimental_force: Array) -> None:
+        """Finish the current step with the force measured there, ``(n_dof,)`` N, and go to the next."""
+        index = self._index
+        self._index = index + 1
+        measured = experimental_force.item() if self._in_floats else experimental_force.copy()
+        self.state, shown = self._step(self.constants, self.state, measured, self.excitation, index)
+        if self._in_floats:
+            rows = np.array(shown)
+            shown = rows[0:1], rows[1:2], rows[2:3], rows[3:4], rows[4:5]
+        self.displacement, self.velocity, self.acceleration, self.exact_acceleration, self.restoring_force = shown

@@ -1,0 +1,97 @@
+"""Restoring forces as kernels, and the objects that hold one.
+
+    force(constants, state, x) -> state, r
+
+moves to the displacement x (m) and gives the force r (N) there: floats for one degree of freedom, arrays for
+several. Nothing is worked in place, so that a force at a trial displacement is one whose new state is dropped.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.protocols import StructuralForce, Structure
+from rths_nodes.core.samples import Array
+
+
+class Law(NamedTuple):
+    """A restoring force: its kernel function, constants, and the state at rest."""
+
+    force: Callable[[Any, Any, Any], tuple[Any, Any]]
+    constants: Any
+    rest: Any
+
+
+class Lawful:
+    """The restoring force of a structure by its law."""
+
+    law: Law
+
+    def _follow(self, law: Law) -> None:
+        self.law = law
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the virgin state."""
+        self.state = self.law.rest
+
+    def force(self, displacement: Array) -> Array:
+        """Move to ``displacement`` ``(n_dof,)`` m; force ``(n_dof,)`` N there."""
+        self.state, r = self._moved(displacement)
+        return r
+
+    def trial(self, displacement: Array) -> Array:
+        """Force ``(n_dof,)`` N at ``displacement`` (m) without going there."""
+        return self._moved(displacement)[1]
+
+    def _moved(self, displacement: Array) -> tuple[Any, Array]:
+        force, constants, _ = self.law
+        if len(displacement) == 1:
+            state, r = force(constants, self.state, float(displacement[0]))
+            return state, np.array([r])
+        return force(constants, self.state, displacement)
+
+
+class OfComponent(Lawful):
+    """A component of the family restoring_force by its ``KERNEL``, for one degree of freedom or each by itself."""
+
+    Params: ClassVar[type]
+    KERNEL: ClassVar[Kernel]
+    initial_stiffness: float
+    elastic_energy: float = 0.0
+    """Strain energy at first yield, J."""
+
+    def __init__(self, params: Any, n_dof: int) -> None:
+        constants, rest, force = self.kernel_of(params)
+        made = constants(params)
+        self._follow(Law(force, made, rest(made)))
+
+    @classmethod
+    def kernel_of(cls, params: Any) -> Kernel:
+        """Its kernel."""
+        return cls.KERNEL
+
+
+def law_of(force: StructuralForce) -> Law:
+    """The law of the restoring force of a structure: its own, or of what has none each move on a copy."""
+    if isinstance(force, Lawful):
+        return force.law
+    return Law(_by_copies, None, force)
+
+
+def _by_copies(k: Any, s: StructuralForce, x: Any) -> tuple[StructuralForce, Any]:
+    """A restoring force of another package: it must rebind its memory, not change it in place."""
+    moved = copy.copy(s)
+    r = moved.force(np.array([x]) if isinstance(x, float) else x)
+    return moved, float(r[0]) if isinstance(x, float) else r
+
+
+def trial_force(structure: Structure, displacement: Array) -> Array:
+    """Restoring force ``(n_dof,)`` N at ``displacement`` (m) without going there: its memory stays as it is."""
+    force = structure.restoring_force
+    return force.trial(displacement) if isinstance(force, Lawful) else copy.copy(force).force(displacement)

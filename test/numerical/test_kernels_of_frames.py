@@ -1,0 +1,85 @@
+"""Kernels of integrators for structures of several degrees of freedom: plain and compiled give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rths_nodes.core import registry
+from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.strict import build
+from rths_nodes.numerical.observation import energies
+from rths_nodes.numerical.vectors import SEVERAL
+
+from ..test_contracts import data_of
+from ..test_kernels import BY_MATRICES, LAW, SAMPLES, functions_of, numbers, of_integrator, same, wrong_in
+
+Make = Callable[..., Any]
+FRAME = {"masses": [1e3, 9e2, 8e2], "stiffnesses": [1e6, 9e5, 8e5]}
+LAWS = {"story_1": LAW, "story_3": {"type": "bilinear", "yield_force": 4e3, "post_yield_ratio": 0.1}}
+YIELDING = ("central_difference", "cr", "explicit_newmark", "hht_alpha", "kr_alpha", "runge_kutta")
+
+
+def long(names: Any) -> list[Any]:
+    """Compiled in some seconds each; one is enough of those that share most of their text."""
+    return [name if name == "cr" else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def of_frame(make: Make, name: str, **more: Any) -> tuple[Kernel, Any, Any]:
+    cls = registry.load("integrator", name)
+    params = build(cls.Params, data_of("integrator", name), "integrator")
+    return of_integrator(
+        cls, params, np.random.default_rng(5), True, make("structure", "shear_frame", **FRAME, **more)
+    )
+
+
+def agree(kernel: Kernel, constants: Any, rows: Any) -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    step = compiled(kernel.step)
+    with np.errstate(all="ignore"):
+        plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
+        for inputs in rows:
+            plain, found = kernel.step(constants, plain, *inputs)
+            quick, quickly = step(constants, quick, *inputs)
+            assert same(found, quickly)
+            assert same(plain, quick)
+
+
+@pytest.mark.parametrize("name", long(YIELDING))
+def test_a_yielding_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
+    agree(*of_frame(make, name, restoring_forces=LAWS))
+
+
+@pytest.mark.parametrize("name", long(BY_MATRICES))
+def test_a_linear_frame_is_stepped_plain_as_compiled(make: Make, name: str) -> None:
+    agree(*of_frame(make, name))
+
+
+@pytest.mark.parametrize("name", [*YIELDING, *BY_MATRICES])
+def test_a_copied_state_of_a_frame_is_a_second_one(make: Make, name: str) -> None:
+    kernel, constants, rows = of_frame(make, name, restoring_forces=LAWS if name in YIELDING else {})
+    state = copied(kernel.rest(constants))
+    twin, before = copied(state), copied(state)
+    with np.errstate(all="ignore"):
+        for inputs in rows[:20]:
+            twin, _ = kernel.step(constants, twin, *inputs)
+    assert same(state, before)
+    assert not same(twin, before)
+
+
+@pytest.mark.long
+def test_energies_are_summed_plain_as_compiled(make: Make) -> None:
+    structure, rng = make("structure", "shear_frame", **FRAME), np.random.default_rng(2)
+    values = numbers(rng, 1.0, True)
+    rows = [
+        (*(np.array([next(values) for _ in range(3)]) for _ in range(4)), sample == 0) for sample in range(SAMPLES)
+    ]
+    constants = SEVERAL.operand(structure.mass), SEVERAL.operand(structure.damping)
+    step = energies(SEVERAL.product)
+    agree(Kernel(lambda: None, lambda k: (np.zeros((3, 3)), np.zeros(3), 0.0, 0.0, 0.0), step), constants, rows)
+    assert {name: words for name in functions_of(step, {}).values() if (words := wrong_in(name))} == {}
