@@ -230,11 +230,11 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
 
 
 def forces_shown(
-    forces: Sequence[float], auxiliary: Sequence[float], places: Sequence[tuple[int, int]]
+    forces: list[float], auxiliary: Sequence[float] | Array, places: Sequence[tuple[int, int]]
 ) -> list[float]:
     """The ``forces`` (N) of all axes as the load cells show them; ``places`` as of :func:`shown_forces`."""
-    found = list(forces)
+    found = forces.copy()
     for axis, channel in places:
         if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels
-            found[axis] = auxiliary[channel]
+            found[axis] = float(auxiliary[channel])
     return found

@@ -103,7 +103,6 @@ class RigStage:
         self._bridge = _bridge_of(bridge, limits, dt, self._passive)
         self._sent = self._sent_before = self._targets = at_zero.tolist()
         self._asked = self._targets, self._sent
-        """Targets and commands of the coming tick."""
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         """The Command that was sent last; None before the first."""
@@ -259,9 +258,8 @@ class RigStage:
         if not self.stopping:
             reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
-            moved, forces, auxiliary = shown.displacement.tolist(), shown.force.tolist(), shown.auxiliary.tolist()
-            modes, told = command.control_mode, shown.control_mode
-            reason = reason or check.measured(moved, forces, auxiliary, self._targets, modes, told)
+            given = shown.displacement.tolist(), shown.force.tolist(), shown.auxiliary.tolist(), self._targets
+            reason = reason or check.measured(*given, command.control_mode, shown.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
@@ -357,9 +355,9 @@ class RigStage:
         modes = self._driving.control_mode if self._driving is not None else b""
         beyond = "no command came"
         if command is not None:
-            targets, commands = self._asked = command.target.tolist(), command.command.tolist()
-            auxiliary, now = command.auxiliary.tolist(), command.control_mode
-            beyond = self._check.commanded(targets, commands, auxiliary, self._sent, now, modes)
+            self._asked = command.target.tolist(), command.command.tolist()
+            given = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
+            beyond = self._check.commanded(*given, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):

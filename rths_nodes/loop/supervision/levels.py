@@ -12,7 +12,7 @@ from rths_nodes.core.limits import INDICATE, QUANTITIES, SHARE_S, WHOLE, Disagre
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.rows import NEVER, NONE, PER_AXIS, Row, acting, of_levels, table
+from rths_nodes.loop.supervision.rows import NEVER, NONE, PER_AXIS, Lists, Row, acting, of_levels, table
 
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
@@ -31,48 +31,44 @@ class Breach(NamedTuple):
     action: str
 
 
+_Levels = list[tuple[int, str, str, Level]]
+
+
 class LevelWatch:
     """Watches the levels of all axes; ``told`` has what was found beyond one for the first time.
 
     A level is two rows of one value: what is told beyond the first is acted upon beyond the second.
     """
 
-    def __init__(
-        self,
-        limits: dict[str, Limits],
-        dt: float,
-        channels: Sequence[str] = (),
-        tares: Tares | None = None,
-        whole: Mapping[str, Level] | None = None,
-    ) -> None:
-        """Arguments as of :meth:`of`."""
-        self._rate, self._zeros = 1.0 / dt, (tares or Tares.none(len(limits))).rows()
-        self._shown = shown_forces(channels, list(limits))
+    def __init__(self, levels: _Levels, axes: list[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
+        """``levels``: index of the axis, its name, quantity, level; the others as of :meth:`of`."""
+        self._rate, self._shown, self._tares = 1.0 / dt, shown_forces(channels, axes), tares
         self._second_sensors: list[tuple[int, int, int]] = []
         """Of each disagreement 0 for displacements and 1 for forces, the axis, the channel."""
         self._told: dict[int, Row] = {}
         self._acted: dict[int, Row] = {}
-        end = PER_AXIS * len(limits)
-        for index, (axis, lim) in enumerate(limits.items()):
-            for quantity, level in (lim.levels.given() if lim.levels else {}).items():
-                place = PER_AXIS * index + list(QUANTITIES).index(quantity)
-                if isinstance(level, Disagreement):
-                    place = end + len(WHOLE) + len(self._second_sensors)
-                    which = int(quantity == "force_disagreement")
-                    self._second_sensors.append((which, index, _second(axis, quantity, level.channel, channels)))
-                self._add(place, quantity, axis, level)
-        for quantity, level in (whole or {}).items():
-            self._add(end + list(WHOLE).index(quantity), quantity, WHOLE_RIG, level)
+        end = PER_AXIS * len(axes)
+        for index, axis, quantity, level in levels:
+            first, of = (end, WHOLE) if axis == WHOLE_RIG else (PER_AXIS * index, QUANTITIES)
+            place = first + list(of).index(quantity)
+            if isinstance(level, Disagreement):
+                place = end + len(WHOLE) + len(self._second_sensors)
+                second = _second(level_path(axis, quantity), level.channel, QUANTITIES[quantity], channels)
+                self._second_sensors.append((int(quantity == "force_disagreement"), index, second))
+            low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
+            warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
+            persistence = NEVER if level.action == INDICATE else level.persistence
+            self._told[place] = Row(quantity, axis, place, warn_low, warn_high, NEVER, INDICATE)
+            self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
         self._beyond: dict[int, tuple[int, int]] = {}
         """By place how many samples were beyond what is told, and the first of them."""
         self._calls = 0
-        self._before: list[list[float]] = []
-        self._bridged = self._at_bound = 0
+        self._before: Lists | None = None
+        self._bridged = self._at_bound = self._in_second = 0
         self._second: deque[bool] = deque(maxlen=max(1, round(SHARE_S / dt)))
         """Whether the samples of the last second were bridged."""
-        self._in_second = 0
         self.told: list[str] = []
 
     @classmethod
@@ -86,19 +82,13 @@ class LevelWatch:
     ) -> LevelWatch | None:
         """The watch for the levels in ``limits``; None where there are none: nothing is done then.
 
-        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels of
-        the whole rig. Raises ConfigError for a channel that is not there.
+        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
+        of the whole rig. Raises ConfigError for a channel that is not there.
         """
-        watch = cls(limits, dt, channels, tares, whole)
-        return watch if watch._told else None
-
-    def _add(self, place: int, quantity: str, axis: str, level: Level) -> None:
-        """The rows of a ``level`` of the value at ``place``."""
-        low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
-        warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
-        persistence = NEVER if level.action == INDICATE else level.persistence
-        self._told[place] = Row(quantity, axis, place, warn_low, warn_high, NEVER, INDICATE)
-        self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
+        axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
+        levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
+        levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
+        return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits))) if levels else None
 
     def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
         """The first level that Measurement k with Command k breaks; without one the applied command is both."""
@@ -109,38 +99,31 @@ class LevelWatch:
         if acting(self._telling, values, call) == NONE:
             return None
         broken = acting(self._acting, values, call)
-        for place in self._told:
-            if self._telling[2][place] == call:
-                samples, first = self._beyond.get(place, (0, measured.sample))
-                self._beyond[place] = samples + 1, first
-                if not samples:
-                    self.told.append(f"sample {measured.sample}: {self._words(place, values[place], call)}")
-        return (
-            Breach(self._words(broken, values[broken], call), self._acted[broken].action) if broken >= 0 else None
-        )
+        for place in (each for each in self._told if self._telling[2][each] == call):
+            samples, first = self._beyond.get(place, (0, measured.sample))
+            self._beyond[place] = samples + 1, first
+            if not samples:
+                self.told.append(f"sample {measured.sample}: {self._words(place, values[place], call)}")
+        if broken < 0:
+            return None
+        return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
 
     def _values(self, command: Command | None, measured: Measurement) -> list[float]:
         """Of ``of_levels``, of the whole rig, and beside second sensors."""
         displacements, forces = measured.displacement.tolist(), measured.force.tolist()
-        auxiliary = measured.auxiliary.tolist()
+        auxiliary, moved = measured.auxiliary.tolist(), (measured.displacement - self._tares.displacement).tolist()
         if self._shown:
             forces = forces_shown(forces, auxiliary, self._shown)
-        moved = [x - zero for x, (zero, *_) in zip(displacements, self._zeros, strict=True)]
-        if command is None:
-            applied = zip(measured.command.tolist(), self._zeros, strict=True)
-            commands = targets = [x - zero for x, (_, _, zero, _) in applied]
-        else:
+        commands = targets = (measured.command - self._tares.command).tolist()
+        if command is not None:
             commands, targets = command.command.tolist(), command.target.tolist()
-        now = [displacements, forces, commands, targets, moved]
+        now = displacements, forces, commands, targets, moved
         values = of_levels(now, self._before or now, self._rate) + self._of_rig(command, measured)
         self._before = now
         return values + [now[which][axis] - auxiliary[channel] for which, axis, channel in self._second_sensors]
 
     def _of_rig(self, command: Command | None, measured: Measurement) -> list[float]:
-        """Values of the whole rig, as in WHOLE; a bridged Command tells nothing of a parameter at its bound.
-
-        A second of samples counts from the first one on.
-        """
+        """As in WHOLE: a bridged Command tells nothing of a parameter, a second counts from the first one."""
         flags = 0 if command is None else command.flags
         bridged, second = bool((flags | measured.flags) & FLAG_BRIDGED), self._second
         self._bridged = self._bridged + 1 if bridged else 0
@@ -176,18 +159,16 @@ class LevelWatch:
         return found
 
 
-def _second(axis: str, quantity: str, channel: str, channels: Sequence[str]) -> int:
-    """Place of the second sensor. Raises ConfigError for a channel that does not measure the same."""
+def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
+    """Place of the channel of a second sensor. Raises ConfigError for one that does not measure in ``unit``."""
     names = [name.partition(" [")[0] for name in channels]
-    place = f"{level_path(axis, quantity)}.channel"
     if channel not in names:
-        raise unknown(place, "channel", channel, names)
-    second = names.index(channel)
-    unit = channels[second].partition(" [")[2].rstrip("]")
-    if unit != QUANTITIES[quantity]:
-        told = unit or "a number without unit"
-        raise ConfigError(f"{place} = {channel!r}: is in {told}: must be in {QUANTITIES[quantity]}")
-    return second
+        raise unknown(f"{path}.channel", "channel", channel, names)
+    found = channels[names.index(channel)].partition(" [")[2].rstrip("]")
+    if found != unit:
+        found = found or "a number without unit"
+        raise ConfigError(f"{path}.channel = {channel!r}: is in {found}: must be in {unit}")
+    return names.index(channel)
 
 
 def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
@@ -197,9 +178,7 @@ def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
 
 def level_path(axis: str, quantity: str) -> str:
     """Where a level stands in the scenario."""
-    if axis == WHOLE_RIG:
-        return f"levels.{quantity}"
-    return f"axes.{axis}.limits.levels.{quantity}"
+    return f"levels.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
 
 
 def level_notes(timing: Mapping[str, Any]) -> list[str]:

@@ -18,17 +18,17 @@ from rths_nodes.core.samples import MODE_HELD, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision import rows
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.rows import Floats, Row, acting, broken_move, not_finite
+from rths_nodes.loop.supervision.rows import Floats, Row, acting, broken_move
 
-FINITE = -sys.float_info.max, sys.float_info.max
+LARGEST = sys.float_info.max
 TARGET, COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
 RUN_AWAY = f"{TARGET}: the response has run away, or lies beyond the reach of the setup"
 TAKEN = ": the rig tells no control mode in which it takes commands in N (MODE_HELD, MODE_FORCE): it gets none"
 STROKE = ".limits.stroke: command = {:.6g} m: must be within +- {:g} m"
 VELOCITY = ".limits.velocity: command = {:.6g} m/s: must be within +- {:g} m/s"
 WAY = (
-    ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m that "
-    "are left to +- {:g} m"
+    ".limits.stroke: command = {:.6g} m at {:.4g} m/s: its braking way of {:.4g} m must be within the {:.4g} m "
+    "that are left to +- {:g} m"
 )
 LOAD = ".limits.force: command = {:.6g} N: must be within +- {:g} N"
 LOAD_RATE = ".limits.force_rate: command = {:.6g} N/s: must be within +- {:g} N/s"
@@ -60,25 +60,23 @@ class LimitCheck:
         groups: Sequence[int] = (),
     ) -> None:
         self._inputs, self._channels, self._rate = auxiliary_inputs, auxiliary_names, 1.0 / dt
-        self._axes, each, n = list(limits), list(limits.values()), len(limits)
+        self._axes, each = list(limits), list(limits.values())
         self._shown = shown_forces(auxiliary_names, self._axes)
-        zeros, changes = (tares or Tares.none(n)).rows(), changes_of_step(each, dt)
-        n_moved = sum(not lim.of_force for lim in each)
-        steps = zip(range(n_moved), zeros, each, changes, strict=False)
-        self._moves = [(i, zero, lim.stroke, lim.velocity * dt, most) for i, (_, _, zero, _), lim, most in steps]
+        self._told = bytes([MODE_HELD]) * len(each)
+        """Modes of the last Measurement."""
+        zeros, changes = (tares or Tares.none(len(each))).rows(), changes_of_step(each, dt)
+        moved = [(i, lim) for i, lim in enumerate(each) if not lim.of_force]
+        self._moves = [(i, zeros[i][2], lim.stroke, lim.velocity * dt, 2.0 * changes[i]) for i, lim in moved]
         together = [group for group in braked_together(each, groups) if len(group) > 1]
         self._groups = [[self._moves[i] for i in group] for group in together]
-        self._sent_loads = [(i, zero, force, dt) for i, (_, force, zero, _) in enumerate(zeros) if i >= n_moved]
-        followed = [(i, place, force, dt) for i, (place, force, _, _) in enumerate(zeros)]
-        self._loads = followed[n_moved:]
-        self._told = bytes([MODE_HELD]) * n
-        """Modes of the last Measurement."""
-        commands = list(_of_load_commands(limits))
+        self._loads = [(i, zeros[i][2], zeros[i][1], dt) for i, lim in enumerate(each) if lim.of_force]
+        self._of_command = list(_of_load_commands(limits))
         measured = list(_of_measurements(limits, [reach for *_, reach in zeros]))
-        self._commands, self._measurements = rows.table(commands), rows.table(measured)
-        self._of_command, self._of_measurement = ({row.place: row for row in of} for of in (commands, measured))
-        beside = any(row.quantity in (MOVED, ERROR) and not limits[row.axis].of_force for row in measured)
-        self._followed = followed[:n_moved] if beside else []
+        self._of_measurement = {row.place: row for row in measured}
+        self._commands, self._measurements = rows.table(self._of_command), rows.table(measured)
+        self._zeros = [(place, force, lim.of_force) for lim, (place, force, _, _) in zip(each, zeros, strict=True)]
+        self._beside = any(row.place >= 2 * len(each) for row in measured)
+        """Whether more than displacements and forces is limited."""
 
     def command(self, command: Command, previous: Floats, modes: bytes = b"") -> str:
         """Why ``command`` must not be sent; ``previous`` was sent before, in ``modes``."""
@@ -91,14 +89,12 @@ class LimitCheck:
         """As :meth:`command`, of numbers by axis, the ``modes`` of these and those ``before``."""
         if self._loads:
             all_modes = modes, before, self._told
-            values = rows.of_load_commands(self._sent_loads, targets, commands, previous, all_modes)
+            values = rows.of_load_commands(self._loads, targets, commands, previous, all_modes)
             if (place := acting(self._commands, values, 0)) >= 0:
                 return _words(self._of_command[place], values)
         if (code := broken_move(self._moves, self._groups, targets, commands, previous)) >= 0:
             return self._unfit(code, targets, commands, previous)
-        if auxiliary and (place := not_finite(auxiliary)) >= 0:
-            return _not_finite("command", place, auxiliary, self._inputs)
-        return ""
+        return _not_finite("command", auxiliary, self._inputs) if auxiliary else ""
 
     def _unfit(self, code: int, targets: Floats, commands: Floats, previous: Floats) -> str:
         """What is wrong with the move that has this ``code``."""
@@ -112,7 +108,9 @@ class LimitCheck:
         if what == rows.STEP:
             return axis + VELOCITY.format(step * rate, most * rate)
         group = [move] if what == rows.WAY else next(group for group in self._groups if move in group)
-        samples = samples_to_rest((commands[j] - previous[j] for j, *_ in group), (change for *_, change in group))
+        samples = samples_to_rest(
+            (commands[j] - previous[j] for j, *_ in group), (0.5 * braking for *_, braking in group)
+        )
         way, left = braking_way(step, samples), way_left(now + zero, step, stroke)
         return axis + WAY.format(now + zero, step * rate, way, left, stroke)
 
@@ -122,35 +120,21 @@ class LimitCheck:
         return self.measured(*given, targets, modes, measured.control_mode)
 
     def measured(
-        self,
-        moved: list[float],
-        forces: list[float],
-        auxiliary: Floats,
-        targets: Floats,
-        modes: bytes,
-        told: bytes,
+        self, moved: list[float], forces: list[float], channels: Floats, targets: Floats, modes: bytes, told: bytes
     ) -> str:
         """As :meth:`measurement`, of numbers by axis, and the modes that the rig has ``told``."""
         if self._shown:
-            forces = forces_shown(forces, auxiliary, self._shown)
-        values = moved + forces
-        if self._loads:
-            self._told = told
-            values += rows.of_errors(self._loads, moved, forces, targets, modes, True)
-        if self._followed:
-            values += rows.of_errors(self._followed, moved, forces, targets, modes, False)
+            forces = forces_shown(forces, channels, self._shown)
+        values, self._told = moved + forces, told
+        if self._beside:
+            values += rows.of_errors(self._zeros, moved, forces, targets, modes)
         if (place := acting(self._measurements, values, 0)) >= 0:
             return _words(self._of_measurement[place], values)
-        if auxiliary and (place := not_finite(auxiliary)) >= 0:
-            return _not_finite("measured", place, auxiliary, self._channels)
-        return ""
+        return _not_finite("measured", channels, self._channels) if channels else ""
 
 
 class OutgoingCommands(LimitCheck):
-    """Knows which Commands may be published by who makes them: those within the limits from one to the next.
-
-    The rig checks them again: what goes on between here and there is not known.
-    """
+    """Knows which Commands may be published by who makes them; the rig checks them again, behind what is between."""
 
     _sent: Floats = ()
     _modes = b""
@@ -172,23 +156,23 @@ def _of_load_commands(limits: dict[str, Limits]) -> Iterator[Row]:
     place = 0
     for axis, lim in limits.items():
         bounds = {LOAD: lim.force, LOAD_RATE: lim.force_rate, STROKE: lim.stroke, VELOCITY: lim.velocity}
-        within = {TARGET: FINITE[1], COMMAND: FINITE[1], TAKEN: 0.0} | bounds
+        within = {TARGET: LARGEST, COMMAND: LARGEST, TAKEN: 0.0} | bounds
         for quantity, most in within.items() if lim.of_force else ():
             yield Row(quantity, axis, place, -(most or 0.0), most or 0.0)
             place += 1
 
 
 def _of_measurements(limits: dict[str, Limits], reaches: Sequence[float]) -> Iterator[Row]:
-    """Of displacements and forces, and what ``rows.of_errors`` gives of loads and of the others."""
-    n, axes = len(limits), sorted(enumerate(limits.items()), key=lambda each: not each[1][1].of_force)
-    for at, (i, (axis, lim)) in enumerate(axes, n):
+    """Of displacements, forces, and what ``rows.of_errors`` gives; those that are controlled by force first."""
+    n, axes = len(limits), enumerate(limits.items())
+    for i, (axis, lim) in sorted(axes, key=lambda each: not each[1][1].of_force):
         yield Row(DISPLACEMENT, axis, i, -lim.stroke, lim.stroke)
         yield Row(FORCE, axis, n + i, -lim.force, lim.force)
         if reaches[i] < math.inf:
-            yield Row(MOVED, axis, 2 * at, -reaches[i], reaches[i])
+            yield Row(MOVED, axis, 2 * (n + i), -reaches[i], reaches[i])
         quantity, error = (LOAD_ERROR, lim.force_error) if lim.of_force else (ERROR, lim.tracking_error)
         if error is not None:
-            yield Row(quantity, axis, 2 * at + 1, -error, error)
+            yield Row(quantity, axis, 2 * (n + i) + 1, -error, error)
 
 
 def _words(row: Row, values: Floats) -> str:
@@ -196,7 +180,10 @@ def _words(row: Row, values: Floats) -> str:
     return f"axes.{row.axis}" + row.quantity.format(values[row.place], row.high)
 
 
-def _not_finite(what: str, place: int, auxiliary: Floats, names: Sequence[str]) -> str:
-    """The auxiliary value at ``place``, in words."""
-    name = names[place] if place < len(names) else f"auxiliary[{place}]"
-    return f"{what} {name} = {auxiliary[place]}: must be finite"
+def _not_finite(what: str, auxiliary: Floats, names: Sequence[str]) -> str:
+    """Which auxiliary value is not finite, in words; empty when all are."""
+    for index, value in enumerate(auxiliary):
+        if not math.isfinite(value):
+            name = names[index] if index < len(names) else f"auxiliary[{index}]"
+            return f"{what} {name} = {value}: must be finite"
+    return ""

@@ -1,9 +1,8 @@
-"""Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is done then.
+"""Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is due.
 
-``acting`` compares, whatever the rows are of; functions that begin with ``of`` give their quantities. A move of an
-axis has its rows written out (``broken_move``): there is one at every sample, and a loop over them would take twice
-as long. All of these are kernels: plain numbers in, plain numbers out, and words outside. What is not a number is
-beyond every bound.
+``acting`` compares, whatever the rows are of; what begins with ``of`` gives their quantities. A move has its rows
+written out (``broken_move``): it comes at every sample, and a loop over rows would take twice as long. All of
+these are kernels: numbers inside, words outside; what is not a number is beyond every bound.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rths_nodes.core.arithmetic import rounded
 from rths_nodes.core.braking import braking_way, way_left
 from rths_nodes.core.limits import STOP
 from rths_nodes.core.samples import MODE_FORCE, MODE_HELD, Array
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 Table = tuple[tuple[tuple[int, float, float, int], ...], list[int], list[int]]
-"""Rows in numbers: place, lowest, highest, persistence; by place the samples in a row beyond, and the last of them."""
+"""Rows: place, lowest, highest, persistence; by place how many samples in a row were beyond, and the last."""
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -60,18 +60,8 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
     return found
 
 
-def not_finite(values: Floats) -> int:
-    """Place of the first one that is infinite or not a number, else NONE."""
-    place = 0
-    for value in values:
-        if value - value != 0.0:
-            return place
-        place += 1
-    return NONE
-
-
 Move = tuple[int, float, float, float, float]
-"""Of an axis in m: index, zero of its commands, stroke, largest step in a sample and change of it."""
+"""Of an axis in m: index, zero of its commands, stroke, largest step in a sample, twice its largest change."""
 PER_MOVE = 5
 TARGET, PLACE, STEP, WAY, COMMON_WAY = range(PER_MOVE)
 
@@ -81,28 +71,27 @@ def broken_move(
 ) -> int:
     """PER_MOVE times the axis plus which limit the first one breaks that must not go on; NONE where all may.
 
-    Its target is finite, its place within the stroke, its step v within the largest, and its braking way within l,
-    what is left of the stroke: v^2 <= 2 a l is enough for one by itself, |v| N <= 2 l in ``groups``, of which all take
-    the samples N of the slowest. Only beyond that begun samples are counted.
+    The target is finite, the place within the stroke, the step v within the largest, the braking way within the l
+    that is left: v^2 <= 2 a l is enough for one by itself, |v| N <= 2 l in ``groups``, whose axes all take the N
+    samples of the slowest. Only beyond that begun samples are counted.
     """
-    for axis, zero, stroke, most, change in moves:
+    for axis, zero, stroke, most, braking in moves:
         now, target = commands[axis], targets[axis]
         step = now - previous[axis]
         place = now + zero
+        left = stroke - abs(place)
         if target - target != 0.0:
             return PER_MOVE * axis + TARGET
-        if not -stroke <= place <= stroke:
+        if not left >= 0.0:
             return PER_MOVE * axis + PLACE
         if not -most <= step <= most:
             return PER_MOVE * axis + STEP
-        if step * step > 2.0 * change * (stroke - abs(place)) and _too_long(
-            place, step, stroke, abs(step) / change
-        ):
+        if step * step > braking * left and _too_long(place, step, stroke, 2.0 * abs(step) / braking):
             return PER_MOVE * axis + WAY
     for group in groups:
         longest = 0.0
-        for axis, _, _, _, change in group:
-            samples = abs(commands[axis] - previous[axis]) / change
+        for axis, _, _, _, braking in group:
+            samples = 2.0 * abs(commands[axis] - previous[axis]) / braking
             longest = samples if samples > longest else longest
         for axis, zero, stroke, _, _ in group:
             place, step = commands[axis] + zero, commands[axis] - previous[axis]
@@ -113,64 +102,64 @@ def broken_move(
 
 def _too_long(place: float, step: float, stroke: float, samples: float) -> bool:
     """Whether the braking way is longer than what is left, with ``samples`` to rest, of which begun ones count."""
-    return braking_way(step, -(-samples // 1.0)) > way_left(place, step, stroke)
+    whole = rounded(samples)
+    return braking_way(step, whole if whole >= samples else whole + 1.0) > way_left(place, step, stroke)
 
 
-Followed = Sequence[tuple[int, float, float, float]]
-"""Of axes: index, zeros of place (m) and force (N), dt (s)."""
+Load = tuple[int, float, float, float]
+"""Of an axis that is controlled by force: index, zeros of commands in m and N, dt (s)."""
 
 
 def of_load_commands(
-    axes: Followed, targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
+    loads: Sequence[Load], targets: Floats, commands: Floats, previous: Floats, modes: tuple[bytes, bytes, bytes]
 ) -> list[float]:
-    """Of each axis target, command, 1 where the rig takes no newtons, force, its rate, place, velocity.
+    """Of each target, command, 1 where the rig takes no newtons, force, its rate, place, velocity.
 
-    ``modes``: of the commands, of those before, and as the rig tells them. Force and its rate are 0 of a command in
-    m, place and velocity of one in N, and rates where the unit has changed.
+    ``modes``: of these and of those before, and as the rig tells them. What is of the other unit is 0.
     """
     modes_now, before, told = modes
     found: list[float] = []
-    for axis, zero, force_zero, dt in axes:
+    for axis, zero, force_zero, dt in loads:
         now, forced = commands[axis], len(modes_now) > 0 and modes_now[axis] == MODE_FORCE
         same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
         rate = (now - previous[axis]) / dt if same else 0.0
         taken = len(told) > 0 and (told[axis] == MODE_FORCE or told[axis] == MODE_HELD)
-        found += targets[axis], now, 1.0 if forced and not taken else 0.0
-        found += (now + force_zero, rate, 0.0, 0.0) if forced else (0.0, 0.0, now + zero, rate)
+        found += [targets[axis], now, 1.0 if forced and not taken else 0.0]
+        found += [now + force_zero, rate, 0.0, 0.0] if forced else [0.0, 0.0, now + zero, rate]
     return found
 
 
 def of_errors(
-    axes: Followed, displacements: Floats, forces: Floats, targets: Floats, modes: bytes, loads: bool
+    zeros: Sequence[tuple[float, float, bool]], moved: Floats, forces: Floats, targets: Floats, modes: bytes
 ) -> list[float]:
-    """Of each axis displacement (m) from its zero, and target minus that; of ``loads`` target minus force (N).
+    """Of each axis displacement from its zero, and target minus that (m), or minus force (N) by its mode, else 0.
 
-    The latter is 0 where ``modes``, those of the targets, do not say force.
+    ``zeros``: of displacement and force, and whether it is controlled by force.
     """
     found: list[float] = []
-    for axis, zero, force_zero, _ in axes:
-        moved = displacements[axis] - zero
-        error = 0.0
-        if not loads:
-            error = targets[axis] - moved
-        elif len(modes) > 0 and modes[axis] == MODE_FORCE:
-            error = targets[axis] + force_zero - forces[axis]
-        found += moved, error
+    for axis in range(len(zeros)):
+        zero, force_zero, loaded = zeros[axis]
+        place = moved[axis] - zero
+        error = targets[axis] - place
+        if loaded:
+            forced = len(modes) > 0 and modes[axis] == MODE_FORCE
+            error = targets[axis] + force_zero - forces[axis] if forced else 0.0
+        found += [place, error]
     return found
 
 
+Lists = tuple[list[float], list[float], list[float], list[float], list[float]]
+"""By axis displacements, forces, commands, targets, and displacements from where these count."""
 PER_AXIS = 7
-"""So many of QUANTITIES ``of_levels`` gives of an axis, in their order."""
 
 
-def of_levels(now: Sequence[list[float]], before: Sequence[list[float]], rate: float) -> list[float]:
-    """PER_AXIS values of each axis, with ``rate`` in Hz. ``now`` and ``before`` have, by axis, displacements, forces,
-    commands, targets, and displacements from where these count.
-    """
-    (places, forces, commands, targets, moved), (places_before, forces_before, commands_before, _, _) = now, before
+def of_levels(now: Lists, before: Lists, rate: float) -> list[float]:
+    """The first PER_AXIS of QUANTITIES of each axis; ``rate`` in Hz."""
+    places, forces, commands, targets, moved = now
+    places_before, forces_before, commands_before, _, _ = before
     found: list[float] = []
     for axis in range(len(places)):
         x, force, command, target = places[axis], forces[axis], commands[axis], targets[axis]
-        found += x, force, (force - forces_before[axis]) * rate, command - commands_before[axis]
-        found += (x - places_before[axis]) * rate, command - target, target - moved[axis]
+        found += [x, force, (force - forces_before[axis]) * rate, command - commands_before[axis]]
+        found += [(x - places_before[axis]) * rate, command - target, target - moved[axis]]
     return found
