@@ -1,4 +1,4 @@
-"""Levels that axes may have beside their limits, and the whole rig: rows (``rows.py``), and their words."""
+"""Levels that axes may have beside their limits, and the whole rig: rows (``limit_rows.py``), in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rths_nodes.core.limits import INDICATE, QUANTITIES, SHARE_S, WHOLE, Disagre
 from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.rows import NEVER, NONE, PER_AXIS, Lists, Row, acting, of_levels, table
+from rths_nodes.loop.supervision.limit_rows import NEVER, PER_AXIS, Lists, Row, acting, of_levels, table
 
 WHOLE_RIG = "whole rig"
 """In the place of an axis: what concerns all of them."""
@@ -58,7 +58,7 @@ class LevelWatch:
             low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
             warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
             persistence = NEVER if level.action == INDICATE else level.persistence
-            self._told[place] = Row(quantity, axis, place, warn_low, warn_high, NEVER, INDICATE)
+            self._told[place] = Row(quantity, axis, place, warn_low, warn_high, action=INDICATE)
             self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
         self._telling, self._acting = table(self._told.values()), table(self._acted.values())
         self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
@@ -96,7 +96,7 @@ class LevelWatch:
         self._calls = call + 1
         for place, (low, high) in self._ends.items():
             self._ends[place] = min(low, values[place]), max(high, values[place])
-        if acting(self._telling, values, call) == NONE:
+        if acting(self._telling, values, call) < 0:
             return None
         broken = acting(self._acting, values, call)
         for place in (each for each in self._told if self._telling[2][each] == call):

@@ -1,4 +1,4 @@
-"""The check of Commands and Measurements against the limits of the axes: rows (``rows.py``), and their words.
+"""The check of Commands and Measurements against the limits of the axes: rows (``limit_rows.py``), in words.
 
 What every axis must have (stroke, velocity, force) acts at the first sample, by a stop; ``levels.py`` has what an
 axis may have beside that.
@@ -16,9 +16,9 @@ from rths_nodes.core.braking import braked_together, braking_way, changes_of_ste
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import MODE_HELD, Command, Measurement
 from rths_nodes.laboratory.corrections import forces_shown, shown_forces
-from rths_nodes.loop.supervision import rows
+from rths_nodes.loop.supervision import limit_rows as rows
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.rows import Floats, Row, acting, broken_move
+from rths_nodes.loop.supervision.limit_rows import Floats, Row, acting, broken_move
 
 LARGEST = sys.float_info.max
 TARGET, COMMAND = ": target = {}: must be finite", ": command = {}: must be finite"
@@ -134,7 +134,7 @@ class LimitCheck:
 
 
 class OutgoingCommands(LimitCheck):
-    """Knows which Commands may be published by who makes them; the rig checks them again, behind what is between."""
+    """Knows which Commands may be published by who makes them; the rig checks them again, when they have come."""
 
     _sent: Floats = ()
     _modes = b""

@@ -16,14 +16,13 @@ from rths_nodes.core.limits import STOP
 from rths_nodes.core.samples import MODE_FORCE, MODE_HELD, Array
 
 Floats = Sequence[float] | Array
-NONE, BEYOND = -1, -2
-"""No row is broken; some are, but none acts yet."""
-NEVER = 2**62
+NONE, NEVER = -1, 2**62
+"""No row acts; the persistence of one that never does."""
 
 
 class Row(NamedTuple):
-    """A limit: the value at ``place`` is within ``low`` and ``high``, or ``action`` is due after ``persistence``
-    samples in a row (NEVER: none is). ``quantity`` has its name, or what is said of a value beyond.
+    """A limit: the value at ``place`` is within ``low`` and ``high``; ``action`` is due where it is not for
+    ``persistence`` samples in a row. ``quantity`` is its name, or what is said of a value beyond.
     """
 
     quantity: str
@@ -47,7 +46,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Place of the first row that acts; NONE where no value is beyond its bounds, BEYOND where none has lasted."""
+    """Place of the first row that acts, or NONE; ``sample`` counts, also where it is not judged."""
     rows, in_a_row, last = limits
     found = NONE
     for place, low, high, persistence in rows:
@@ -55,8 +54,8 @@ def acting(limits: Table, values: Floats, sample: int) -> int:
             continue
         in_a_row[place] = in_a_row[place] + 1 if last[place] == sample - 1 else 1
         last[place] = sample
-        if found < 0:
-            found = place if in_a_row[place] >= persistence else BEYOND
+        if found == NONE and in_a_row[place] >= persistence:
+            found = place
     return found
 
 
@@ -124,8 +123,8 @@ def of_load_commands(
         same = forced == (len(before) > 0 and before[axis] == MODE_FORCE)
         rate = (now - previous[axis]) / dt if same else 0.0
         taken = len(told) > 0 and (told[axis] == MODE_FORCE or told[axis] == MODE_HELD)
-        found += [targets[axis], now, 1.0 if forced and not taken else 0.0]
-        found += [now + force_zero, rate, 0.0, 0.0] if forced else [0.0, 0.0, now + zero, rate]
+        found.extend((targets[axis], now, 1.0 if forced and not taken else 0.0))
+        found.extend((now + force_zero, rate, 0.0, 0.0) if forced else (0.0, 0.0, now + zero, rate))
     return found
 
 
@@ -144,7 +143,7 @@ def of_errors(
         if loaded:
             forced = len(modes) > 0 and modes[axis] == MODE_FORCE
             error = targets[axis] + force_zero - forces[axis] if forced else 0.0
-        found += [place, error]
+        found.extend((place, error))
     return found
 
 
@@ -160,6 +159,6 @@ def of_levels(now: Lists, before: Lists, rate: float) -> list[float]:
     found: list[float] = []
     for axis in range(len(places)):
         x, force, command, target = places[axis], forces[axis], commands[axis], targets[axis]
-        found += [x, force, (force - forces_before[axis]) * rate, command - commands_before[axis]]
-        found += [(x - places_before[axis]) * rate, command - target, target - moved[axis]]
+        found.extend((x, force, (force - forces_before[axis]) * rate, command - commands_before[axis]))
+        found.extend(((x - places_before[axis]) * rate, command - target, target - moved[axis]))
     return found
