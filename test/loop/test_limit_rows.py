@@ -185,7 +185,7 @@ def sent(rig: Rig, modes: bytes) -> tuple[Command, np.ndarray]:
         if modes and modes[axis] == MODE_FORCE:
             now[axis], step[axis] = 0.5 * b["force"][axis], 0.5 * b["force_rate"][axis] * rig.dt
     before, target, auxiliary = now - step, now.copy(), np.zeros(1)
-    if rng.random() < 0.4:
+    for _ in range(int(rng.choice([0, 0, 0, 1, 2]))):
         axis, what = int(rng.integers(n)), int(rng.integers(4))
         newtons = bool(modes) and modes[axis] == MODE_FORCE
         if what == 0:
@@ -208,7 +208,7 @@ def shown(rig: Rig, modes: bytes) -> tuple[Measurement, np.ndarray]:
     target, channels = x - rig.tares.displacement, [0.0, 0.0][: 1 + rig.shown]
     newtons = np.array([bool(modes) and mode == MODE_FORCE for mode in modes or bytes(n)])
     target[newtons] = (force - rig.tares.force)[newtons]
-    if rng.random() < 0.5:
+    for _ in range(int(rng.choice([0, 0, 1, 2]))):
         axis, what = int(rng.integers(n)), int(rng.integers(5))
         error = b["tracking_error" if axis < rig.n_moved else "force_error"][axis]
         if what == 0:

@@ -1,8 +1,8 @@
 """Limits as rows: the lowest and highest that a quantity of an axis may be, for how long not, and what is due.
 
 ``acting`` compares, whatever the rows are of; what begins with ``of`` gives their quantities. A move has its rows
-written out (``broken_move``): it comes at every sample, and a loop over rows would take twice as long. All of
-these are kernels: numbers inside, words outside; what is not a number is beyond every bound.
+written out (``broken_move``): it comes at every sample, and a loop over them would take half as long again. All
+of these are kernels: numbers inside, words outside; what is not a number is beyond every bound.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 
 def acting(limits: Table, values: Floats, sample: int) -> int:
-    """Place of the first row that acts, or NONE; ``sample`` counts, also where it is not judged."""
+    """Place of the first row that acts, or NONE; a row counts anew where it was not beyond at ``sample`` - 1."""
     rows, in_a_row, last = limits
     found = NONE
     for place, low, high, persistence in rows:
