@@ -32,9 +32,9 @@ def samples_to_rest(steps: Iterable[float], changes: Iterable[float]) -> int:
     return math.ceil(longest) if longest < LONGEST else LONGEST
 
 
-def braking_way(step: float, samples: int) -> float:
+def braking_way(step: float, samples: float) -> float:
     """Way (m) of an axis that moves by ``step`` (m a sample) and comes to rest in ``samples``."""
-    return 0.5 * abs(step) * max(samples - 1, 0)
+    return 0.5 * abs(step) * max(samples - 1, 0.0)
 
 
 def samples_within(step: float, way: float) -> int:
@@ -46,20 +46,6 @@ def samples_within(step: float, way: float) -> int:
 def way_left(place: float, step: float, stroke: float) -> float:
     """Way (m) from ``place`` to the end of the ``stroke``, to both sides of zero, in the direction of ``step``."""
     return stroke - place if step > 0.0 else stroke + place
-
-
-def no_way_left(axis: str, place: float, step: float, rate: float, stroke: float, samples: int) -> str:
-    """Why ``axis`` must not be at ``place`` (m), ``step`` (m) away from the sample before; empty where it may.
-
-    It comes to rest in ``samples`` of 1 / ``rate`` s, which must be within its ``stroke`` (m).
-    """
-    way, left = braking_way(step, samples), way_left(place, step, stroke)
-    if way <= left:
-        return ""
-    return (
-        f"axes.{axis}.limits.stroke: command = {place:.6g} m at {step * rate:.4g} m/s: its braking way of "
-        f"{way:.4g} m must be within the {left:.4g} m that are left to +- {stroke:g} m"
-    )
 
 
 def braked_together(limits: Iterable[Limits], groups: Sequence[int] = ()) -> list[list[int]]:

@@ -1,7 +1,7 @@
 """Limits of an axis as they are declared: those that every axis must have, and levels beside them.
 
-``loop/supervision/limits.py`` checks them. They judge values in SI units in the coordinates of the actuator,
-from which nothing was tared.
+``loop/supervision/limits.py`` and ``levels.py`` check them. They judge values in SI units in the coordinates of
+the actuator, from which nothing was tared.
 """
 
 from __future__ import annotations

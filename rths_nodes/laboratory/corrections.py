@@ -227,3 +227,14 @@ def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, i
     plain = [name.partition(" [")[0] for name in names]
     found = ((index, f"{UNCORRECTED}{axis}") for index, axis in enumerate(axes))
     return [(index, plain.index(channel)) for index, channel in found if channel in plain]
+
+
+def forces_shown(
+    forces: list[float], auxiliary: Sequence[float] | Array, places: Sequence[tuple[int, int]]
+) -> list[float]:
+    """The ``forces`` (N) of all axes as the load cells show them; ``places`` as of :func:`shown_forces`."""
+    found = forces.copy()
+    for axis, channel in places:
+        if channel < len(auxiliary):  # a simulator in place of the rig may lack its channels
+            found[axis] = float(auxiliary[channel])
+    return found

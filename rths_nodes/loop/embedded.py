@@ -24,7 +24,7 @@ from rths_nodes.loop.stages.monitor import MonitorStage
 from rths_nodes.loop.stages.numerical import NumericalStage
 from rths_nodes.loop.stages.rig import RigStage
 from rths_nodes.loop.supervision.handover import Handover
-from rths_nodes.loop.supervision.limits import level_numbers
+from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import ENDED, LOCKSTEP_WINDOW, State
 from rths_nodes.loop.timing import port_numbers, timing
 

@@ -25,7 +25,8 @@ from rths_nodes.core.strict import build
 from rths_nodes.laboratory.ports.calibrated import calibrated
 from rths_nodes.laboratory.ports.corrected import force_corrected
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.levels import LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
 
 NAME, DT = "predefined_sine", 1.0 / 1024.0
 BRIEF = ["duration=0.3"]

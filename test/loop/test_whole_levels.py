@@ -19,7 +19,7 @@ from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.limits import WHOLE_RIG, LevelWatch, level_notes, level_numbers
+from rths_nodes.loop.supervision.levels import WHOLE_RIG, LevelWatch, level_notes, level_numbers
 
 DT = 1e-3
 LIMITS = {"a": build(Limits, {"stroke": 1.0, "velocity": 1.0, "force": 1.0})}

@@ -22,7 +22,7 @@ from rths_nodes.core.samples import (
     Array,
 )
 from rths_nodes.loop.scenario.titles import axis_names
-from rths_nodes.loop.supervision.limits import WHOLE_RIG, level_notes
+from rths_nodes.loop.supervision.levels import WHOLE_RIG, level_notes
 from rths_nodes.loop.timing import clock_notes, pause_notes
 from rths_nodes.recording.run import Run
 

@@ -22,7 +22,7 @@ from rths_nodes.loop.options import options as run_options
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.corridor import corridor_notes
 from rths_nodes.loop.supervision.delay import delay_notes
-from rths_nodes.loop.supervision.limits import level_notes
+from rths_nodes.loop.supervision.levels import level_notes
 from rths_nodes.loop.timing import pause_notes
 
 

@@ -18,8 +18,7 @@ from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.faults.kinds import check
 from rths_nodes.loop.faults.streams import FaultyPort, FaultyStream, flip_bit, poison
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LimitCheck
-from rths_nodes.loop.supervision.outgoing import OutgoingCommands
+from rths_nodes.loop.supervision.limits import OutgoingCommands
 
 
 class FaultyLoop(Loop):
@@ -30,10 +29,9 @@ class FaultyLoop(Loop):
         self.commands.hurry()
         scenario, names = assembly.scenario, assembly.names
         self._arrived: deque[Command] = deque()
-        limits = LimitCheck(
+        self._outgoing = OutgoingCommands(
             scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
         )
-        self._outgoing = OutgoingCommands(limits)
         self._sound_port = self.rig.port
         self.put_in(faults)
 

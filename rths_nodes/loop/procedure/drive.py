@@ -27,7 +27,8 @@ from rths_nodes.loop.procedure.loss import LossWatch
 from rths_nodes.loop.procedure.motions import DriveOutcome, GuidedMotion, NotFollowing
 from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.handover import Tares
-from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.levels import Breach, LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.safe_stop import SafeStop
 
 LOOK_S = 0.001
@@ -286,8 +287,8 @@ class RigDrive:
             except Exception as error:  # a surprise of a motion is one of the loop: the rig comes to rest
                 outcome = DriveOutcome(f"{type(error).__name__}: {error}", True)
         if wanted is not None:
-            asked = Command(0, wanted, wanted, self._passive)
-            reason = self._check.command(asked, self.command.tolist())
+            asked = wanted.tolist()
+            reason = self._check.commanded(asked, asked, (), self.command.tolist(), b"", b"")
             if not reason:
                 return np.array(wanted, float)
             outcome = DriveOutcome(reason, True)

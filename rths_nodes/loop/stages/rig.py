@@ -26,7 +26,8 @@ from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.supervision.bridges import BridgeCount, BridgeParams, CommandBridge
 from rths_nodes.loop.supervision.handover import Handover, OperatorRequests
-from rths_nodes.loop.supervision.limits import Breach, LevelWatch, LimitCheck
+from rths_nodes.loop.supervision.levels import Breach, LevelWatch
+from rths_nodes.loop.supervision.limits import LimitCheck
 from rths_nodes.loop.supervision.load_bridge import LoadBridge, LoadPause
 from rths_nodes.loop.supervision.load_stop import LoadStop
 from rths_nodes.loop.supervision.pause import Pause
@@ -96,11 +97,12 @@ class RigStage:
         self._n_moved = sum(not each.of_force for each in limits.values())
         """Axes that follow displacements; behind them stand those that are controlled by force."""
         loaded = self._n_moved < len(limits)
-        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.loads) if loaded else None
+        self._load_stop = LoadStop(tuple(limits), self._n_moved, dt, self._check.measurement) if loaded else None
         self.pause = (LoadPause if loaded else Pause)(bridge, limits, dt)
         self._dt = dt
         self._bridge = _bridge_of(bridge, limits, dt, self._passive)
-        self._sent = self._sent_before = at_zero.tolist()
+        self._sent = self._sent_before = self._targets = at_zero.tolist()
+        self._asked = self._targets, self._sent
         self._measured = self._shown = Measurement(0, at_zero, at_zero, at_zero)
         self._driving: Command | None = None
         """The Command that was sent last; None before the first."""
@@ -228,8 +230,10 @@ class RigStage:
             command = Command(sample, position, position, self._passive, FLAG_TRIPPED)
             if self._load_stop is not None:
                 command = self._load_stop.command(command, self._measured, self._shown)
+            self._asked = command.target.tolist(), command.command.tolist()
         self.port.write(command if tick == command.sample else replace(command, sample=tick))
-        self._sent_before, self._sent = self._sent, command.command.tolist()
+        self._sent_before = self._sent
+        self._targets, self._sent = self._asked
         self._driven_before, self._driving = self._driving, command
 
     def complete(self) -> Measurement | None:
@@ -254,7 +258,8 @@ class RigStage:
         if not self.stopping:
             reason = opened or why_failed(port, measured.hydraulics)
             reason = reason or (self._handover.lost() if self._handover is not None else "")
-            reason = reason or check.measurement(shown, command.target, command.control_mode)
+            given = shown.displacement.tolist(), shown.force.tolist(), shown.auxiliary.tolist(), self._targets
+            reason = reason or check.measured(*given, command.control_mode, shown.control_mode)
             reason = reason or port.partial_stop
             if self._handover is not None:
                 reason = reason or self._handover.following(command, shown, self.pause.active)
@@ -348,7 +353,11 @@ class RigStage:
     def _refusal(self, command: Command | None, sample: int) -> str:
         """Why ``command`` must not be sent; empty when it may."""
         modes = self._driving.control_mode if self._driving is not None else b""
-        beyond = "no command came" if command is None else self._check.command(command, self._sent, modes)
+        beyond = "no command came"
+        if command is not None:
+            self._asked = command.target.tolist(), command.command.tolist()
+            given = *self._asked, command.auxiliary.tolist(), self._sent, command.control_mode
+            beyond = self._check.commanded(*given, modes)
         beyond = self._unfit or beyond
         self.refused = command is not None and bool(beyond)
         if self.stop_request is not None and self.stop_request.due(sample):

@@ -16,45 +16,30 @@ class LoadTracking:
     """
 
     def __init__(self, axes: Sequence[str], n_moved: int) -> None:
-        self._n = n_moved
-        self._rows = [_Row(name) for name in axes]
+        self._axes, self._n = axes, n_moved
+        self._sums = [(0, 0.0, 0.0, 0.0)] * len(axes)
+        """Samples, largest error and target (N), sum of squared errors (N^2) of each."""
 
     def add(self, target: Sequence[float], force: Sequence[float], modes: bytes) -> None:
         """A sample of all axes: target (m or N), measured force (N), and modes, empty where they are not told."""
-        if modes:
-            for index, row in enumerate(self._rows, self._n):
-                if modes[index] == MODE_FORCE:
-                    row.add(target[index], force[index])
+        if not modes:
+            return
+        n = self._n
+        for index, (samples, largest, most, squares) in enumerate(self._sums):
+            if modes[n + index] == MODE_FORCE:
+                wanted = target[n + index]
+                error = abs(wanted - force[n + index])
+                largest = largest if error <= largest else error  # nan is not passed over
+                self._sums[index] = samples + 1, largest, max(most, abs(wanted)), squares + error * error
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """By axis and name; nan where an axis was never controlled by force."""
-        return {row.name: row.indices() for row in self._rows}
-
-
-class _Row:
-    """One axis, in plain floats."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._count = 0
-        self._largest = self._target = self._squares = 0.0
-
-    def add(self, target: float, measured: float) -> None:
-        error = abs(target - measured)
-        self._count += 1
-        self._squares += error * error
-        # written so that nan is not passed over
-        self._largest = self._largest if error <= self._largest else error
-        self._target = max(self._target, abs(target))
-
-    def indices(self) -> dict[str, float]:
-        none = not self._count
-        rms = math.nan if none else math.sqrt(self._squares / self._count)
-        largest = math.nan if none else self._largest
-        percent = 100.0 / self._target if self._target else math.nan
         return {
-            "max_force_error_n": largest,
-            "max_force_error_percent": largest * percent,
-            "rms_force_error_n": rms,
-            "samples": float(self._count),
+            axis: {
+                "max_force_error_n": largest if samples else math.nan,
+                "max_force_error_percent": largest * (100.0 / most) if most else math.nan,
+                "rms_force_error_n": math.sqrt(squares / samples) if samples else math.nan,
+                "samples": float(samples),
+            }
+            for axis, (samples, largest, most, squares) in zip(self._axes, self._sums, strict=True)
         }

@@ -20,7 +20,7 @@ from rths_nodes.loop.faults.kinds import STREAMS
 from rths_nodes.loop.pacing import Clock, FollowedTicks, Pacer
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.stages.rig import RigStage
-from rths_nodes.loop.supervision.limits import level_numbers
+from rths_nodes.loop.supervision.levels import level_numbers
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.loop.timing import of_hop, port_numbers
 from rths_nodes.ros.names import ACTUATOR, CONSOLE, MONITOR, RECORDER

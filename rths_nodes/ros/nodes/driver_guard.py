@@ -12,8 +12,8 @@ from rths_nodes.core.samples import FLAG_TRIPPED, INTERLOCK_OPEN, Command, Measu
 from rths_nodes.loop.outcomes import ExitCode
 from rths_nodes.loop.pacing import SYSTEM_CLOCK, Clock
 from rths_nodes.loop.scenario.assembly import Assembly
-from rths_nodes.loop.supervision.limits import LevelWatch, LimitCheck
-from rths_nodes.loop.supervision.outgoing import OutgoingCommands
+from rths_nodes.loop.supervision.levels import LevelWatch
+from rths_nodes.loop.supervision.limits import OutgoingCommands
 from rths_nodes.loop.supervision.states import State
 from rths_nodes.ros.nodes.phase import PhaseMachine, StateOfTest
 
@@ -47,10 +47,9 @@ class DriverGuard:
         scenario, names = assembly.scenario, assembly.names
         self.tripped = ""
         self._samples = scenario.samples
-        self._check = LimitCheck(
+        self._check = OutgoingCommands(
             scenario.limits, scenario.dt, names.inputs, names.auxiliary, groups=scenario.stop_groups
         )
-        self._outgoing = OutgoingCommands(self._check)
         self._levels = LevelWatch.of(scenario.limits, scenario.dt, names.auxiliary)
         self._command: Command | None = None
         """The last one that was published."""
@@ -66,7 +65,7 @@ class DriverGuard:
         """
         self._heard_at, self._sample = self._now(), measured.sample
         if measured.sample == 0:
-            self._outgoing.start(measured)
+            self._check.start(measured)
         if judged or self.tripped or measured.flags & FLAG_TRIPPED:
             return not self.tripped
         reason = self._check.measurement(measured, measured.displacement)
@@ -79,7 +78,7 @@ class DriverGuard:
     def command(self, command: Command) -> bool:
         """Whether ``command`` may be published: nothing is after a breach."""
         self._command = command
-        return not self.tripped and self._passes(self._outgoing.refusal(command), command.sample)
+        return not self.tripped and self._passes(self._check.refusal(command), command.sample)
 
     def overdue(self) -> bool:
         """True when the driver has been silent for so long, also after the Trip, that nobody waits any more."""

@@ -1,0 +1,196 @@
+"""Levels that axes may have beside their limits, and the whole rig: rows (``limit_rows.py``), in words."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.limits import INDICATE, QUANTITIES, SHARE_S, WHOLE, Disagreement, Level, Limits
+from rths_nodes.core.samples import FLAG_AT_BOUND, FLAG_BRIDGED, Command, Measurement
+from rths_nodes.laboratory.corrections import forces_shown, shown_forces
+from rths_nodes.loop.supervision.handover import Tares
+from rths_nodes.loop.supervision.limit_rows import NEVER, PER_AXIS, Lists, Row, acting, of_levels, table
+
+WHOLE_RIG = "whole rig"
+"""In the place of an axis: what concerns all of them."""
+_UNITS = QUANTITIES | WHOLE
+_IN_A_ROW = {
+    "bridge_length": " in a row were bridged",
+    "bridged_share": " of the samples of a second were bridged",
+    "parameter_at_bound": " in a row had an adaptive parameter of the compensator at its bound",
+}
+
+
+class Breach(NamedTuple):
+    """A level that was broken: why, and what is to be done (``core/limits.py``)."""
+
+    reason: str
+    action: str
+
+
+_Levels = list[tuple[int, str, str, Level]]
+
+
+class LevelWatch:
+    """Watches the levels of all axes; ``told`` has what was found beyond one for the first time.
+
+    A level is two rows of one value: what is told beyond the first is acted upon beyond the second.
+    """
+
+    def __init__(self, levels: _Levels, axes: list[str], dt: float, channels: Sequence[str], tares: Tares) -> None:
+        """``levels``: index of the axis, its name, quantity, level; the others as of :meth:`of`."""
+        self._rate, self._shown, self._tares = 1.0 / dt, shown_forces(channels, axes), tares
+        self._second_sensors: list[tuple[int, int, int]] = []
+        """Of each disagreement 0 for displacements and 1 for forces, the axis, the channel."""
+        self._told: dict[int, Row] = {}
+        self._acted: dict[int, Row] = {}
+        end = PER_AXIS * len(axes)
+        for index, axis, quantity, level in levels:
+            first, of = (end, WHOLE) if axis == WHOLE_RIG else (PER_AXIS * index, QUANTITIES)
+            place = first + list(of).index(quantity)
+            if isinstance(level, Disagreement):
+                place = end + len(WHOLE) + len(self._second_sensors)
+                second = _second(level_path(axis, quantity), level.channel, QUANTITIES[quantity], channels)
+                self._second_sensors.append((int(quantity == "force_disagreement"), index, second))
+            low, high = _or(level.minimum, -math.inf), _or(level.maximum, math.inf)
+            warn_low, warn_high = _or(level.warn_minimum, low), _or(level.warn_maximum, high)
+            persistence = NEVER if level.action == INDICATE else level.persistence
+            self._told[place] = Row(quantity, axis, place, warn_low, warn_high, action=INDICATE)
+            self._acted[place] = Row(quantity, axis, place, low, high, persistence, level.action)
+        self._telling, self._acting = table(self._told.values()), table(self._acted.values())
+        self._ends = dict.fromkeys(self._told, (math.inf, -math.inf))
+        self._beyond: dict[int, tuple[int, int]] = {}
+        """By place how many samples were beyond what is told, and the first of them."""
+        self._calls = 0
+        self._before: Lists | None = None
+        self._bridged = self._at_bound = self._in_second = 0
+        self._second: deque[bool] = deque(maxlen=max(1, round(SHARE_S / dt)))
+        """Whether the samples of the last second were bridged."""
+        self.told: list[str] = []
+
+    @classmethod
+    def of(
+        cls,
+        limits: dict[str, Limits],
+        dt: float,
+        channels: Sequence[str] = (),
+        tares: Tares | None = None,
+        whole: Mapping[str, Level] | None = None,
+    ) -> LevelWatch | None:
+        """The watch for the levels in ``limits``; None where there are none: nothing is done then.
+
+        ``channels``: names of the auxiliary ones, with units; ``tares`` as of a ``LimitCheck``; ``whole``: levels
+        of the whole rig. Raises ConfigError for a channel that is not there.
+        """
+        axes = [(index, axis, each.levels) for index, (axis, each) in enumerate(limits.items()) if each.levels]
+        levels = [(index, axis, *level) for index, axis, each in axes for level in each.given().items()]
+        levels += [(0, WHOLE_RIG, *level) for level in (whole or {}).items()]
+        return cls(levels, list(limits), dt, channels, tares or Tares.none(len(limits))) if levels else None
+
+    def judge(self, command: Command | None, measured: Measurement) -> Breach | None:
+        """The first level that Measurement k with Command k breaks; without one the applied command is both."""
+        values, call = self._values(command, measured), self._calls
+        self._calls = call + 1
+        for place, (low, high) in self._ends.items():
+            self._ends[place] = min(low, values[place]), max(high, values[place])
+        if acting(self._telling, values, call) < 0:
+            return None
+        broken = acting(self._acting, values, call)
+        for place in (each for each in self._told if self._telling[2][each] == call):
+            samples, first = self._beyond.get(place, (0, measured.sample))
+            self._beyond[place] = samples + 1, first
+            if not samples:
+                self.told.append(f"sample {measured.sample}: {self._words(place, values[place], call)}")
+        if broken < 0:
+            return None
+        return Breach(self._words(broken, values[broken], call), self._acted[broken].action)
+
+    def _values(self, command: Command | None, measured: Measurement) -> list[float]:
+        """Of ``of_levels``, of the whole rig, and beside second sensors."""
+        displacements, forces = measured.displacement.tolist(), measured.force.tolist()
+        auxiliary, moved = measured.auxiliary.tolist(), (measured.displacement - self._tares.displacement).tolist()
+        if self._shown:
+            forces = forces_shown(forces, auxiliary, self._shown)
+        commands = targets = (measured.command - self._tares.command).tolist()
+        if command is not None:
+            commands, targets = command.command.tolist(), command.target.tolist()
+        now = displacements, forces, commands, targets, moved
+        values = of_levels(now, self._before or now, self._rate) + self._of_rig(command, measured)
+        self._before = now
+        return values + [now[which][axis] - auxiliary[channel] for which, axis, channel in self._second_sensors]
+
+    def _of_rig(self, command: Command | None, measured: Measurement) -> list[float]:
+        """As in WHOLE: a bridged Command tells nothing of a parameter, a second counts from the first one."""
+        flags = 0 if command is None else command.flags
+        bridged, second = bool((flags | measured.flags) & FLAG_BRIDGED), self._second
+        self._bridged = self._bridged + 1 if bridged else 0
+        if not flags & FLAG_BRIDGED:
+            self._at_bound = self._at_bound + 1 if flags & FLAG_AT_BOUND else 0
+        self._in_second += bridged - (second[0] if len(second) == second.maxlen else False)
+        second.append(bridged)
+        return [float(self._bridged), self._in_second / (second.maxlen or 1), float(self._at_bound)]
+
+    def _words(self, place: int, value: float, call: int) -> str:
+        """What is wrong with the ``value`` at ``place``, of this ``call``."""
+        _, in_a_row, last = self._acting
+        lasted = in_a_row[place] if last[place] == call else 0
+        quantity, axis, _, low, high, _, _ = (self._acted if lasted else self._told)[place]
+        bound, sign = (low, ">=") if value < low else (high, "<=")
+        behind = f" for {lasted} samples" if lasted > 1 and axis != WHOLE_RIG else ""
+        behind, unit = _IN_A_ROW.get(quantity, behind), _UNITS[quantity]
+        return f"{level_path(axis, quantity)}: {value:.6g} {unit}{behind}: must be {sign} {bound:g} {unit}"
+
+    def take_told(self) -> list[str]:
+        """What was found since this was asked last, in words."""
+        told, self.told = self.told, []
+        return told
+
+    def numbers(self) -> dict[str, Any]:
+        """Of each axis and quantity how far it went, and how long and since when it was beyond what is told."""
+        found: dict[str, Any] = {}
+        for place, row in self._told.items():
+            (low, high), (samples, first) = self._ends[place], self._beyond.get(place, (0, 0))
+            beyond = {"samples": float(samples)} | ({"first": float(first)} if samples else {})
+            ends = {"lowest": low, "highest": high} if low <= high else {}
+            found.setdefault(row.axis, {})[row.quantity] = ends | beyond
+        return found
+
+
+def _second(path: str, channel: str, unit: str, channels: Sequence[str]) -> int:
+    """Place of the channel of a second sensor. Raises ConfigError for one that does not measure in ``unit``."""
+    names = [name.partition(" [")[0] for name in channels]
+    if channel not in names:
+        raise unknown(f"{path}.channel", "channel", channel, names)
+    found = channels[names.index(channel)].partition(" [")[2].rstrip("]")
+    if found != unit:
+        found = found or "a number without unit"
+        raise ConfigError(f"{path}.channel = {channel!r}: is in {found}: must be in {unit}")
+    return names.index(channel)
+
+
+def level_numbers(watch: LevelWatch | None) -> dict[str, Any]:
+    """What a test tells of its levels; nothing where there are none."""
+    return {} if watch is None else {"levels": watch.numbers()}
+
+
+def level_path(axis: str, quantity: str) -> str:
+    """Where a level stands in the scenario."""
+    return f"levels.{quantity}" if axis == WHOLE_RIG else f"axes.{axis}.limits.levels.{quantity}"
+
+
+def level_notes(timing: Mapping[str, Any]) -> list[str]:
+    """What was beyond a level in a test, a sentence for each; nothing where none was."""
+    return [
+        f"{level_path(axis, quantity)}: beyond its level in {row['samples']:.0f} samples, from sample "
+        f"{row['first']:.0f} on; {row['lowest']:.4g} to {row['highest']:.4g} {_UNITS[quantity]} in the test"
+        for axis, rows in timing.get("levels", {}).items()
+        for quantity, row in rows.items()
+        if row.get("samples")
+    ]
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
