@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rths_nodes.core.arithmetic import power
 from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.errors import ConfigError, show
 
@@ -32,10 +33,7 @@ def bouc_wen_slope(z: float, direction: float, beta: float, gamma: float, expone
     shape = gamma + beta if direction * z > 0.0 else beta - gamma
     if exponent == 2.0:
         return 1.0 - shape * z * z
-    try:
-        return float(1.0 - shape * abs(z) ** exponent)
-    except OverflowError:  # diverged: not a number, which the limits judge
-        return math.nan
+    return 1.0 - shape * power(abs(z), exponent)
 
 
 def bouc_wen_decay(beta: float, gamma: float, exponent: float, yield_displacement: float) -> Decay:

@@ -369,9 +369,9 @@ class SecondSensors:
         """The noise stream from its beginning."""
         self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
 
-    def true(self, pairs: Sequence[tuple[float, float]]) -> Array:
-        """True displacements (m) of their axes, of the ``pairs`` of displacement and force of all."""
-        return np.array([pairs[place][0] for place in self.places])
+    def true(self, displacements: Sequence[float]) -> Array:
+        """True displacements (m) of their axes, of those of all."""
+        return np.array([displacements[place] for place in self.places])
 
     def measure(self, true: Array) -> Array:
         """What they show of the ``true`` displacements (m) of their axes."""

@@ -22,7 +22,8 @@ from rths_nodes.core.coupler import Coupler, Geometry
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, section, sections, text, vector
-from rths_nodes.core.samples import EMPTY, Array, Motion
+from rths_nodes.core.rig import Rig
+from rths_nodes.core.samples import Array, Motion
 from rths_nodes.laboratory.rigs.condensed_frame import CondensedFrame
 
 HZ = 2.0 * np.pi
@@ -48,7 +49,7 @@ class PolePair:
     damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
 
 
-class CoupledTransferFunctions:
+class CoupledTransferFunctions(Rig):
     """Actuators by a matrix of transfer functions, and a linear specimen behind the rigid coupler that they move.
 
     The force of an axis is its share of what moves the specimen, by virtual work in every pose.
@@ -104,10 +105,6 @@ class CoupledTransferFunctions:
                     f"responses: of {', '.join(self.responses)}; must be of the axes of the test in their order: "
                     f"{', '.join(test.axes)}"
                 )
-
-    auxiliary_names: tuple[str, ...] = ()
-    auxiliary_inputs: tuple[str, ...] = ()
-    auxiliary = EMPTY
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for another number of axes and for a coupler that cannot be moved."""
