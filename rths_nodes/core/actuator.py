@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rths_nodes.core import registry
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.specimen import Specimen
 
@@ -62,13 +61,6 @@ def _rest(actuator: Actuator) -> tuple[()]:
 def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[()], tuple[float, float, float]]:
     actuator.step(command)
     return state, (actuator.displacement, actuator.velocity, actuator.force)
-
-
-def kernel_for(params: Any, specimen: Specimen) -> Kernel:
-    """The kernel of the actuator with these parameters, of this package or another one, that moves ``specimen``."""
-    known = type(params).type_name in registry.built_in("actuator")
-    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
-    return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
 
 
 OBJECT = Kernel(lambda actuator: actuator, _rest, _step)

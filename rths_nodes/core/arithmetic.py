@@ -31,6 +31,14 @@ LONGEST = 1e150
 """Lengths up to which nothing of their squares is beyond the largest float."""
 
 
+tanh = math.tanh
+"""Hyperbolic tangent."""
+copysign = math.copysign
+"""The size of the first with the sign of the second."""
+root = math.sqrt
+"""Square root of what is known not to be negative."""
+
+
 def finite(x: float) -> bool:
     """Whether ``x`` is neither infinite nor nan."""
     return x - x == 0.0
@@ -71,11 +79,6 @@ def log(x: float) -> float:
     return -INF if x == 0.0 else NAN
 
 
-def tanh(x: float) -> float:
-    """Hyperbolic tangent."""
-    return math.tanh(x)
-
-
 def sin(x: float) -> float:
     """Sine of ``x`` (rad); nan for an infinite one."""
     return math.sin(x) if x - x == 0.0 else NAN
@@ -107,11 +110,6 @@ def ceiling(x: float) -> float:
     return near + 1.0 if near < x else near
 
 
-def copysign(size: float, sign: float) -> float:
-    """The size of the one with the sign of the other."""
-    return math.copysign(size, sign)
-
-
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
     """Sum of products from left to right."""
     total = 0.0
@@ -137,7 +135,7 @@ def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[flo
 
 
 def numbers(vector: Array) -> list[float]:
-    """A ``vector`` to be read number by number: plain Python is faster with a list, compiled code with the array."""
+    """A ``vector`` to be read number by number: a list, in compiled code the array itself."""
     found: list[float] = vector.tolist()
     return found
 

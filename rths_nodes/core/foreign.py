@@ -35,7 +35,7 @@ OWN = {
     "actuator": ("displacement", "force", "reset", "step", "velocity"),
     "rig": ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Families with a base class -> what a member that does not inherit from it must have; the rest it gets from there."""
+"""Family with a base class -> what a member has to have of its own; the rest it gets from there."""
 OPTIONAL = ("state_units",)
 """What a member of another family may leave out."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
@@ -53,7 +53,7 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
     label = f"{family}.type = {params.type_name!r}"
     protocol = PROTOCOLS.get(family)
-    base = protocol if family in OWN else object
+    base: type = PROTOCOLS[family] if family in OWN else object
     made = _guarded(cls, base, family, label) if protocol is not None and isinstance(cls, type) else cls
 
     def one() -> Any:

@@ -2,8 +2,8 @@
 
     step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
 
-is the kernel of a rig (``core/kernels.py``), in arrays: command, displacement (m), velocity (m/s) and force (N) of the
-axes ``(n_axes,)``, auxiliary inputs, and auxiliary channels that are measured.
+is the kernel of a rig (``core/kernels.py``), in arrays: command, displacement (m), velocity (m/s) and force (N) of
+the axes ``(n_axes,)``, auxiliary inputs, and auxiliary channels that are measured.
 """
 
 from __future__ import annotations

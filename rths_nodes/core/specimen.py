@@ -50,13 +50,13 @@ class Specimen:
     felt: bool = True
     """False where the force is only computed, so that nothing stands against the actuator."""
     linear: tuple[float, float] | None = None
-    """Stiffness (N/m) and damping (N s/m) of a spring and dashpot without states, which actuators solve exactly."""
+    """Stiffness (N/m) and damping (N s/m) of a spring and dashpot without states; actuators solve it exactly."""
     voltage: float | None = None
     """V, of a current driver that a controller sets; None where there is none."""
 
     def __init__(self, params: Any) -> None:
         self._made(self.kernel_of(params), params)
-        self.decay = declared(params)
+        self.decay = declared(params) or (None if self.initial_state else Decay())
 
     def _made(self, kernel: SpecimenKernel, params: Any) -> None:
         self._kernel, self._constants = kernel, kernel.constants(params)

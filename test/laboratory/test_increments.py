@@ -64,7 +64,7 @@ def driven(specimen: Any, x: np.ndarray, dt: float = DT) -> tuple[np.ndarray, np
     path, forces, states = SpecimenPath(specimen, dt), [], []
     for before, after in pairwise(x.tolist()):
         forces.append(path.move(after, (after - before) / dt))
-        states.append(path.state[0])
+        states.append(path.state[1][0] if specimen.mass else path.state[0])
     return np.array(forces), np.array(states)
 
 
@@ -269,7 +269,13 @@ def test_a_specimen_that_does_not_say_how_fast_it_forgets_is_refused() -> None:
         initial_state = (0.0,)
 
         def __init__(self) -> None:
-            """It has force and rate, but says nothing."""
+            """It says nothing."""
+
+        def force(self, *given: Any) -> float:
+            return 0.0
+
+        def rate(self, *given: Any) -> tuple[float, ...]:
+            return (0.0,)
 
     with pytest.raises(ConfigError, match="specimen Silent: has inner states, but no attribute decay"):
         SpecimenPath(Silent(), DT)

@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core import arithmetic
 from rths_nodes.core.actuator import Actuator
-from rths_nodes.core.arithmetic import all_nan, along, along_mean, sqrt, tanh
+from rths_nodes.core.arithmetic import all_nan, root, tanh
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.frequency_response import held as held_response
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.specimen import Specimen, no_force
 from rths_nodes.laboratory.actuators.held_plant import transition
 
-FORCE_ITERATIONS = 2
+PASSES = (1, 2)
 """Passes for the velocity that a rate-dependent specimen's force allows; each gains a factor of about
 v c / 2 F_max (below 0.15 for the largest damper here), starting from the velocity of the stage before."""
 
@@ -60,33 +62,64 @@ class State(NamedTuple):
     command: float
 
 
-# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v on the way, inner): v and the fastest
-# one are handed on from stage to stage, and not integrated
+# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v on the way, inner): v and the
+# fastest one are handed on from stage to stage, and not integrated
 
 
-def moved(s: Any, h: float, rates: Any) -> Any:
-    """Such a state moved by ``h`` times its ``rates``."""
-    f, y, w, x, _, _, inner = s
-    df, dy, dw, dx, velocity, fastest, changes = rates
-    return f + h * df, y + h * dy, w + h * dw, x + h * dx, velocity, fastest, along(inner, h, changes)
+def moved_with(along: Callable[..., Any]) -> Callable[..., Any]:
+    """Moves such a state by ``h`` times its rates; inner states go ``along``."""
+
+    def moved(s: Any, h: float, rates: Any) -> Any:
+        f, y, w, x, _, _, inner = s
+        df, dy, dw, dx, v, fastest, changes = rates
+        return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
+
+    return moved
 
 
-def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
-    """Such a state moved by ``h`` times the mean of its rates in four stages."""
-    places = along_mean(s[:4], h, one[:4], two[:4], three[:4], four[:4])
-    return places + (four[4], four[5], along_mean(s[6], h, one[6], two[6], three[6], four[6]))
+def moved_mean_with(along_mean: Callable[..., Any]) -> Callable[..., Any]:
+    """The same by ``h`` times the mean of its rates in four stages."""
+
+    def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
+        f, y, w, x, _, _, inner = s
+        af, ay, aw, ax, _, _, a = one
+        bf, by, bw, bx, _, _, b = two
+        cf, cy, cw, cx, _, _, c = three
+        df, dy, dw, dx, v, fastest, d = four
+        sixth = h / 6.0
+        return (
+            f + sixth * (af + 2.0 * (bf + cf) + df),
+            y + sixth * (ay + 2.0 * (by + cy) + dy),
+            w + sixth * (aw + 2.0 * (bw + cw) + dw),
+            x + sixth * (ax + 2.0 * (bx + cx) + dx),
+            v,
+            fastest,
+            along_mean(inner, h, a, b, c, d),
+        )
+
+    return moved_mean
+
+
+def held(inner: tuple[()], h: float, rates: tuple[()]) -> tuple[()]:
+    """Inner states of a specimen that has none."""
+    return inner
+
+
+def held_mean(inner: tuple[()], h: float, a: Any, b: Any, c: Any, d: Any) -> tuple[()]:
+    """The same over a whole step."""
+    return inner
 
 
 def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
-    """The velocity of the piston against a ``load`` that depends on it."""
+    """The velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
 
     def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
-        free = k[1] * tanh(k[0] * spool / k[1])
-        share = -1.0 / k[2] if spool < 0.0 else 1.0 / k[2]
-        own = k[10]
-        for _ in range(FORCE_ITERATIONS):
+        gain, fastest, most, _, _, _, _, _, _, _, own = k
+        free = fastest * tanh(gain * spool / fastest)
+        share = -1.0 / most if spool < 0.0 else 1.0 / most
+        for _ in PASSES:
             left = 1.0 - share * load(own, inner, x, last)
-            last = free * sqrt(left) if left > 0.0 else 0.0
+            last = free * root(left) if left > 0.0 else 0.0
         return last
 
     return velocity
@@ -144,10 +177,12 @@ def halving(advance: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def servo_hydraulic(
-    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Any]
+    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Any], remembers: bool
 ) -> Callable[..., Any]:
-    """The step with a specimen that shows ``force``; ``load`` is what the piston feels of it."""
+    """The step with a specimen that shows ``force`` and ``remembers``; ``load`` is what the piston feels of it."""
     velocity = velocity_of(load)
+    along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
+    moved, moved_mean = moved_with(along), moved_mean_with(along_mean)
     through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
 
     def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
@@ -228,7 +263,7 @@ class ServoHydraulic(Actuator):
         return Kernel(
             constants,
             lambda k: State(0.0, 0.0, 0.0, 0.0, 0.0, tuple(inner), 0.0),
-            servo_hydraulic(kernel.force, load, kernel.rate),
+            servo_hydraulic(kernel.force, load, kernel.rate, bool(inner)),
         )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
@@ -241,7 +276,7 @@ class ServoHydraulic(Actuator):
         a[3, 1] = k.gain
         hold = "ramp" if k.ramp else "staircase"
         rows = transition(a, np.array([k.roll_off, 0.0, 0.0, 0.0]), self._dt, hold)
-        return held(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
+        return held_response(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
 
 
 def check_increments(params: Any, times: float) -> None:

@@ -74,7 +74,7 @@ class Constants(NamedTuple):
 
 
 class State(NamedTuple):
-    """Valve, its rate, force, displacement and velocity in their units; the specimen's states; last command (m)."""
+    """Valve, its rate, force, displacement, velocity in their units; the specimen's states; last command (m)."""
 
     small: Numbers
     inner: Numbers

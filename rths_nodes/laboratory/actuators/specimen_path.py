@@ -87,7 +87,7 @@ def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tu
 
 
 def with_inertia(move: Callable[..., Any]) -> Callable[..., Any]:
-    """The step of a specimen with a mass (kg), which ``move`` leaves out; state: the last velocity (m/s) before."""
+    """The step of a specimen with a mass (kg), which ``move`` leaves out; state: the last velocity (m/s) first."""
 
     def step(k: tuple[float, float, Any], s: tuple[float, Any], displacement: float, velocity: float) -> Any:
         mass, dt, own = k

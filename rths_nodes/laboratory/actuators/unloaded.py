@@ -2,8 +2,8 @@
 
     step(constants, state, command) -> state, displacement, velocity
 
-is the kernel of such an actuator alone; with that of the way of its specimen (``specimen_path``) it makes the whole
-one.
+is the kernel of such an actuator alone; with that of the way of its specimen (``specimen_path``) it makes the
+whole one.
 """
 
 from __future__ import annotations

@@ -68,9 +68,7 @@ class Drive:
             share = 0.5 - 0.5 * math.cos(math.pi * min(step * self._dt / WALK, 1.0))
             yield self._rest + share * (self.start - self._rest)
 
-    def led(
-        self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool
-    ) -> list[float]:
+    def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
         """Where the actuators go, m, with active ``command`` (m) and last ``force`` (N) of all."""
         before, after = self._led, list(self._led)
         rows = zip(command, self._places, self._rows, strict=True)

@@ -150,12 +150,13 @@ class Simulator:
 
     def _rest(self, pacer: Callable[[], int] | None, walk: bool = False) -> None:
         self._pacer = pacer
-        for part in (self._rig, *self._sensors, self._auxiliary, self._second, self._drive):
+        parts: list[Any] = [self._rig, *self._sensors, self._auxiliary, self._second, self._drive]
+        for part in parts:
             part.reset()
         self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
         self._hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
         none = np.zeros(len(self.auxiliary_inputs))
-        self._places, self._forces = self._at_rest()
+        self._places, self._forces = self._rig.displacement.tolist(), self._rig.force.tolist()
         for command in self._drive.walk() if walk else ():
             self._lead(command.tolist(), none)
         self._hydraulics, self._interlock = self._at_start
@@ -175,11 +176,6 @@ class Simulator:
         self._command: list[float] = start.tolist()
         self._last, self._applied = self._command, start.copy()
         self._look()
-
-    def _at_rest(self) -> tuple[list[float], list[float]]:
-        """Displacements (m) and forces (N) of a rig that has not moved."""
-        rig = self._rig
-        return rig.displacement.tolist(), rig.force.tolist()
 
     # -- what stands beside the loop ----------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.actuator import kernel_for
+from rths_nodes.core.actuator import OBJECT
 from rths_nodes.core.arithmetic import numbers
 from rths_nodes.core.axial_load import (
     ColumnGeometry,
@@ -34,6 +34,7 @@ from rths_nodes.core.axial_load import (
 )
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, number, params
 from rths_nodes.core.rig import Rig, RigKernel, Shown
 from rths_nodes.core.samples import Array
@@ -93,6 +94,13 @@ def shown_at_rest(k: Constants, s: State) -> Shown:
     return np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(0)
 
 
+def _kernel_of(params: Any) -> Kernel:
+    """The kernel of an actuator that feels nothing, of this package or of another one."""
+    specimen, known = NoSpecimen(), type(params).type_name in registry.built_in("actuator")
+    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
+    return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
+
+
 class AxiallyLoadedColumn(Rig):
     """A column under a horizontal and a vertical actuator: two axes, the horizontal one first."""
 
@@ -139,7 +147,7 @@ class AxiallyLoadedColumn(Rig):
     @classmethod
     def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
         """The column between the kernels of its actuators and its lateral specimen."""
-        move, load = (kernel_for(each, NoSpecimen()) for each in (params.horizontal, params.vertical))
+        move, load = (_kernel_of(each) for each in (params.horizontal, params.vertical))
         lateral = path_of(registry.build("specimen", params.lateral))
 
         def constants(p: Any, dt: float) -> Constants:

@@ -1,10 +1,10 @@
 """A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
 
-z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each of the
-sub-steps of a sample the linear part is exact for inputs that run straight, as the force does from its value before
-to the one that the specimen has after a first pass with the force held; the specimen's states go on by RK4 along the
-velocity of that pass, in more than one increment where they forget fast. The error is of second order in the
-sub-step.
+z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each of
+the sub-steps of a sample the linear part is exact for inputs that run straight, as the force does from its value
+before to the one that the specimen has after a first pass with the force held; the specimen's states go on by RK4
+along the velocity of that pass, in more than one increment where they forget fast. The error is of second order in
+the sub-step.
 
 What z and u do to the specimen in a few sub-steps is one product, and what the forces do to z another one; between
 them stand the specimen's own places, in plain floats:
@@ -29,7 +29,7 @@ from rths_nodes.core.samples import Array
 from rths_nodes.core.specimen import Specimen
 
 TOGETHER = 16
-"""Sub-steps, at most, whose places are one product: the sums of the forces grow with the square of their number."""
+"""Sub-steps, at most, whose places are one product: the sums of forces grow with the square of their number."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -38,7 +38,7 @@ def substeps_of(dt: float, longest: float) -> int:
 
 
 class Way(NamedTuple):
-    """Of the specimen within a sub-step of ``h`` (s): ``fastest`` (m/s) needs one increment, ``most`` is too many."""
+    """Of the specimen in a sub-step of ``h`` (s): up to ``fastest`` (m/s) one increment, at most ``most``."""
 
     h: float
     fastest: float
@@ -114,20 +114,11 @@ def no_states(k: Way, own: Any, s: Any, x0: float, v0: float, x1: float, v1: flo
 def linear_with_specimen(
     force: Callable[..., float], go: Callable[..., Any], driven: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """The step of a system with a specimen of that ``force``, whose states ``go`` along, ``driven`` by a voltage."""
+    """The step of a system with a specimen of that ``force``, with states that ``go`` along; ``driven``."""
 
     def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[Any, Array]:
-        (
-            (n, m, blocks, count),
-            ramp,
-            places,
-            onward,
-            (x_held, v_held),
-            (x_more, v_more),
-            (x_later, v_later),
-            way,
-            own,
-        ) = k
+        (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
+        (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
         whole, inner, x0, v0, f = s
         own = driven(own, voltage)
         if ramp:

@@ -36,5 +36,6 @@ class WithMass(Specimen):
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
         """That of the specimen that holds the mass, whose own force is the actuator's to compute."""
-        kernel, own = registry.build("specimen", params.specimen).bound()
+        held: Specimen = registry.build("specimen", params.specimen)
+        kernel, own = held.bound()
         return kernel._replace(constants=lambda p: own)
