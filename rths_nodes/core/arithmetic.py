@@ -10,9 +10,10 @@ last bit is that of the libm in use (glibc 2.28 or later: the same on every x86-
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add, mul
+from typing import Any
 
 import numpy as np
 
@@ -138,6 +139,11 @@ def numbers(vector: Array) -> list[float]:
     """A ``vector`` to be read number by number: a list, in compiled code the array itself."""
     found: list[float] = vector.tolist()
     return found
+
+
+def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tuple[Any, ...]:
+    """``function`` of each of the ``items`` of a tuple, and of what is ``given`` to all."""
+    return tuple([function(item, given) for item in items])
 
 
 # States as tuples: those of one, two and three numbers are written out, which takes half of the time

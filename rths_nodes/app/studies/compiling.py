@@ -98,6 +98,7 @@ def _own_forms() -> dict[Any, Any]:
         _key(arithmetic.matvec): matvec,
         _key(arithmetic.numbers): numbers,
         _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
+        _key(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
         _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
         _key(arithmetic.along_mean): _unrolled(found, MEAN, "s, h, a, b, c, d"),
         _key(arithmetic.all_nan): _unrolled(found, "nan", "s"),
@@ -113,6 +114,11 @@ def _products(rows: Any, vector: Any) -> list[str]:
     """The terms of ``times``, from its types."""
     columns = range(len(vector))
     return [" + ".join(f"rows[{i}][{j}] * vector[{j}]" for j in columns) for i in range(len(rows))]
+
+
+def _calls(function: Any, items: Any, given: Any) -> list[str]:
+    """The terms of ``mapped``, from its types."""
+    return [f"function(items[{i}], given)" for i in range(len(items))]
 
 
 def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) -> Any:

@@ -30,6 +30,17 @@ def with_specimen(go: Callable[..., Any], move: Callable[..., Any]) -> Callable[
     return step
 
 
+def with_force(go: Callable[..., Any], force: Callable[..., float]) -> Callable[..., Any]:
+    """The same with a specimen that has neither states nor mass: its ``force`` is all that it does."""
+
+    def step(k: tuple[Any, Any], s: Any, command: float) -> tuple[Any, tuple[float, float, float]]:
+        of_actuator, of_specimen = k
+        s, displacement, velocity = go(of_actuator, s, command)
+        return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
+
+    return step
+
+
 class Unloaded(Actuator):
     """An actuator made of its ``MOTION``, or of what :meth:`motion_of` makes of its parameters."""
 
@@ -44,6 +55,12 @@ class Unloaded(Actuator):
     def kernel_of(cls, params: Any, specimen: Specimen) -> Kernel:
         """The actuator, and ``specimen`` behind it."""
         own, path = cls.motion_of(params), path_of(specimen)
+        if not (specimen.initial_state or specimen.mass):
+            return Kernel(
+                lambda given, dt: (own.constants(given, dt), path.constants(dt)),
+                lambda k: own.rest(k[0]),
+                with_force(own.step, specimen.bound()[0].force),
+            )
         return Kernel(
             lambda given, dt: (own.constants(given, dt), path.constants(dt)),
             lambda k: (own.rest(k[0]), path.rest(k[1])),

@@ -40,8 +40,9 @@ from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
+from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensor_faults import SENSOR_FAULTS
-from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
+from rths_nodes.laboratory.sensors import converted, seats
 
 CHANNELS = ("displacement", "force")
 """Of the sensors of an axis."""
@@ -126,8 +127,10 @@ class Simulator:
         self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names, *shown)
         self.auxiliary_inputs = self._rig.auxiliary_inputs
         self._seats = seats(sensors)
+        self._seated = list(zip(self._sensors, self._seats or range(len(axes)), strict=True))
         outputs = {name: axis.output for name, axis in axes.items()}
-        self._outputs = list(outputs.values()) if any(output.converts for output in outputs.values()) else []
+        self._outputs = [output.converter for output in outputs.values()]
+        self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
         loops = ForceLoops(axes, CONTROLLER, dt)
         self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
@@ -261,7 +264,7 @@ class Simulator:
             self.interlock = self.interlock or taken_over
         if not self.interlock:  # else it stands where it stood
             self._command, self._applied = command.command.tolist(), command.command.copy()
-            if self._outputs:
+            if self._converts:
                 self._convert(command.control_mode)
         opened = self._interlock == INTERLOCK_OPEN  # what comes meanwhile acts once it is closed again
         driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
@@ -294,22 +297,23 @@ class Simulator:
         for index, (output, value) in enumerate(zip(self._outputs, self._command, strict=True)):
             if modes and modes[index] == MODE_FORCE:
                 continue
-            sent = self._command[index] = self._applied[index] = output.sent(value)
-            if output.range is not None and abs(sent) >= output.range:
+            resolution, limit = output
+            sent = self._command[index] = self._applied[index] = converted(value, resolution, limit)
+            if abs(sent) >= limit:
                 self._flags |= FLAG_SATURATED
 
     def _look(self) -> None:
         if self.perfect:
             self._shown, self._shown_forces = self._places, self._forces
         else:
-            seats = self._seats or range(len(self._places))
-            self._shown, self._shown_forces = [], []
-            for pair, seat in zip(self._sensors, seats, strict=True):
-                shown, force = pair.measure(self._places[seat], self._forces[seat])
-                self._shown.append(shown)
-                self._shown_forces.append(force)
+            places, forces, shown, shown_forces = self._places, self._forces, [], []
+            for pair, seat in self._seated:
+                place, force = pair.measure(places[seat], forces[seat])
+                shown.append(place)
+                shown_forces.append(force)
                 if pair.saturated:
                     self._flags |= FLAG_SATURATED
+            self._shown, self._shown_forces = shown, shown_forces
         self._channels = self._auxiliary.measure(self._rig.auxiliary)
         if self._second.names:
             second = self._second.measure(self._second.true(self._places))
