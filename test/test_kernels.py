@@ -18,7 +18,9 @@ import pytest
 
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.rig import RigKernel
 from rths_nodes.core.strict import build
+from rths_nodes.laboratory.actuators.specimen_path import path_of
 
 from .test_contracts import COMPONENTS, data_of
 
@@ -86,15 +88,67 @@ def of_integrator(
     return kernel, constants, [(float(force[0]), external[:, 0], index) for index, force in enumerate(forces)]
 
 
+def motion(rng: np.random.Generator, extreme: bool) -> list[tuple[float, float]]:
+    """Displacements (m) of a random walk at some tenths of m/s, and their velocities."""
+    x = np.cumsum(2e-4 * rng.standard_normal(SAMPLES))
+    wild = numbers(rng, 0.0, True)
+    rows = zip(x.tolist(), np.diff(x / DT, prepend=0.0).tolist(), strict=True)
+    return [(next(wild), next(wild)) if extreme and rng.random() < 0.01 else row for row in rows]
+
+
+def of_specimen(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Its kernel on its way; displacement and velocity of each sample."""
+    path = path_of(cls(params))
+    return path, path.constants(DT), motion(rng, extreme)
+
+
+SOFT = {"type": "softening_elastomeric"}
+STIFF = {"type": "kelvin_voigt", "stiffness": 1e6, "damping": 1e4}
+FAST = {"type": "elastoplastic_absorber", "stiffness": 2e8, "yield_force": 1e4}
+BESIDE = {"type": "parallel", "first": SOFT, "second": {"type": "maxwell_damper"}}
+
+
+def of_actuator(
+    cls: Any, params: Any, rng: np.random.Generator, extreme: bool, held: Any = SOFT
+) -> tuple[Kernel, Any, Any]:
+    """Its kernel with a specimen of mass, where it takes one; commands."""
+    if params.type_name != "servo_hydraulic":
+        held = {"type": "with_mass", "mass": 29.0, "specimen": held}
+    specimen = component("specimen", held)
+    kernel = cls.kernel_of(params, specimen)
+    return kernel, kernel.constants(params, DT), [(x,) for x, _ in motion(rng, extreme)]
+
+
+def of_rig(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[RigKernel, Any, Any]:
+    """Its kernel; commands of two axes, and a voltage that changes."""
+    kernel = cls.kernel_of(params, 2)
+    commands = zip(motion(rng, extreme), motion(rng, extreme), rng.uniform(-1.0, 4.0, SAMPLES), strict=True)
+    rows = [(np.array([a, b]), np.array([voltage])) for (a, _), (b, _), voltage in commands]
+    return kernel, kernel.constants(params, DT), rows
+
+
+def component(family: str, data: dict[str, Any]) -> Any:
+    """A built one of ``data`` with its type."""
+    own = {key: value for key, value in data.items() if key != "type"}
+    cls = registry.load(family, data["type"])
+    return cls(build(cls.Params, own, family))
+
+
 FAMILIES: dict[str, Callable[..., Any]] = {
     "compensator": of_compensator,
     "restoring_force": of_restoring_force,
     "integrator": of_integrator,
+    "specimen": of_specimen,
+    "actuator": of_actuator,
+    "rig": of_rig,
 }
+BASES = ("Actuator.", "Rig.")
+"""Classes whose ``kernel_of`` says that there is none."""
 
 
 def has_kernel(family: str, name: str) -> bool:
-    return family in FAMILIES and hasattr(registry.load(family, name), "kernel_of")
+    own = getattr(registry.load(family, name), "kernel_of", None)
+    return family in FAMILIES and own is not None and not own.__qualname__.startswith(BASES)
 
 
 WITH_KERNEL = [pair for pair in COMPONENTS if has_kernel(*pair)]
@@ -126,9 +180,13 @@ def same(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
 def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: bool) -> None:
     pytest.importorskip("numba")
+    agree(*made(family, name, 7, extreme))
+
+
+def agree(kernel: Any, constants: Any, rows: Any) -> None:
+    """Plain and compiled, state and output, over all ``rows`` of inputs."""
     from rths_nodes.app.studies.compiling import compiled
 
-    kernel, constants, rows = made(family, name, 7, extreme)
     step = compiled(kernel.step)
     with np.errstate(all="ignore"):
         plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
@@ -137,6 +195,17 @@ def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: 
             quick, quickly = step(constants, quick, *inputs)
             assert same(found, quickly), (sample, inputs, found, quickly)
             assert same(plain, quick), (sample, inputs, plain, quick)
+
+
+@every_kernel
+def test_random_inputs_keep_to_finite_numbers(family: str, name: str) -> None:
+    """So that more than nan is compared."""
+    kernel, constants, rows = made(family, name, 7, False)
+    state = copied(kernel.rest(constants))
+    for inputs in rows:
+        state, found = kernel.step(constants, state, *inputs)
+        assert np.isfinite(flat(found)).all()
+        assert np.isfinite(flat(state)).all()
 
 
 @every_kernel
@@ -161,12 +230,12 @@ BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp,
 
 
 def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
-    """``function`` and all of this package that it calls, but the arithmetic: by their code."""
-    if not isinstance(function, FunctionType) or function.__code__ in seen:
+    """``function`` and all of this package that it calls, but the arithmetic; two closures of one text are two."""
+    if not isinstance(function, FunctionType) or id(function) in seen:
         return seen
     if not function.__module__.startswith("rths_nodes.") or function.__module__ == arithmetic.__name__:
         return seen
-    seen[function.__code__] = function
+    seen[id(function)] = function
     reached = [function.__globals__.get(name) for name in function.__code__.co_names]
     reached += [cell.cell_contents for cell in function.__closure__ or ()]
     for each in reached:
@@ -224,7 +293,7 @@ def test_elementary_functions_have_a_value_for_every_float(function: Any) -> Non
     pytest.importorskip("numba")
     from rths_nodes.app.studies.compiling import compiled
 
-    quick, rng = compiled(function), np.random.default_rng(1)
+    quick, rng = compiled(lambda x: function(x)), np.random.default_rng(1)
     for x in (*EDGES, *(rng.standard_normal(3000) * 10.0 ** rng.uniform(-8, 8, 3000)).tolist()):
         assert same(function(x), quick(x)), x
 

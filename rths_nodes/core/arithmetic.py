@@ -10,7 +10,9 @@ last bit is that of the libm in use (glibc 2.28 or later: the same on every x86-
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,18 @@ MANY = 64
 _multiply: Any = np.multiply
 _accumulate: Any = np.add.accumulate
 _reduce: Any = np.add.reduce
+HALVES = 134217729.0
+"""2^27 + 1: splits a float into two of half as many digits."""
+LONGEST = 1e150
+"""Lengths up to which nothing of their squares is beyond the largest float."""
+
+
+tanh = math.tanh
+"""Hyperbolic tangent."""
+copysign = math.copysign
+"""The size of the first with the sign of the second."""
+root = math.sqrt
+"""Square root of what is known not to be negative."""
 
 
 def finite(x: float) -> bool:
@@ -40,6 +54,24 @@ def sqrt(x: float) -> float:
     return math.sqrt(x) if x >= 0.0 else NAN
 
 
+def hypot(x: float, y: float) -> float:
+    """Length of (``x``, ``y``), corrected by what rounding has left of it (Dekker 1971); inf beyond 1e154."""
+    long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
+    length = sqrt(long * long + short * short)
+    if not 0.0 < length < LONGEST:
+        return length
+    left = (long * long - length * length) + short * short
+    left += (_square_error(long) + _square_error(short)) - _square_error(length)
+    return length + left / (2.0 * length)
+
+
+def _square_error(x: float) -> float:
+    """What rounding leaves of the square of ``x``."""
+    upper = HALVES * x - (HALVES * x - x)
+    lower = x - upper
+    return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
+
+
 def exp(x: float) -> float:
     """Exponential; inf beyond the largest float."""
     return INF if x > LARGEST_EXPONENT else math.exp(x)
@@ -50,11 +82,6 @@ def log(x: float) -> float:
     if x > 0.0:
         return math.log(x)
     return -INF if x == 0.0 else NAN
-
-
-def tanh(x: float) -> float:
-    """Hyperbolic tangent."""
-    return math.tanh(x)
 
 
 def sin(x: float) -> float:
@@ -88,11 +115,6 @@ def ceiling(x: float) -> float:
     return near + 1.0 if near < x else near
 
 
-def copysign(size: float, sign: float) -> float:
-    """The size of the one with the sign of the other."""
-    return math.copysign(size, sign)
-
-
 def place(index: int, period: int) -> int:
     """Where a number that is not negative stands in a ``period``, from 0 on."""
     return index % period
@@ -120,9 +142,78 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return total
 
 
+def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
+    """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
+    if len(vector) == 4:
+        a, b, c, d = vector
+        return tuple([p * a + q * b + r * c + s * d for p, q, r, s in rows])
+    if len(vector) == 7:
+        a, b, c, d, e, f, g = vector
+        return tuple([p * a + q * b + r * c + s * d + t * e + u * f + v * g for p, q, r, s, t, u, v in rows])
+    return tuple([reduce(add, map(mul, row, vector)) for row in rows])
+
+
+def numbers(vector: Array) -> list[float]:
+    """A ``vector`` to be read number by number: a list, in compiled code the array itself."""
+    found: list[float] = vector.tolist()
+    return found
+
+
+def mapped(function: Callable[..., Any], items: Sequence[Any], given: Any) -> tuple[Any, ...]:
+    """``function`` of each of the ``items`` of a tuple, and of what is ``given`` to all."""
+    return tuple([function(item, given) for item in items])
+
+
+# States as tuples: those of one, two and three numbers are written out, which takes half of the time
+
+
 def along(state: tuple[float, ...], h: float, rates: tuple[float, ...]) -> tuple[float, ...]:
     """``state`` moved by ``h`` times its ``rates``."""
+    count = len(state)
+    if count == 1:
+        return (state[0] + h * rates[0],)
+    if count == 3:
+        x, y, z = state
+        p, q, r = rates
+        return x + h * p, y + h * q, z + h * r
+    if count == 2:
+        x, y = state
+        p, q = rates
+        return x + h * p, y + h * q
+    if count == 0:
+        return state
     return tuple([s + h * rate for s, rate in zip(state, rates, strict=True)])
+
+
+def along_mean(
+    state: tuple[float, ...],
+    h: float,
+    a: tuple[float, ...],
+    b: tuple[float, ...],
+    c: tuple[float, ...],
+    d: tuple[float, ...],
+) -> tuple[float, ...]:
+    """``state`` moved by ``h`` times the mean of its rates at the start, twice in the middle, and at the end."""
+    sixth = h / 6.0
+    count = len(state)
+    if count == 1:
+        return (state[0] + sixth * (a[0] + 2.0 * (b[0] + c[0]) + d[0]),)
+    if count == 3:
+        x, y, z = state
+        (ax, ay, az), (bx, by, bz), (cx, cy, cz), (dx, dy, dz) = a, b, c, d
+        return (
+            x + sixth * (ax + 2.0 * (bx + cx) + dx),
+            y + sixth * (ay + 2.0 * (by + cy) + dy),
+            z + sixth * (az + 2.0 * (bz + cz) + dz),
+        )
+    if count == 2:
+        x, y = state
+        (ax, ay), (bx, by), (cx, cy), (dx, dy) = a, b, c, d
+        return x + sixth * (ax + 2.0 * (bx + cx) + dx), y + sixth * (ay + 2.0 * (by + cy) + dy)
+    if count == 0:
+        return state
+    slopes = zip(state, a, b, c, d, strict=True)
+    return tuple([s + sixth * (p + 2.0 * (q + r) + t) for s, p, q, r, t in slopes])
 
 
 def all_nan(state: tuple[float, ...]) -> tuple[float, ...]:

@@ -9,11 +9,50 @@ Schafer, Discrete-Time Signal Processing, section 7.1.2), in plain floats and tr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.samples import Array
+
+_Section = tuple[float, float, float, float, float]
+"""b_0, b_1, b_2, a_1, a_2 of one section, a_0 = 1."""
+
+
+def section(k: _Section, s: tuple[float, float], value: float) -> tuple[tuple[float, float], float]:
+    """One sample through a section."""
+    b0, b1, b2, a1, a2 = k
+    one, two = s
+    out = b0 * value + one
+    return (b1 * value - a1 * out + two, b2 * value - a2 * out), out
+
+
+def settled(k: _Section, value: float) -> tuple[float, float]:
+    """The state of a section whose signal was ``value`` for ever: so is what it gives."""
+    # what the states of y = b0 x + s1, s1 = ..., s2 = ... then are
+    return (1.0 - k[0]) * value, (k[2] - k[4]) * value
+
+
+def behind(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of two filters, the ``second`` one behind the ``first``; constants and states: of both."""
+
+    def step(k: tuple[Any, Any], s: tuple[Any, Any], value: float) -> tuple[Any, float]:
+        one, value = first(k[0], s[0], value)
+        other, value = second(k[1], s[1], value)
+        return (one, other), value
+
+    return step
+
+
+def both_settled(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of their states."""
+
+    def start(k: tuple[Any, Any], value: float) -> tuple[Any, Any]:
+        return first(k[0], value), second(k[1], value)
+
+    return start
 
 
 class Butterworth:
@@ -28,23 +67,26 @@ class Butterworth:
         c = math.tan(math.pi * cutoff * dt)
         damping = [2.0 * math.sin((2 * k - 1) * math.pi / (2 * order)) for k in range(1, order // 2 + 1)]
         self._sections = [_second(c, d) for d in damping] + ([_first(c)] if order % 2 else [])
+        self.constants: Any = self._sections[0]
+        self.settled: Callable[..., Any] = settled
+        """``settled(constants, value) -> state`` of a signal that was ``value`` for ever."""
+        self.kernel: Callable[..., Any] = section
+        """``kernel(constants, state, value) -> state, filtered``"""
+        for each in self._sections[1:]:
+            self.constants = self.constants, each
+            self.settled, self.kernel = both_settled(self.settled, settled), behind(self.kernel, section)
         self._dt = dt
         self.delay = 0.5 * dt * (sum(damping) + order % 2) / c
         self.start(0.0)
 
     def start(self, value: float) -> None:
         """The signal was ``value`` for ever."""
-        # at rest output and input are both value: what the states of y = b0 x + s1, s1 = ..., s2 = ... then are
-        self._states = [[(1.0 - b0) * value, (b2 - a2) * value] for b0, _, b2, _, a2 in self._sections]
+        self._state = self.settled(self.constants, value)
 
     def step(self, value: float) -> float:
         """The filtered signal at the sample at which it is ``value``."""
-        for (b0, b1, b2, a1, a2), state in zip(self._sections, self._states, strict=True):
-            out = b0 * value + state[0]
-            state[0] = b1 * value - a1 * out + state[1]
-            state[1] = b2 * value - a2 * out
-            value = out
-        return value
+        self._state, found = self.kernel(self.constants, self._state, value)
+        return float(found)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Output over input at ``omega`` (rad/s)."""
@@ -61,10 +103,6 @@ def filtered(values: Array, low_pass: Butterworth | None) -> Array:
         return values
     low_pass.start(float(values[0]))
     return np.array([low_pass.step(value) for value in values.tolist()])
-
-
-_Section = tuple[float, float, float, float, float]
-"""b_0, b_1, b_2, a_1, a_2 of one section, a_0 = 1."""
 
 
 def _second(c: float, d: float) -> _Section:

@@ -21,43 +21,13 @@ d_a = u_a . (q + s_a - r_a).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.coupler_kernels import CLOSED, SINGULAR, THREE, TWO, Constants, exact, linear, link
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, text, vector
 from rths_nodes.core.samples import Array, Motion
-
-SINGULAR = 1e-3
-"""Magnitude of the determinant of J, rotations counted in arcs of the longest arm, below which actuators jam."""
-
-ITERATIONS = 20
-"""Of Newton's method, which needs four to six within the reach."""
-
-CLOSED = 1e-13
-"""Error of an axis at which Newton's method ends, relative to the longest actuator."""
-
-
-class _Link(NamedTuple):
-    """One actuator in a pose: direction u, pin to pin length, and the arm from reference point to attachment."""
-
-    ux: float
-    uy: float
-    length: float
-    arm_x: float
-    arm_y: float
-
-
-def solved(rows: Array, right: Array) -> Array:
-    """x ``(n,)`` of ``rows`` ``(n, n)`` x = ``right`` ``(n,)``; of two by Cramer's rule, a tenth of the time."""
-    if len(rows) != 2:
-        return np.asarray(np.linalg.solve(rows, right), float)
-    ((a, b), (c, d)), (p, q) = rows.tolist(), right.tolist()
-    determinant = a * d - b * c
-    if determinant == 0.0:  # as numpy says it
-        raise np.linalg.LinAlgError("Singular matrix")
-    return np.array([(p * d - b * q) / determinant, (a * q - p * c) / determinant])
 
 
 @params
@@ -106,172 +76,85 @@ class Coupler:
         """Raises ConfigError, with the ``path`` of the parameters, for actuators that cannot move the coupler."""
         if len(params.anchors) != n_axes:
             raise ConfigError(f"{path}.anchors: {len(params.anchors)} rows; must be {n_axes}, one for each axis")
-        self._path = path
-        self._planar = n_dof == 3
-        self._linear = params.kinematics == "linear"
-        self._long = params.kinematics == "long"
-        self._largest_rotation, self._shortest = params.largest_rotation, params.shortest_length
+        if n_axes not in (2, 3):
+            raise ConfigError(
+                f"{path}.anchors: {n_axes} rows; must be 2 or 3: that many move a coupler in a plane"
+            )
+        self.shape = shape = THREE if n_axes == 3 else TWO
+        self.kernel = linear(shape) if params.kinematics == "linear" else exact(shape)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
         arms = attachments - params.reference
-        self._rest: list[float] = np.hypot(*(attachments - anchors).T).tolist()
-        self._scale = float(np.hypot(*arms.T).max()) or 1.0
-        # anchor as seen from the reference point at rest
-        self._ends = list(zip((anchors - params.reference).tolist(), arms.tolist(), strict=True))
-        with np.errstate(invalid="ignore"):  # one without length is refused below
-            self._directions = ((attachments - anchors) / np.array(self._rest)[:, None]).tolist()
-        self._last_pose: tuple[float, float, float] | None = None
-        self._last_links: list[_Link] = []
-        self._check_rest()
-        self._jacobian = self._rows(self._links(np.zeros(n_dof)))
-        self._transposed = self._jacobian.T.copy()
-        self._inverse = np.linalg.inv(self._jacobian)
-        self._nowhere = np.full(n_axes, math.nan)
-
-    def _check_rest(self) -> None:
-        for axis, length in enumerate(self._rest):
-            if length < self._shortest:
+        lengths = np.hypot(*(attachments - anchors).T)
+        for axis, length in enumerate(lengths.tolist()):
+            if length < params.shortest_length:
                 raise ConfigError(
-                    f"{self._path}.anchors[{axis}]: its actuator is {length:g} m long at rest: must be >= "
-                    f"{self._path}.shortest_length = {self._shortest:g} m"
+                    f"{path}.anchors[{axis}]: its actuator is {length:g} m long at rest: must be >= "
+                    f"{path}.shortest_length = {params.shortest_length:g} m"
                 )
-        links = self._links(np.zeros(len(self._ends)))
-        self._sign = math.copysign(1.0, self._determinant(links))
-        if self._jams(links):
+        directions = (attachments - anchors) / lengths[:, None]
+        # anchor as seen from the reference point at rest
+        ends = (tuple(map(tuple, part.tolist())) for part in (anchors - params.reference, arms, directions))
+        axes = tuple(zip(*ends, lengths.tolist(), strict=True))
+        place = 0.0, 0.0, 1.0, 0.0, params.kinematics == "long"
+        links = [link(axis, place) for axis in axes]
+        scale = float(np.hypot(*arms.T).max()) or 1.0
+        determinant = shape.determinant(tuple([shape.row(each, scale) for each in links]))
+        if not abs(determinant) > SINGULAR:
             raise ConfigError(
-                f"{self._path}.attachments: the actuators jam, a motion of the coupler is left undriven: the "
+                f"{path}.attachments: the actuators jam, a motion of the coupler is left undriven: the "
                 "lines of action of two must not cut the y axis through the reference point at one height, those "
                 "of three must not be parallel or go through one point"
             )
+        rows = np.array([shape.row(each, 1.0) for each in links])
+        self.constants = Constants(
+            axes,
+            params.kinematics == "long",
+            params.largest_rotation,
+            params.shortest_length,
+            scale,
+            math.copysign(1.0, determinant),
+            CLOSED * float(lengths.max()),
+            *(tuple(map(tuple, part.tolist())) for part in (rows, np.linalg.inv(rows), rows.T)),
+        )
 
     def axes(self, motion: Motion) -> Motion:
         """Motion of the axes ``(n_axes,)`` from that of the degrees of freedom ``(n_dof,)``."""
-        pose = motion.displacement
-        if self._linear:
-            if self._reaches_linearly(pose):
-                t = self._jacobian
-                return Motion(t @ pose, t @ motion.velocity, t @ motion.acceleration)
-        elif self._open(pose, links := self._links(pose)):
-            return self._moving(motion, links)
-        return Motion(self._nowhere, self._nowhere, self._nowhere)
-
-    def _moving(self, motion: Motion, links: list[_Link]) -> Motion:
-        """Displacement, velocity and acceleration of the axes in exact kinematics."""
-        vx, vy, spin = self._split(motion.velocity)
-        ax, ay, spin_rate = self._split(motion.acceleration)
-        displacement, velocity, acceleration = [], [], []
-        for (ux, uy, length, sx, sy), rest in zip(links, self._rest, strict=True):
-            wx, wy = vx - spin * sy, vy + spin * sx
-            rate = ux * wx + uy * wy
-            bx, by = ax - spin_rate * sy - spin * spin * sx, ay + spin_rate * sx - spin * spin * sy
-            displacement.append(length - rest)
-            velocity.append(rate)
-            turning = 0.0 if self._long else (wx * wx + wy * wy - rate * rate) / length
-            acceleration.append(ux * bx + uy * by + turning)
-        return Motion(np.array(displacement), np.array(velocity), np.array(acceleration))
+        return _motion(self.kernel.axes(self.constants, *_numbers(motion)))
 
     def forces(self, axis_forces: Array, displacement: Array) -> Array:
         """Forces ``(n_dof,)`` N and N m of the axes' forces ``(n_axes,)`` N in the pose ``displacement``."""
-        if self._linear:
-            forces = self._transposed @ axis_forces
-            return forces if self._reaches_linearly(displacement) else self._nowhere
-        links = self._links(displacement)
-        if not self._open(displacement, links):
-            return self._nowhere
-        return np.asarray(axis_forces @ self._rows(links))
+        pushed = tuple(axis_forces.tolist())
+        return np.array(self.kernel.forces(self.constants, pushed, tuple(displacement.tolist())))
 
     def axis_forces(self, forces: Array, displacement: Array) -> Array:
         """Forces of the axes ``(n_axes,)`` N that balance ``forces`` ``(n_dof,)`` in the pose ``displacement``."""
-        return solved(self._rows_at(displacement).T, forces)
+        wanted = tuple(forces.tolist())
+        return np.array(self.kernel.axis_forces(self.constants, wanted, tuple(displacement.tolist())))
 
     def degrees_of_freedom(self, displacement: Array, near: Array | None = None) -> Array:
         """Pose ``(n_dof,)`` of the axes' ``displacement`` ``(n_axes,)`` m; nan where it lies beyond the reach.
 
         By Newton's method from the linear solution, or from a pose ``near`` it.
         """
-        pose: Array = self._inverse @ displacement if near is None or self._linear else near
-        if self._linear:
-            return pose if self._reaches_linearly(pose) else self._nowhere
-        wanted, close = displacement.tolist(), CLOSED * max(self._rest)
-        for _ in range(ITERATIONS):
-            links = self._links(pose)
-            if not self._open(pose, links):
-                break
-            lengths = zip(wanted, links, self._rest, strict=True)
-            left = [goal - (link.length - rest) for goal, link, rest in lengths]
-            if max(map(abs, left)) <= close:
-                return pose
-            pose = pose + solved(self._rows(links), np.array(left))
-        return self._nowhere
+        gone = tuple(displacement.tolist())
+        return np.array(self.kernel.pose(self.constants, gone, self._begin(gone, near)))
 
     def motion(self, axes: Motion, near: Array | None = None) -> Motion:
         """Motion of the degrees of freedom ``(n_dof,)`` from that of the axes; ``near`` as above."""
-        pose = self.degrees_of_freedom(axes.displacement, near)
-        rows = self._rows_at(pose)
-        velocity = solved(rows, axes.velocity)
-        turning = self.axes(Motion(pose, velocity, np.zeros_like(velocity))).acceleration
-        return Motion(pose, velocity, solved(rows, axes.acceleration - turning))
+        numbers = _numbers(axes)
+        return _motion(self.kernel.motion(self.constants, *numbers, self._begin(numbers[0], near)))
 
-    def _rows_at(self, pose: Array) -> Array:
-        return self._jacobian if self._linear else self._rows(self._links(pose))
+    def _begin(self, displacement: tuple[float, ...], near: Array | None) -> tuple[float, ...]:
+        if near is not None:
+            return tuple(near.tolist())
+        found: tuple[float, ...] = self.kernel.first_pose(self.constants, displacement)
+        return found
 
-    def _split(self, values: Array) -> tuple[float, float, float]:
-        """x, y, theta of a vector of the degrees of freedom; y is zero where it is guided."""
-        if self._planar:
-            x, y, theta = values.tolist()
-            return x, y, theta
-        x, theta = values.tolist()
-        return x, 0.0, theta
 
-    def _links(self, displacement: Array) -> list[_Link]:
-        """The links in a pose; those of the last one are kept, because what is asked of it comes in a row."""
-        pose = self._split(displacement)
-        if pose != self._last_pose:
-            self._last_links = self._links_in(*pose)
-            self._last_pose = pose
-        return self._last_links
+def _numbers(motion: Motion) -> list[tuple[float, ...]]:
+    return [tuple(each.tolist()) for each in (motion.displacement, motion.velocity, motion.acceleration)]
 
-    def _links_in(self, x: float, y: float, theta: float) -> list[_Link]:
-        if not math.isfinite(theta):  # the sine of infinity is an error in plain floats
-            theta = math.nan
-        cosine, sine = math.cos(theta), math.sin(theta)
-        links = []
-        for ((px, py), (rx, ry)), (ux, uy), rest in zip(self._ends, self._directions, self._rest, strict=True):
-            sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
-            if self._long:
-                length = rest + ux * (x + sx - rx) + uy * (y + sy - ry)
-            else:
-                lx, ly = x + sx - px, y + sy - py
-                length = math.hypot(lx, ly)
-                ux, uy = (lx / length, ly / length) if length > 0.0 else (math.nan, math.nan)
-            links.append(_Link(ux, uy, length, sx, sy))
-        return links
 
-    def _rows(self, links: list[_Link], scale: float = 1.0) -> Array:
-        """The Jacobian ``(n_axes, n_dof)`` m/m and m/rad, or m per ``scale`` of rotation."""
-        turns = [(link.arm_x * link.uy - link.arm_y * link.ux) / scale for link in links]
-        if self._planar:
-            return np.array([(link.ux, link.uy, turn) for link, turn in zip(links, turns, strict=True)])
-        return np.array([(link.ux, turn) for link, turn in zip(links, turns, strict=True)])
-
-    def _open(self, displacement: Array, links: list[_Link]) -> bool:
-        """True within the reach."""
-        return self._reaches(displacement, [link.length for link in links]) and not self._jams(links)
-
-    def _reaches(self, displacement: Array, lengths: list[float]) -> bool:
-        # written so that nan does not pass
-        turned = abs(float(displacement[-1])) <= self._largest_rotation
-        return turned and all(self._shortest <= length < math.inf for length in lengths)
-
-    def _reaches_linearly(self, pose: Array) -> bool:
-        return self._reaches(pose, (self._jacobian @ pose + self._rest).tolist())
-
-    def _jams(self, links: list[_Link]) -> bool:
-        """True where the actuators lock, and beyond, where they would hold the coupler the other way round."""
-        return not self._sign * self._determinant(links) > SINGULAR
-
-    def _determinant(self, links: list[_Link]) -> float:
-        """Of the Jacobian, rotations as arcs of the longest arm: without unit, about 1 for a good rig."""
-        if self._planar:
-            return float(np.linalg.det(self._rows(links, self._scale)))
-        (ax, ay, _, rx, ry), (bx, by, _, sx, sy) = links
-        return (ax * (sx * by - sy * bx) - bx * (rx * ay - ry * ax)) / self._scale
+def _motion(numbers: tuple[tuple[float, ...], ...]) -> Motion:
+    displacement, velocity, acceleration = (np.array(each) for each in numbers)
+    return Motion(displacement, velocity, acceleration)

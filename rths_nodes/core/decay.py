@@ -35,6 +35,11 @@ class Decay:
     settling: float = math.inf
     """Under a constant velocity the states stand still after so many decay times; inf where they do not."""
 
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """At rest (1/s), per velocity (1/m) and settling: among the constants of a kernel."""
+        return self.at_rest, self.per_velocity, self.settling
+
     def times(self, velocity: float, duration: float) -> float:
         """The decay times in ``duration`` (s) at ``velocity`` (m/s)."""
         return (self.at_rest + self.per_velocity * abs(velocity)) * duration
@@ -65,7 +70,7 @@ class Decay:
 
 def decay_of(specimen: Any) -> Decay:
     """What ``specimen`` says of its inner states. Raises ConfigError where it has some, and says nothing."""
-    found = getattr(specimen, "decay", None)
+    found = specimen.decay
     if isinstance(found, Decay):
         return found
     if specimen.initial_state:
@@ -78,7 +83,12 @@ def decay_of(specimen: Any) -> Decay:
 
 def stated(params: Any) -> Decay:
     """What the parameters of a specimen say in ``decay()``, which they may leave out."""
-    found: Decay = params.decay() if hasattr(params, "decay") else Decay()
+    return declared(params) or Decay()
+
+
+def declared(params: Any) -> Decay | None:
+    """The same; None where they leave it out."""
+    found: Decay | None = params.decay() if hasattr(params, "decay") else None
     return found
 
 

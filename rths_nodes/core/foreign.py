@@ -30,8 +30,14 @@ PROTOCOLS: dict[str, Any] = {
     "rig": protocols.Rig,
 }
 """Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
-OPTIONAL = ("state_units", "decay")
-"""What a member may leave out."""
+OWN = {
+    "specimen": ("force", "initial_state", "rate"),
+    "actuator": ("displacement", "force", "reset", "step", "velocity"),
+    "rig": ("displacement", "force", "reset", "step", "velocity"),
+}
+"""Family with a base class -> what a member has to have of its own; the rest it gets from there."""
+OPTIONAL = ("state_units",)
+"""What a member of another family may leave out."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,
@@ -47,7 +53,8 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
     label = f"{family}.type = {params.type_name!r}"
     protocol = PROTOCOLS.get(family)
-    made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
+    base: type = PROTOCOLS[family] if family in OWN else object
+    made = _guarded(cls, base, family, label) if protocol is not None and isinstance(cls, type) else cls
 
     def one() -> Any:
         try:
@@ -60,8 +67,8 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     built = one()
     outside = bool(getattr(built, "external", False))  # it shows nothing before it is opened
     if protocol is not None:
-        wanted = _methods(protocol) if outside else _members(protocol)
-        if missing := [name for name in wanted if not hasattr(built, name)]:
+        wanted = _methods(family) if outside else _members(family)
+        if missing := [name for name in wanted if not (hasattr(cls, name) or _shows(built, name, base))]:
             raise ConfigError(f"{label}: {cls.__name__} lacks {', '.join(missing)} of the family {family}")
         if not outside:
             _check_shown(built, family, label)
@@ -70,12 +77,19 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     return built
 
 
-def _methods(protocol: Any) -> list[str]:
-    return [name for name in _members(protocol) if callable(getattr(protocol, name, None))]
+def _shows(built: Any, name: str, base: type) -> bool:
+    """Whether the object has it, and not only from the ``base`` that it was given."""
+    return hasattr(built, name) and not hasattr(base, name)
 
 
-def _members(protocol: Any) -> list[str]:
-    names = {*vars(protocol), *protocol.__annotations__}
+def _methods(family: str) -> list[str]:
+    return [name for name in _members(family) if callable(getattr(PROTOCOLS[family], name, None))]
+
+
+def _members(family: str) -> list[str]:
+    if family in OWN:
+        return list(OWN[family])
+    names = {*vars(PROTOCOLS[family]), *PROTOCOLS[family].__annotations__}
     return sorted(name for name in names if not name.startswith("_") and name not in OPTIONAL)
 
 
@@ -94,17 +108,16 @@ def _probe(compensator: Any, label: str, n_axes: int) -> None:
 
 
 @cache
-def _guarded(cls: type, family: str, label: str) -> type:
-    """A class as ``cls``, whose methods raise in its name."""
-    names = [
-        name for name in _members(PROTOCOLS[family]) if callable(getattr(cls, name, None)) and name != "Params"
-    ]
+def _guarded(cls: type, base: type, family: str, label: str) -> type:
+    """A class as ``cls``, whose methods raise in its name, with what ``base`` has where it has it not."""
+    names = [name for name in _members(family) if callable(getattr(cls, name, None)) and name != "Params"]
     methods = {name: _guard(getattr(cls, name), f"{label}: {name}") for name in names}
     if family == "compensator" and "step" in methods:
         methods["step"] = _command(methods["step"], f"{label}: step")
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
-    return type(cls.__name__, (cls,), methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    bases = (cls,) if issubclass(cls, base) else (cls, base)
+    return type(cls.__name__, bases, methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 def _guard(method: Callable[..., Any], label: str) -> Callable[..., Any]:

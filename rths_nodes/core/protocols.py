@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from rths_nodes.core.actuator import Actuator as Actuator
 from rths_nodes.core.discretisation import StepMatrices
 from rths_nodes.core.force_controller import ForceController as ForceController
 from rths_nodes.core.readback import Readback
+from rths_nodes.core.rig import Rig as Rig
 from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
 from rths_nodes.core.specimen import Specimen as Specimen
 
@@ -267,46 +269,6 @@ class Compensator(Protocol):
 
     def state(self) -> Sequence[float]:
         """Inner numbers for recording, in the order of ``state_names``."""
-        ...
-
-    def reset(self) -> None: ...
-
-
-class Actuator(Protocol):
-    """Simulator of one axis, built with its specimen; ``step(command)`` goes one sample on."""
-
-    Params: ClassVar[type]
-    displacement: float
-    velocity: float
-    force: float
-
-    def __init__(self, params: Any, dt: float, specimen: Specimen) -> None: ...
-
-    def step(self, command: float) -> None: ...
-
-    def reset(self) -> None: ...
-
-
-class Rig(Protocol):
-    """Simulator of all axes at once, for actuators that are coupled through one specimen.
-
-    Attributes: ``displacement``, ``velocity``, ``force`` ``(n_axes,)``; ``auxiliary`` measured channels beside
-    them, named by ``auxiliary_names``; ``auxiliary_inputs`` names what else it is driven with, e.g. a voltage. One
-    in another process is ``external``, has ``open``, ``close`` and ``failure``: why it cannot go on, or nothing.
-    """
-
-    Params: ClassVar[type]
-    auxiliary_names: tuple[str, ...]
-    auxiliary_inputs: tuple[str, ...]
-    displacement: Array
-    velocity: Array
-    force: Array
-    auxiliary: Array
-
-    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
-
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
         ...
 
     def reset(self) -> None: ...

@@ -14,13 +14,12 @@ Limits judge the force that the cell shows: it stands as an auxiliary channel be
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import finite, tanh
 from rths_nodes.core.butterworth import Butterworth
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, text
@@ -126,31 +125,65 @@ def corrections_in_words(axis: Any, simulated: bool) -> list[str]:
     return told
 
 
-@dataclass
+def of_specimen(k: tuple[float, float, float], shown: float, velocity: float, acceleration: float) -> float:
+    """The force (N) without those of fixture and friction; constants m (kg), F_c (N) and 1 / v_s (s/m)."""
+    mass, friction, per_velocity = k
+    if mass:
+        shown -= mass * acceleration
+    if friction:
+        shown -= friction * tanh(velocity * per_velocity)
+    return shown
+
+
+def filtering(low_pass: Callable[..., Any], settled: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a corrected force behind a filter; state: whether that has begun, and its own.
+
+    What is not finite would stay in it for ever: it begins anew with the next one that is.
+    """
+
+    def step(k: Any, s: Any, shown: float, velocity: float, acceleration: float) -> tuple[Any, float]:
+        own, of_filter = k
+        begun, inner = s
+        found = of_specimen(own, shown, velocity, acceleration)
+        if not finite(found):
+            return (False, inner), found
+        if not begun:
+            inner = settled(of_filter, found)
+        inner, found = low_pass(of_filter, inner, found)
+        return (True, inner), found
+
+    return step
+
+
+def unfiltered(k: Any, s: tuple[()], shown: float, velocity: float, acceleration: float) -> tuple[Any, float]:
+    """The step of a corrected force as it is."""
+    return s, of_specimen(k, shown, velocity, acceleration)
+
+
 class _Axis:
     """What is done at one axis, and what it remembers."""
 
-    mass: float = 0.0
-    channel: int = 0
-    friction: float = 0.0
-    per_velocity: float = 0.0
-    low_pass: Butterworth | None = None
-    started: bool = False
+    def __init__(self, own: tuple[float, float, float], channel: int, filtered: Butterworth | None) -> None:
+        self.channel = channel
+        """Of the acceleration, among the auxiliary ones; -1 for none."""
+        self._constants: Any = own
+        self._step: Callable[..., Any] = unfiltered
+        self._rest: Any = ()
+        if filtered is not None:
+            self._constants = own, filtered.constants
+            self._step = filtering(filtered.kernel, filtered.settled)
+            self._rest = False, filtered.settled(filtered.constants, 0.0)
+        self.reset()
+
+    def reset(self) -> None:
+        """As before the first sample."""
+        self._state = self._rest
 
     def force(self, shown: float, velocity: float, auxiliary: list[float]) -> float:
         """Of the specimen, N."""
-        found = shown
-        if self.mass:
-            found -= self.mass * auxiliary[self.channel]
-        if self.friction:
-            found -= self.friction * math.tanh(velocity * self.per_velocity)
-        if self.low_pass is None:
-            return found
-        if not (self.started and math.isfinite(found)):  # what is not finite would stay in it for ever
-            self.started = math.isfinite(found)
-            if self.started:
-                self.low_pass.start(found)
-        return self.low_pass.step(found) if self.started else found
+        acceleration = auxiliary[self.channel] if self.channel >= 0 else 0.0
+        self._state, found = self._step(self._constants, self._state, shown, velocity, acceleration)
+        return float(found)
 
 
 class ForceCorrections:
@@ -167,9 +200,10 @@ class ForceCorrections:
             rig = axis.rig_axis
             if rig.corrections is None and rig.feedback_filter is None:
                 continue
-            row = self._rows[index] = _Axis(low_pass=low_pass(axis, dt))
+            own, channel = (0.0, 0.0, 0.0), -1
             if rig.corrections is not None and not simulated:
-                _correct(row, rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
+                own, channel = _corrected(rig.corrections, channels, f"axes.{name}.rig_axis.corrections")
+            self._rows[index] = _Axis(own, channel, low_pass(axis, dt))
         self.names = tuple(f"{UNCORRECTED}{list(axes)[index]} [N]" for index in self._rows)
         self._before: Measurement | None = None
 
@@ -180,7 +214,7 @@ class ForceCorrections:
         """As before the first sample."""
         self._before = None
         for row in self._rows.values():
-            row.started = False
+            row.reset()
 
     def corrected(self, shown: Measurement) -> Measurement:
         """``shown`` with the forces of the specimens, and behind its channels what the load cells show."""
@@ -211,15 +245,19 @@ class ForceCorrections:
         return self._with(true, true.force)
 
 
-def _correct(row: _Axis, corrections: Corrections, channels: Sequence[str], path: str) -> None:
-    """What has to be taken off the load cell of an axis."""
+def _corrected(
+    corrections: Corrections, channels: Sequence[str], path: str
+) -> tuple[tuple[float, float, float], int]:
+    """What has to be taken off the load cell of an axis, and which channel is the acceleration."""
     split = [name.rstrip("]").partition(" [") for name in channels]
     corrections.check_channels({name: unit for name, _, unit in split}, path)
+    mass, channel, friction, per_velocity = 0.0, -1, 0.0, 0.0
     if corrections.fixture_mass is not None:
-        row.mass = corrections.fixture_mass
-        row.channel = [name for name, _, _ in split].index(str(corrections.acceleration))
+        mass = corrections.fixture_mass
+        channel = [name for name, _, _ in split].index(str(corrections.acceleration))
     if corrections.friction is not None and corrections.smoothing_velocity is not None:
-        row.friction, row.per_velocity = corrections.friction, 1.0 / corrections.smoothing_velocity
+        friction, per_velocity = corrections.friction, 1.0 / corrections.smoothing_velocity
+    return (mass, friction, per_velocity), channel
 
 
 def shown_forces(names: Sequence[str], axes: Sequence[str]) -> list[tuple[int, int]]:

@@ -1,28 +1,18 @@
-"""Channels of one axis: what is measured of it, with all that is wrong with it, and the way of its command.
+"""Channels of one axis: what may be wrong with its sensors, and with the way of its command.
 
 A channel may be wrong in every way a real one is: these are properties of the rig, from its first sample to its
-last. What happens in the course of a run is a fault (``loop/faults``). Noise comes from one stream per axis,
-seeded by the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend
-on how many axes or nodes there are.
+last. What happens in the course of a run is a fault (``loop/faults``). What becomes of a measurement stands in
+``laboratory/sensing.py``.
 """
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-
+from rths_nodes.core.arithmetic import NAN, copysign, rounded
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, join, show, unknown
 from rths_nodes.core.parameters import integer, number, params, section, text
-from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.sensor_faults import RIGHT, ChannelFault
-
-BLOCK = 256
-"""Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
 
 LARGEST_SCALE = 1e3
 """Factors beyond are a wrong unit of the scenario, not a wrong rig."""
@@ -78,6 +68,13 @@ def _on_purpose(params: object, true: object, names: tuple[str, ...]) -> list[st
     """What is wrong, in words: the parameters ``names`` that are not as in ``true``."""
     found = [name for name in names if getattr(params, name) != getattr(true, name)]
     return [f"wrong on purpose: {', '.join(found)}"] if found else []
+
+
+def converted(value: float, resolution: float, limit: float) -> float:
+    """``value`` in steps of ``resolution`` (0: none), and within +- ``limit`` (nan: none)."""
+    if resolution > 0.0:
+        value = rounded(value / resolution) * resolution
+    return copysign(limit, value) if abs(value) >= limit else value
 
 
 @params
@@ -211,21 +208,10 @@ class Output:
         """True where the command, once converted, is not where the actuator goes, or does not begin at zero."""
         return bool(_on_purpose(self, Output(), WRONG_OUTPUTS))
 
-    def sent(self, command: float) -> float:
-        """What the converter makes of ``command`` (m)."""
-        return _converted(command, self.resolution, self.range)
-
-
-def _converted(value: float, resolution: float, limit: float | None) -> float:
-    if resolution > 0.0 and math.isfinite(value):
-        value = round(value / resolution) * resolution
-    if limit is not None and abs(value) >= limit:
-        value = math.copysign(limit, value)
-    return value
-
-
-def _at_end(value: float, limit: float | None) -> bool:
-    return limit is not None and abs(value) >= limit
+    @property
+    def converter(self) -> tuple[float, float]:
+        """Resolution (m) and limit (m) of :func:`converted`."""
+        return self.resolution, NAN if self.range is None else self.range
 
 
 def seats(sensors: Mapping[str, Sensors]) -> list[int]:
@@ -233,149 +219,3 @@ def seats(sensors: Mapping[str, Sensors]) -> list[int]:
     names = list(sensors)
     found = [names.index(each.cabled_to or name) for name, each in sensors.items()]
     return [] if found == list(range(len(names))) else found
-
-
-class SensorPair:
-    """Turns the true displacement (m) and force (N) of one axis, ``dt`` (s) apart, into measured ones."""
-
-    def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
-        self._seed = [seed, zlib.crc32(axis.encode())]
-        p = params
-        self._rms = np.array([p.displacement_noise_rms, p.force_noise_rms])
-        self._displacement = (p.displacement_resolution, p.displacement_range)
-        self._force = (p.force_resolution, p.force_range)
-        self._converts = (self._displacement, self._force) != ((0.0, None), (0.0, None))
-        self._errors = (
-            (p.displacement_scale, p.displacement_offset, p.displacement_drift * dt),
-            (p.force_scale, p.force_offset, p.force_drift * dt),
-        )
-        self._wrong = self._errors != ((1.0, 0.0, 0.0),) * 2
-        self._dead = p.displacement_dead, p.force_dead
-        self._lives = self._dead == (None, None)
-        self._noisy = p.displacement_noise_rms > 0.0 or p.force_noise_rms > 0.0
-        self._late = p.force_delay
-        self._dt = dt
-        self._true = self._lives and not (self._wrong or self._noisy or self._converts or self._late)
-        self.reset()
-
-    def reset(self) -> None:
-        """The noise stream from its beginning, no force before, and nothing has gone wrong."""
-        self._faults: list[ChannelFault | None] = [None, None]
-        self.perfect = self._true
-        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-        self._drawn: list[list[float]] = []
-        self._under_way = deque([0.0] * self._late)
-        self._sample = 0
-        self.saturated = False
-
-    def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
-        """From the next sample on: 0 is the displacement, 1 the force, ``rate`` m/s or N/s that of a drift."""
-        self._faults[channel] = None if how == RIGHT else ChannelFault(how, rate * self._dt)
-        self.perfect = self._true and self._faults == [None, None]
-
-    def measure(self, displacement: float, force: float) -> tuple[float, float]:
-        """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
-        if self.perfect:
-            return displacement, force
-        if self._wrong:
-            displacement, force = self._misread(displacement, force)
-        if self._noisy:
-            if not self._drawn:
-                self._draw()
-            of_displacement, of_force = self._drawn.pop()
-            displacement += of_displacement
-            force += of_force
-        if not self._lives:
-            displacement, force = self._shown_dead(displacement, force)
-        if self._faults != [None, None]:
-            displacement, force = (
-                value if fault is None else fault.shown(value, channel[0])
-                for value, fault, channel in zip(
-                    (displacement, force), self._faults, (self._displacement, self._force), strict=True
-                )
-            )
-        if self._converts:
-            displacement = _converted(displacement, *self._displacement)
-            force = _converted(force, *self._force)
-            self.saturated = _at_end(displacement, self._displacement[1]) or _at_end(force, self._force[1])
-        if self._late:
-            self._under_way.append(force)
-            force = self._under_way.popleft()
-        return displacement, force
-
-    def _misread(self, displacement: float, force: float) -> tuple[float, float]:
-        """Scale, offset and drift, which begins with the first sample."""
-        of_displacement, of_force = self._errors
-        k, self._sample = self._sample, self._sample + 1
-        scale, offset, drift = of_displacement
-        displacement = scale * displacement + (offset + k * drift)
-        scale, offset, drift = of_force
-        return displacement, scale * force + (offset + k * drift)
-
-    def _shown_dead(self, displacement: float, force: float) -> tuple[float, float]:
-        of_displacement, of_force = self._dead
-        return (
-            displacement if of_displacement is None else of_displacement,
-            force if of_force is None else of_force,
-        )
-
-    def _draw(self) -> None:
-        """The next block of noise, the last sample first."""
-        noise = self._random.standard_normal((BLOCK, 2)) * self._rms
-        self._drawn = noise[::-1].tolist()
-
-
-class AuxiliarySensors:
-    """Noise on the auxiliary channels of a rig, from a stream of their own."""
-
-    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
-        if noise_rms is not None and len(noise_rms) != len(names):
-            raise ConfigError(
-                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
-                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
-            )
-        self._rms = np.array(noise_rms or (0.0,) * len(names))
-        self._seed = [seed, zlib.crc32(b"auxiliary"), len(names)]
-        self._noisy = bool(self._rms.any())
-        self.reset()
-
-    def reset(self) -> None:
-        """The noise stream from its beginning."""
-        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-
-    def measure(self, true: Array) -> Array:
-        """The measured channels ``(n,)``."""
-        if not self._noisy:
-            return true
-        return true + self._rms * self._random.standard_normal(len(self._rms))
-
-
-class SecondSensors:
-    """The second displacement sensors of some axes: auxiliary channels named ``second_displacement_AXIS [m]``."""
-
-    def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
-        found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
-        self.places = [index for index, _, _ in found]
-        """Of their axes, in order."""
-        self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
-        self._scale = np.array([params.scale for _, _, params in found])
-        self._offset = np.array([params.offset for _, _, params in found])
-        self._rms = np.array([params.noise_rms for _, _, params in found])
-        self._seed = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in found)]
-        self._noisy = bool(self._rms.any())
-        self.reset()
-
-    def reset(self) -> None:
-        """The noise stream from its beginning."""
-        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
-
-    def true(self, pairs: Sequence[tuple[float, float]]) -> Array:
-        """True displacements (m) of their axes, of the ``pairs`` of displacement and force of all."""
-        return np.array([pairs[place][0] for place in self.places])
-
-    def measure(self, true: Array) -> Array:
-        """What they show of the ``true`` displacements (m) of their axes."""
-        shown: Array = self._scale * true + self._offset
-        if self._noisy:
-            shown += self._rms * self._random.standard_normal(len(shown))
-        return shown

@@ -15,6 +15,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, Decay
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.specimen_path import INCREMENTS, SpecimenPath
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
@@ -63,7 +64,7 @@ def driven(specimen: Any, x: np.ndarray, dt: float = DT) -> tuple[np.ndarray, np
     path, forces, states = SpecimenPath(specimen, dt), [], []
     for before, after in pairwise(x.tolist()):
         forces.append(path.move(after, (after - before) / dt))
-        states.append(path._state)
+        states.append(path.state[1][0] if specimen.mass else path.state[0])
     return np.array(forces), np.array(states)
 
 
@@ -127,14 +128,19 @@ def test_where_four_increments_are_enough_there_are_four(make: Make) -> None:
 
 def rates_of(specimen: Any, x: np.ndarray, dt: float = DT) -> list[list[None]]:
     """The calls of ``rate`` in each sample."""
-    rate, calls = specimen.rate, []
+    calls: list[list[None]] = []
 
-    def counted(*arguments: Any) -> Any:
-        calls[-1].append(None)
-        return rate(*arguments)
+    class Counted(Specimen):
+        initial_state, decay = specimen.initial_state, specimen.decay
 
-    specimen.rate = counted
-    path = SpecimenPath(specimen, dt)
+        def force(self, *arguments: Any) -> float:
+            return float(specimen.force(*arguments))
+
+        def rate(self, *arguments: Any) -> Any:
+            calls[-1].append(None)
+            return specimen.rate(*arguments)
+
+    path = SpecimenPath(Counted.__new__(Counted), dt)
     for before, after in pairwise(x.tolist()):
         calls.append([])
         path.move(after, (after - before) / dt)
@@ -259,8 +265,17 @@ def test_below_a_velocity_limit_that_is_low_enough_it_runs() -> None:
 
 
 def test_a_specimen_that_does_not_say_how_fast_it_forgets_is_refused() -> None:
-    class Silent:
+    class Silent(Specimen):
         initial_state = (0.0,)
+
+        def __init__(self) -> None:
+            """It says nothing."""
+
+        def force(self, *given: Any) -> float:
+            return 0.0
+
+        def rate(self, *given: Any) -> tuple[float, ...]:
+            return (0.0,)
 
     with pytest.raises(ConfigError, match="specimen Silent: has inner states, but no attribute decay"):
         SpecimenPath(Silent(), DT)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
-from rths_nodes.laboratory.runge_kutta import by_rates
 
 YIELD = math.sqrt(301.0 / (363e4 + 363e4))
 """m: largest z."""
@@ -31,17 +30,6 @@ def damper(make: Make) -> Make:
 def constants(voltage: float) -> tuple[float, float, float]:
     """alpha, c_0, c_1 of the published damper."""
     return 14000.0 + 69500.0 * voltage, 2100.0 + 350.0 * voltage, 28300.0 + 295.0 * voltage
-
-
-@pytest.mark.parametrize("exponent", [2.0, 1.5])
-def test_the_step_that_is_written_out_is_that_of_its_rates_to_the_bit(damper: Make, exponent: float) -> None:
-    """Loading and unloading, either way, at any voltage."""
-    found, generator = damper(exponent=exponent), np.random.default_rng(3)
-    for y, z, u, x, v, w in generator.standard_normal((200, 6)).tolist():
-        found.voltage = abs(u)
-        state = [1e-3 * y, YIELD * z, abs(w)]
-        places = (1e-3 * x, 0.1 * v), (1.1e-3 * x, 0.1 * w), (1.2e-3 * x, -0.1 * v)
-        assert found.advance(state, 1e-4, *places) == by_rates(found.rate, state, 1e-4, *places)
 
 
 def pull(damper: Any, velocity: float, duration: float, step: float = 1e-4) -> np.ndarray:

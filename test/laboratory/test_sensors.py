@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rths_nodes.core.strict import build
-from rths_nodes.laboratory.sensors import Output, SensorPair, Sensors
+from rths_nodes.laboratory.sensing import SensorPair
+from rths_nodes.laboratory.sensors import Output, Sensors, converted
 
 DT = 1.0 / 1024.0
 
@@ -95,14 +96,14 @@ def test_the_delay_takes_the_noise_along() -> None:
 
 def test_the_converter_of_the_command_rounds_and_saturates() -> None:
     output = build(Output, {"resolution": 1e-3, "range": 0.0105})
-    assert [output.sent(value) for value in (0.00049, 0.0026, -0.0026, 0.02, -1.0)] == [
+    assert [converted(value, *output.converter) for value in (0.00049, 0.0026, -0.0026, 0.02, -1.0)] == [
         0.0,
         pytest.approx(0.003),
         pytest.approx(-0.003),
         0.0105,
         -0.0105,
     ]
-    assert build(Output, {}).sent(0.123456789) == 0.123456789
+    assert converted(0.123456789, *build(Output, {}).converter) == 0.123456789
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def driven(actuator: Any, commands: np.ndarray = WAVE) -> np.ndarray:
 
 
 def coefficients(actuator: Any) -> tuple[np.ndarray, float]:
-    return closed_form(actuator._p, M, C, K)
+    return closed_form(actuator.constants.of_rate, M, C, K)
 
 
 def test_it_is_the_transfer_function_of_the_paper(plant: Callable[..., Any]) -> None:
@@ -88,14 +88,14 @@ def test_a_valve_with_a_dead_band_settles_short_of_its_command(plant: Callable[.
     """f' + a3 f = q at rest: the valve's error holds up the force of the spring, and the dead band more of it."""
     actuator = plant(dead_band=1e-4)
     x = driven(actuator, np.full(8000, 1e-3))[-1, 0]
-    p = actuator._p
+    p = actuator.constants.of_rate
     held_up = p.a3 * K * p.b2 / p.a1_b0
     assert x == pytest.approx((p.gain * 1e-3 - 1e-4) / (1.0 + held_up), rel=1e-4)
 
 
 def test_a_valve_at_its_limit_moves_no_faster(plant: Callable[..., Any]) -> None:
     limited = driven(plant(valve_limit=1e-4), np.full(400, 5e-3))
-    p = plant()._p
+    p = plant().constants.of_rate
     fastest = p.a1_b0 / p.b2 * 1e-4 / p.a2
     assert fastest * 0.8 < limited[:, 1].max() < fastest * 1.35
 

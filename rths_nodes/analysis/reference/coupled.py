@@ -14,7 +14,8 @@ from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Specimen, Structure
 from rths_nodes.core.samples import EMPTY, Array, Measurement
-from rths_nodes.laboratory.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
+from rths_nodes.core.specimen import NoSpecimen
+from rths_nodes.laboratory.rigs.linear_with_specimen import constants, rest_of, step_of, substeps_of
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.numerical.structures.linear_force import is_linear
 
@@ -88,19 +89,22 @@ def ideal_response(
     ground = np.concatenate([np.zeros(n), -structure.influence])[:, None]
     rows = (np.concatenate([place, np.zeros(n)]), np.concatenate([np.zeros(n), place]))
     substeps = substeps_of(dt, longest_substep)
-    plant = LinearWithSpecimen((system, ground), column, rows, damper, dt, substeps)
+    plant = constants((system, ground), column, rows, np.zeros((0, 2 * n + 1)), damper, dt, substeps)
+    step, state = step_of(damper), rest_of(damper)(plant)
+    state.whole[2 * n + 1] = ground_acceleration[0]
     absolute = np.column_stack([system[n:], column[n:]])
     seen, voltage = np.zeros((samples, 2 * n + 1)), np.zeros(samples)
     for k in range(samples):
+        voltage[k] = damper.voltage or 0.0
         if k:
-            plant.step(ground_acceleration[k - 1 : k], ground_acceleration[k : k + 1])
-        seen[k] = plant.state_and_force
-        voltage[k] = getattr(damper, "voltage", 0.0)
+            state, _ = step(plant, state, ground_acceleration[k : k + 1], float(voltage[k]))
+        whole, _, displacement, _, force = state
+        seen[k, :-1], seen[k, -1] = whole[: 2 * n], force
         if controller is not None:
             relative = absolute @ seen[k] - structure.influence * ground_acceleration[k]
-            auxiliary = np.array([*relative, plant.displacement, plant.force])
+            auxiliary = np.array([*relative, displacement, force])
             measured = Measurement(k, EMPTY, EMPTY, EMPTY, auxiliary)
-            damper.voltage = float(controller.step(measured, ground_acceleration[k])[0])  # type: ignore[attr-defined]
+            damper.voltage = float(controller.step(measured, ground_acceleration[k])[0])
     return IdealResponse(seen[:, :n], seen[:, n : 2 * n], seen @ absolute.T, seen[:, -1], voltage)
 
 

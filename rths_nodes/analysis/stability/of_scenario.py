@@ -202,7 +202,7 @@ def transformation(assembly: Assembly, structure: Structure) -> tuple[Array, Arr
 def _damper(scenario: Scenario, auxiliary: Array) -> SmallSpecimen:
     """The damper of a coupled rig, with the voltage that it has at rest."""
     damper = registry.build("specimen", scenario.rig.damper)
-    if len(auxiliary) and hasattr(damper, "voltage"):
+    if len(auxiliary) and damper.voltage is not None:
         damper.voltage = float(auxiliary[0])
     return _small(damper, "rig.damper", scenario.rig.damper)
 

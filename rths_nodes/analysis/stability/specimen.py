@@ -42,8 +42,9 @@ class SmallSpecimen:
         if (np.abs(slopes) > (1.0 + STEEPER) * larger + STEEPER * larger.max()).any():
             raise ValueError(f"its slopes still grow from {10.0 * SMALL:g} to {SMALL:g} m and m/s")
         force, rates = slopes[0], slopes[1:]
-        mass: float = getattr(specimen, "mass", 0.0)
-        return cls(float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1], mass)
+        return cls(
+            float(force[0]), float(force[1]), rates[:, 2:], force[2:], rates[:, 0], rates[:, 1], specimen.mass
+        )
 
     @property
     def slope(self) -> float:

@@ -8,20 +8,83 @@ A small actuator for tests of adaptive compensation: where pressure, stall and t
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import cos, exp, sin, sqrt
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.protocols import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 SLOWEST = 1e-9
 """rad/s: keeps the formulas finite when a diverging test moves at any velocity."""
 
 
-class AmplitudeDependent:
+class Constants(NamedTuple):
+    """Of small motions, and what makes them slower."""
+
+    omega: float
+    zeta: float
+    damped: float
+    """Share of w with which it vibrates."""
+    saturation: float
+    forgetting: float
+    """Of the amplitude in a sample."""
+    dt: float
+    ramp: bool
+
+
+class State(NamedTuple):
+    """Displacement (m), velocity (m/s), last command (m), velocity amplitude (m/s)."""
+
+    displacement: float
+    velocity: float
+    command: float
+    amplitude: float
+
+
+def go(k: Constants, s: State, command: float) -> tuple[tuple[float, float, float, float], float, float]:
+    """Free vibration about the motion that the command, straight over the sample, leaves in the end."""
+    omega, zeta, share, saturation, forgetting, dt, ramp = k
+    displacement, velocity, before, amplitude = s
+    if not ramp:
+        before = command
+    ratio = amplitude / saturation
+    omega = omega / sqrt(1.0 + ratio * ratio)
+    if omega < SLOWEST:
+        omega = SLOWEST
+    slope = (command - before) / dt
+    lag = 2.0 * zeta / omega * slope
+    x, v = displacement - before + lag, velocity - slope
+    decay, damped = zeta * omega, omega * share
+    fading = exp(-decay * dt)
+    cosine, sine = fading * cos(damped * dt), fading * sin(damped * dt) / damped
+    displacement = command - lag + x * cosine + (v + decay * x) * sine
+    velocity = slope + v * cosine - (omega * omega * x + decay * v) * sine
+    amplitude *= forgetting
+    if amplitude < abs(velocity):
+        amplitude = abs(velocity)
+    return (displacement, velocity, command, amplitude), displacement, velocity
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Of samples of ``dt`` (s)."""
+    zeta = params.damping_ratio
+    return Constants(
+        2.0 * math.pi * params.natural_frequency,
+        zeta,
+        math.sqrt(1.0 - zeta**2),
+        params.saturation_velocity,
+        math.exp(-dt / params.memory),
+        dt,
+        params.hold == "ramp",
+    )
+
+
+class AmplitudeDependent(Unloaded):
     """d'' + 2 zeta w d' + w^2 d = w^2 c with w = w_0 / sqrt(1 + (V / v_s)^2).
 
     V is the velocity amplitude: the largest abs(d') so far, forgotten with the time constant ``memory``. Small
@@ -43,43 +106,11 @@ class AmplitudeDependent:
         memory: float = number("time constant in which the amplitude is forgotten", "s", 0.5, more_than=0.0)
         hold: str = hold_parameter()
 
-    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
-        self._dt = dt
-        self._omega = 2.0 * math.pi * params.natural_frequency
-        self._zeta = params.damping_ratio
-        self._saturation = params.saturation_velocity
-        self._forget = math.exp(-dt / params.memory)
-        self._ramp = params.hold == "ramp"
-        self._path = SpecimenPath(specimen, dt)
-        self.reset()
-
-    def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
-        self._command = self._amplitude = 0.0
-        self._path.reset()
-        self.displacement = self.velocity = self.force = 0.0
+    MOTION = Kernel(constants, lambda k: State(0.0, 0.0, 0.0, 0.0), go)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s), at small motion."""
-        a = self._omega * np.array([[0.0, 1.0], [-1.0, -2.0 * self._zeta]])
-        rows = transition(a, np.array([0.0, self._omega]), self._dt, "ramp" if self._ramp else "staircase")
-        return held(omega, rows, (1.0, 0.0, 0.0, 0.0), self._dt)
-
-    def step(self, command: float) -> None:
-        before = self._command if self._ramp else command
-        self._command = command
-        omega = max(self._omega / math.hypot(1.0, self._amplitude / self._saturation), SLOWEST)
-        self._move(before, command, omega)
-        self._amplitude = max(abs(self.velocity), self._forget * self._amplitude)
-        self.force = self._path.move(self.displacement, self.velocity)
-
-    def _move(self, before: float, after: float, omega: float) -> None:
-        """Free vibration about the motion that the command, straight from before to after, leaves in the end."""
-        slope = (after - before) / self._dt
-        lag = 2.0 * self._zeta / omega * slope
-        x, v = self.displacement - before + lag, self.velocity - slope
-        decay, damped = self._zeta * omega, omega * math.sqrt(1.0 - self._zeta**2)
-        fading = math.exp(-decay * self._dt)
-        cosine, sine = fading * math.cos(damped * self._dt), fading * math.sin(damped * self._dt) / damped
-        self.displacement = after - lag + x * cosine + (v + decay * x) * sine
-        self.velocity = slope + v * cosine - (omega * omega * x + decay * v) * sine
+        natural, zeta, _, _, _, dt, ramp = self.constants[0]
+        a = natural * np.array([[0.0, 1.0], [-1.0, -2.0 * zeta]])
+        rows = transition(a, np.array([0.0, natural]), dt, "ramp" if ramp else "staircase")
+        return held(omega, rows, (1.0, 0.0, 0.0, 0.0), dt)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import discretisation as exact_steps
+from rths_nodes.core.arithmetic import times
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import text
-from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
+from rths_nodes.laboratory.actuators.unloaded import Unloaded
 
 HOLDS = ("staircase", "ramp")
 
@@ -34,38 +34,70 @@ def transition(a: Array, b: Array, dt: float, hold: str) -> Array:
     return np.hstack([phi, before, now])
 
 
-class HeldPlant:
-    """Moves a linear plant and its specimen; displacement and velocity at a sample are exact.
+class Plant(NamedTuple):
+    """x' = ``a`` x + ``b`` command, displacement = ``c`` x + ``d`` command.
 
-    displacement = ``c`` x + ``d`` command; ``d`` is zero for any plant with a finite velocity on a staircase.
+    ``a`` ``(n, n)`` 1/s; ``d`` is zero for any plant with a finite velocity on a staircase.
     """
 
-    def __init__(self, a: Array, b: Array, c: Array, d: float, hold: str, dt: float, specimen: Specimen) -> None:
-        rows = transition(a, b, dt, hold)
-        self._dt = dt
-        self._rows: list[list[float]] = rows.tolist()
-        self._output: list[float] = [*c.tolist(), 0.0, d]
-        slope = d / dt if hold == "ramp" else 0.0
-        self._output_rate: list[float] = [*(c @ a).tolist(), -slope, float(c @ b) + slope]
-        self._path = SpecimenPath(specimen, dt)
-        self.reset()
+    a: Array
+    b: Array
+    c: Array
+    d: float
+    hold: str
 
-    def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
-        self._state = [0.0] * len(self._rows)
-        self._command = 0.0
-        self._path.reset()
-        self.displacement = self.velocity = self.force = 0.0
+
+class Constants(NamedTuple):
+    """Rows behind ``(*x, last command, command)``: x of the next sample, displacement (m) and velocity (m/s)."""
+
+    state: tuple[tuple[float, ...], ...]
+    shown: tuple[tuple[float, ...], ...]
+
+
+def go(k: Constants, s: tuple[tuple[float, ...], float], command: float) -> tuple[Any, float, float]:
+    """One sample; the state is x, and the last command (m)."""
+    rows, shown = k
+    x, before = s
+    x = times(rows, x + (before, command))
+    displacement, velocity = times(shown, x + (before, command))
+    return (x, command), displacement, velocity
+
+
+def constants(plant: Plant, dt: float) -> Constants:
+    """Of samples of ``dt`` (s)."""
+    a, b, c, d, hold = plant
+    slope = d / dt if hold == "ramp" else 0.0
+    shown = [[*c.tolist(), 0.0, d], [*(c @ a).tolist(), -slope, float(c @ b) + slope]]
+    return Constants(_rows(transition(a, b, dt, hold).tolist()), _rows(shown))
+
+
+def _rows(rows: list[list[float]]) -> tuple[tuple[float, ...], ...]:
+    return tuple([tuple(row) for row in rows])
+
+
+def rest(k: Constants) -> tuple[tuple[float, ...], float]:
+    """At zero, and commanded to be there."""
+    return (0.0,) * len(k.state), 0.0
+
+
+class HeldPlant(Unloaded):
+    """Moves a linear plant and its specimen; displacement and velocity at a sample are exact."""
+
+    @classmethod
+    def plant_of(cls, params: Any) -> Plant:
+        """The plant with these parameters."""
+        raise NotImplementedError
+
+    @classmethod
+    def motion_of(cls, params: Any) -> Kernel:
+        """The plant between the samples of its command."""
+        return Kernel(lambda given, dt: constants(cls.plant_of(given), dt), rest, go)
+
+    def __init__(self, params: Any, dt: float, specimen: Any) -> None:
+        self._dt = dt
+        super().__init__(params, dt, specimen)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s), both at the samples."""
-        return held(omega, self._rows, self._output, self._dt)
-
-    def step(self, command: float) -> None:
-        before, self._command = self._command, command
-        inputs = [*self._state, before, command]
-        self._state = [sum(map(mul, row, inputs)) for row in self._rows]
-        inputs = [*self._state, before, command]
-        self.displacement = sum(map(mul, self._output, inputs))
-        self.velocity = sum(map(mul, self._output_rate, inputs))
-        self.force = self._path.move(self.displacement, self.velocity)
+        rows, (displacement, _) = self.constants[0]
+        return held(omega, rows, displacement, self._dt)

@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.protocols import Specimen
-from rths_nodes.laboratory.actuators.held_plant import HeldPlant, hold_parameter
+from rths_nodes.laboratory.actuators.held_plant import HeldPlant, Plant, hold_parameter
 
 
 class SecondOrder(HeldPlant):
@@ -33,8 +32,9 @@ class SecondOrder(HeldPlant):
         damping_ratio: float = number("damping ratio zeta", default=0.6415455449, more_than=0.0, at_most=1e3)
         hold: str = hold_parameter()
 
-    def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+    @classmethod
+    def plant_of(cls, params: Params) -> Plant:
+        """States in m and in m/s over w: of the same size, whatever the frequency."""
         omega = 2.0 * math.pi * params.natural_frequency
-        # states in m and in m/s over w: of the same size, whatever the frequency
         a = omega * np.array([[0.0, 1.0], [-1.0, -2.0 * params.damping_ratio]])
-        super().__init__(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold, dt, specimen)
+        return Plant(a, np.array([0.0, omega]), np.array([1.0, 0.0]), 0.0, params.hold)

@@ -6,23 +6,202 @@ After the equipment of Chen & Ricles (2010): 1700 kN, 760 mm/s, roll-off 39.8 Hz
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core import arithmetic
+from rths_nodes.core.actuator import Actuator
+from rths_nodes.core.arithmetic import all_nan, root, tanh
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, MOST, decay_of
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.frequency_response import held as held_response
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text
-from rths_nodes.core.protocols import Specimen
+from rths_nodes.core.runge_kutta import advance_of
+from rths_nodes.core.specimen import Specimen, no_force
 from rths_nodes.laboratory.actuators.held_plant import transition
 
-FORCE_ITERATIONS = 2
+PASSES = (1, 2)
 """Passes for the velocity that a rate-dependent specimen's force allows; each gains a factor of about
 v c / 2 F_max (below 0.15 for the largest damper here), starting from the velocity of the stage before."""
 
 
-class ServoHydraulic:
+class Constants(NamedTuple):
+    """Of the actuator, and ``own`` of the specimen."""
+
+    gain: float
+    max_velocity: float
+    max_force: float
+    roll_off: float
+    """rad/s"""
+    stiffness: float
+    """Of the valve, 1/s^2."""
+    damping: float
+    """Of the valve, 1/s."""
+    substeps: int
+    h: float
+    """Of a sub-step, s."""
+    ramp: bool
+    fastest: tuple[float, ...]
+    """m/s: velocities up to which a sub-step is short enough that was halved 0, 1, 2, ... times."""
+    own: Any
+
+
+class State(NamedTuple):
+    """Of controller and valve, the place of the piston (m, m/s), inner states, and the last command (m)."""
+
+    filtered: float
+    spool: float
+    spool_rate: float
+    displacement: float
+    velocity: float
+    inner: tuple[float, ...]
+    command: float
+
+
+# Within a sub-step the state is (filtered, spool, its rate, x, v, the fastest v on the way, inner): v and the
+# fastest one are handed on from stage to stage, and not integrated
+
+
+def moved_with(along: Callable[..., Any]) -> Callable[..., Any]:
+    """Moves such a state by ``h`` times its rates; inner states go ``along``."""
+
+    def moved(s: Any, h: float, rates: Any) -> Any:
+        f, y, w, x, _, _, inner = s
+        df, dy, dw, dx, v, fastest, changes = rates
+        return f + h * df, y + h * dy, w + h * dw, x + h * dx, v, fastest, along(inner, h, changes)
+
+    return moved
+
+
+def moved_mean_with(along_mean: Callable[..., Any]) -> Callable[..., Any]:
+    """The same by ``h`` times the mean of its rates in four stages."""
+
+    def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
+        f, y, w, x, _, _, inner = s
+        af, ay, aw, ax, _, _, a = one
+        bf, by, bw, bx, _, _, b = two
+        cf, cy, cw, cx, _, _, c = three
+        df, dy, dw, dx, v, fastest, d = four
+        sixth = h / 6.0
+        return (
+            f + sixth * (af + 2.0 * (bf + cf) + df),
+            y + sixth * (ay + 2.0 * (by + cy) + dy),
+            w + sixth * (aw + 2.0 * (bw + cw) + dw),
+            x + sixth * (ax + 2.0 * (bx + cx) + dx),
+            v,
+            fastest,
+            along_mean(inner, h, a, b, c, d),
+        )
+
+    return moved_mean
+
+
+def held(inner: tuple[()], h: float, rates: tuple[()]) -> tuple[()]:
+    """Inner states of a specimen that has none."""
+    return inner
+
+
+def held_mean(inner: tuple[()], h: float, a: Any, b: Any, c: Any, d: Any) -> tuple[()]:
+    """The same over a whole step."""
+    return inner
+
+
+def velocity_of(load: Callable[..., float]) -> Callable[..., float]:
+    """The velocity of the piston against a ``load`` that depends on it, starting from the ``last`` one."""
+
+    def velocity(k: Constants, spool: float, x: float, inner: tuple[float, ...], last: float) -> float:
+        gain, fastest, most, _, _, _, _, _, _, _, own = k
+        free = fastest * tanh(gain * spool / fastest)
+        share = -1.0 / most if spool < 0.0 else 1.0 / most
+        for _ in PASSES:
+            left = 1.0 - share * load(own, inner, x, last)
+            last = free * root(left) if left > 0.0 else 0.0
+        return last
+
+    return velocity
+
+
+def rates_of(velocity: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The rates within a sub-step, under a command (m)."""
+
+    def rates(k: Constants, s: Any, command: float, _: float) -> Any:
+        f, y, w, x, v, fastest, inner = s
+        v = velocity(k, y, x, inner, v)
+        if abs(v) > fastest:
+            fastest = abs(v)
+        return k[3] * (command - x - f), w, k[4] * (f - y) - k[5] * w, v, v, fastest, rate(k[10], inner, x, v)
+
+    return rates
+
+
+def halving(advance: Callable[..., Any]) -> Callable[..., Any]:
+    """A sub-step in halves where it is too long for the specimen at a velocity on the way, and so on with these.
+
+    The command runs by ``slope`` (m) meanwhile. Where the smallest parts are too long, the states become nan.
+    """
+
+    def through(k: Constants, s: Any, command: float, slope: float) -> Any:
+        fastest, h = k[9], k[7]
+        whole = 1 << (len(fastest) - 1)
+        at, size, halved = 0, whole, 0
+        while at < whole:
+            begins, share = command + slope * (at / whole), size / whole
+            f, y, w, x, v, _, inner = s
+            if abs(v) <= fastest[halved]:
+                runs = slope * share
+                middle, ends = begins + 0.5 * runs, begins + runs
+                found = advance(k, (f, y, w, x, v, 0.0, inner), h * share, begins, 0.0, middle, 0.0, ends, 0.0)
+                short_enough = not found[5] > fastest[halved]
+            else:
+                found, short_enough = s, False
+            if not short_enough:
+                if halved + 1 < len(fastest):
+                    size, halved = size >> 1, halved + 1
+                    continue
+                runs = slope * share
+                middle, ends = begins + 0.5 * runs, begins + runs
+                found = advance(
+                    k, (f, y, w, x, v, 0.0, all_nan(inner)), h * share, begins, 0.0, middle, 0.0, ends, 0.0
+                )
+            s = found
+            at += size
+            while halved > 0 and not at & size:  # both halves are done: on with what they are the half of
+                size, halved = size << 1, halved - 1
+        return s
+
+    return through
+
+
+def servo_hydraulic(
+    force: Callable[..., float], load: Callable[..., float], rate: Callable[..., Any], remembers: bool
+) -> Callable[..., Any]:
+    """The step with a specimen that shows ``force`` and ``remembers``; ``load`` is what the piston feels of it."""
+    velocity = velocity_of(load)
+    along, along_mean = (arithmetic.along, arithmetic.along_mean) if remembers else (held, held_mean)
+    moved, moved_mean = moved_with(along), moved_mean_with(along_mean)
+    through = halving(advance_of(rates_of(velocity, rate), moved, moved_mean))
+
+    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+        f, y, w, x, v, inner, before = s
+        substeps, own = k[6], k[10]
+        start, slope = command, 0.0
+        if k[8]:
+            start, slope = before, (command - before) / substeps
+        whole = (f, y, w, x, v, 0.0, inner)
+        for index in range(substeps):
+            whole = through(k, whole, start + index * slope, slope)
+        f, y, w, x, v, _, inner = whole
+        v = velocity(k, y, x, inner, v)
+        return (f, y, w, x, v, inner, command), (x, v, force(own, inner, x, v))
+
+    return step
+
+
+class ServoHydraulic(Actuator):
     """e = command - x; e passes a first-order roll-off and a second-order servovalve y; the piston moves with
 
         v = v_max tanh(K y / v_max) sqrt(1 - sgn(y) F / F_max)
@@ -47,129 +226,67 @@ class ServoHydraulic:
         )
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
-        if getattr(specimen, "mass", 0.0):
+        if specimen.mass:
             raise ConfigError(
                 "actuator servo_hydraulic: takes no specimen with mass: its flow gives the velocity, which no "
                 "inertia "
                 "resists; take servo_hydraulic_linear"
             )
-        self._p = params
-        self._specimen = specimen
-        self._load = specimen.force if getattr(specimen, "felt", True) else _no_force
-        self._decay = decay_of(specimen)
-        self._check_increments(dt)
         self._dt = dt
-        self._step = dt / params.substeps
-        halvings = max(0, math.ceil(math.log2(HARD_LIMIT / params.substeps)))
-        self._fastest = [self._decay.fastest(self._step / 2**count) for count in range(halvings + 1)]
-        """m/s: velocities up to which a step is short enough that was halved 0, 1, 2, ... times."""
-        self._roll_off = 2.0 * math.pi * params.roll_off_frequency
-        valve = 2.0 * math.pi * params.valve_frequency
-        self._valve_stiffness = valve**2
-        self._valve_damping = 2.0 * params.valve_damping_ratio * valve
-        self.reset()
+        super().__init__(params, dt, specimen)
 
-    def _check_increments(self, dt: float) -> None:
-        """Refuses a specimen whose states the piston, at its largest velocity, changes too fast for real time."""
-        largest = self._p.max_velocity
-        needed = self._decay.times(largest, dt) / LONGEST
-        if needed > max(MOST, self._p.substeps):
-            raise ConfigError(
-                f"actuator.max_velocity = {largest:g} m/s: there the specimen's states need {needed:.4g} "
-                f"integration steps within a sample, must be <= {MOST}: raise servo_rate or actuator.substeps"
+    @classmethod
+    def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
+        """The actuator around the kernel of ``specimen``."""
+        kernel, own = specimen.bound()
+        decay, inner = decay_of(specimen), specimen.initial_state
+
+        def constants(p: Any, dt: float) -> Constants:
+            check_increments(p, decay.times(p.max_velocity, dt))
+            h, valve = dt / p.substeps, 2.0 * math.pi * p.valve_frequency
+            halvings = max(0, math.ceil(math.log2(HARD_LIMIT / p.substeps)))
+            return Constants(
+                p.gain,
+                p.max_velocity,
+                p.max_force,
+                2.0 * math.pi * p.roll_off_frequency,
+                valve**2,
+                2.0 * p.valve_damping_ratio * valve,
+                p.substeps,
+                h,
+                p.hold == "ramp",
+                tuple([decay.fastest(h / 2**count) for count in range(halvings + 1)]),
+                own,
             )
 
-    def reset(self) -> None:
-        """At rest at zero."""
-        self._filtered = self._spool = self._spool_rate = 0.0
-        self._state = list(self._specimen.initial_state)
-        self._command = 0.0
-        self.displacement = self.velocity = self.force = 0.0
+        load = kernel.force if specimen.felt else no_force
+        return Kernel(
+            constants,
+            lambda k: State(0.0, 0.0, 0.0, 0.0, 0.0, tuple(inner), 0.0),
+            servo_hydraulic(kernel.force, load, kernel.rate, bool(inner)),
+        )
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s), at small motion: flow and load far from their limits."""
-        p, roll_off = self._p, self._roll_off
+        k: Constants = self.constants
         a = np.zeros((4, 4))  # controller, spool, its rate, piston
-        a[0, [0, 3]] = -roll_off
+        a[0, [0, 3]] = -k.roll_off
         a[1, 2] = 1.0
-        a[2, :3] = self._valve_stiffness, -self._valve_stiffness, -self._valve_damping
-        a[3, 1] = p.gain
-        rows = transition(a, np.array([roll_off, 0.0, 0.0, 0.0]), self._dt, p.hold)
-        return held(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
+        a[2, :3] = k.stiffness, -k.stiffness, -k.damping
+        a[3, 1] = k.gain
+        hold = "ramp" if k.ramp else "staircase"
+        rows = transition(a, np.array([k.roll_off, 0.0, 0.0, 0.0]), self._dt, hold)
+        return held_response(omega, rows, (0.0, 0.0, 0.0, 1.0, 0.0, 0.0), self._dt)
 
-    def step(self, command: float) -> None:
-        substeps = self._p.substeps
-        slope = (command - self._command) / substeps if self._p.hold == "ramp" else 0.0
-        start = self._command if self._p.hold == "ramp" else command
-        for index in range(substeps):
-            self._advance(start + index * slope, slope, self._step, 0)
-        self._command = command
-        self.velocity = self._velocity(self._spool, self.displacement, self._state)
-        self.force = self._specimen.force(self._state, self.displacement, self.velocity)
 
-    def _velocity(self, spool: float, x: float, state: list[float]) -> float:
-        p = self._p
-        free = p.max_velocity * math.tanh(p.gain * spool / p.max_velocity)
-        sign = math.copysign(1.0 / p.max_force, spool)
-        velocity = self.velocity
-        for _ in range(FORCE_ITERATIONS):
-            load = 1.0 - sign * self._load(state, x, velocity)
-            velocity = free * math.sqrt(load) if load > 0.0 else 0.0
-        return velocity
+def check_increments(params: Any, times: float) -> None:
+    """Refuses a specimen whose states the piston, at its largest velocity, changes too fast for real time.
 
-    def _advance(self, command: float, slope: float, h: float, halvings: int) -> None:
-        """Go on by ``h`` (s), in halves where that is too long for the specimen at a velocity on the way.
-
-        The command runs by ``slope`` (m) meanwhile. Where the smallest parts are too long, the states become nan.
-        """
-        before, fastest = self.velocity, self._fastest[halvings]
-        if abs(before) <= fastest and self._runge_kutta(command, slope, h, fastest):
-            return
-        self.velocity = before
-        if halvings + 1 < len(self._fastest):
-            for half in (0.0, 0.5):
-                self._advance(command + half * slope, 0.5 * slope, 0.5 * h, halvings + 1)
-        else:
-            self._state = [math.nan] * len(self._state)
-            self._runge_kutta(command, slope, h, math.inf)
-
-    def _runge_kutta(self, command: float, slope: float, h: float, fastest: float) -> bool:
-        """One step; false, and nothing is done, where the piston is faster than ``fastest`` (m/s) on the way."""
-        f0, y0, w0, x0, s0 = self._filtered, self._spool, self._spool_rate, self.displacement, self._state
-        f, y, w, x, s = f0, y0, w0, x0, s0
-        sum_f = sum_y = sum_w = sum_x = 0.0
-        sum_s = [0.0] * len(s0)
-        roll_off, stiffness, damping, rate = (
-            self._roll_off,
-            self._valve_stiffness,
-            self._valve_damping,
-            self._specimen.rate,
+    ``times``: their decay times in a sample at that velocity.
+    """
+    needed = times / LONGEST
+    if needed > max(MOST, params.substeps):
+        raise ConfigError(
+            f"actuator.max_velocity = {params.max_velocity:g} m/s: there the specimen's states need {needed:.4g} "
+            f"integration steps within a sample, must be <= {MOST}: raise servo_rate or actuator.substeps"
         )
-        for weight, part in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
-            stage_command = command + (0.0 if weight == 1.0 and part else slope * (0.5 if weight == 2.0 else 1.0))
-            df = roll_off * (stage_command - x - f)
-            dw = stiffness * (f - y) - damping * w
-            dy = w
-            dx = self.velocity = self._velocity(y, x, s)
-            if abs(dx) > fastest:
-                return False
-            if s0:
-                ds = rate(s, x, dx)
-                sum_s = [a + weight * b for a, b in zip(sum_s, ds, strict=True)]
-                s = [a + part * h * b for a, b in zip(s0, ds, strict=True)]
-            sum_f += weight * df
-            sum_y += weight * dy
-            sum_w += weight * dw
-            sum_x += weight * dx
-            f, y, w, x = f0 + part * h * df, y0 + part * h * dy, w0 + part * h * dw, x0 + part * h * dx
-        h /= 6.0
-        self._filtered, self._spool, self._spool_rate = f0 + h * sum_f, y0 + h * sum_y, w0 + h * sum_w
-        self.displacement = x0 + h * sum_x
-        if s0:
-            self._state = [a + h * b for a, b in zip(s0, sum_s, strict=True)]
-        return True
-
-
-def _no_force(state: Sequence[float], displacement: float, velocity: float) -> float:
-    """Load of a specimen whose force is only computed."""
-    return 0.0

@@ -11,18 +11,22 @@ With r = k x + c x' it is B0 / (A5 s^5 + ... + A0) from command to displacement,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.decay import HARD_LIMIT, decay_of
+from rths_nodes.core.actuator import Actuator
+from rths_nodes.core.arithmetic import all_nan, along, along_mean, ceiling, copysign, times
+from rths_nodes.core.decay import HARD_LIMIT, LONGEST, Decay, decay_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, held
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import Specimen
 from rths_nodes.laboratory.actuators.held_plant import hold_parameter, transition
 
 STATES = 5
@@ -34,8 +38,152 @@ LONGEST_ANGLE = 0.5
 SMALL = 1e-7
 """Displacement (m) and velocity (m/s) at which a nonlinear specimen is taken as linear for the response."""
 
+Numbers = tuple[float, ...]
 
-class ServoHydraulicLinear:
+
+class OfRate(NamedTuple):
+    """Constants of the rates, and ``own`` of the specimen."""
+
+    a1_b0: float
+    a2: float
+    a3: float
+    b1: float
+    b2: float
+    gain: float
+    most: float
+    """N, of the force."""
+    dead_band: float
+    valve_limit: float
+    mass: float
+    own: Any
+
+
+class Constants(NamedTuple):
+    """Rows behind ``(*small state, last command, command)`` of the exact solution, and of what is not linear."""
+
+    rows: tuple[Numbers, ...]
+    units: Numbers
+    """Of the small state."""
+    parts: float
+    """Of a sample, at least; a whole number."""
+    most_parts: float
+    dt: float
+    decay: tuple[float, float, float]
+    ramp: bool
+    of_rate: OfRate
+
+
+class State(NamedTuple):
+    """Valve, its rate, force, displacement, velocity in their units; the specimen's states; last command (m)."""
+
+    small: Numbers
+    inner: Numbers
+    command: float
+
+
+# In the parts of a sample the state is the first five in SI, and behind them the specimen's
+
+
+def moved(s: Any, h: float, rates: Any) -> Any:
+    """Such a state moved by ``h`` times its ``rates``."""
+    return along(s[0], h, rates[0]), along(s[1], h, rates[1])
+
+
+def moved_mean(s: Any, h: float, one: Any, two: Any, three: Any, four: Any) -> Any:
+    """Such a state moved by ``h`` times the mean of its rates in four stages."""
+    return (
+        along_mean(s[0], h, one[0], two[0], three[0], four[0]),
+        along_mean(s[1], h, one[1], two[1], three[1], four[1]),
+    )
+
+
+def rates_of(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The rates of the plant on a specimen with ``force`` and ``rate``, under a command (m)."""
+
+    def rates(k: OfRate, s: Any, command: float, _: float) -> Any:
+        a1_b0, a2, a3, b1, b2, gain, most, dead_band, valve_limit, mass, own = k
+        (q, dq, f, x, v), inner = s
+        error = gain * command - x
+        if dead_band:
+            beyond = abs(error) - dead_band
+            error = copysign(0.0 if beyond < 0.0 else beyond, error)
+        error = within(error, valve_limit)
+        push = within(f, most) - force(own, inner, x, v)
+        valve = a1_b0 * error - b1 * dq - b2 * q
+        return (dq, valve, q - a2 * v - a3 * f, v, push / mass), rate(own, inner, x, v)
+
+    return rates
+
+
+def within(value: float, most: float) -> float:
+    """``value``, but no further from zero than ``most``."""
+    if value > most:
+        return most
+    return -most if value < -most else value
+
+
+def in_parts(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """A sample in as many parts as the specimen's states need; these are nan where they would be too many."""
+    advance = advance_of(rates_of(force, rate), moved, moved_mean)
+
+    def go(k: Constants, small: Numbers, inner: Numbers, before: float, command: float) -> Any:
+        _, units, parts, most_parts, dt, decay, _, of_rate = k
+        a, b, c, d, e = units
+        q, dq, f, x, v = small
+        y = (a * q, b * dq, c * f, d * x, e * v)
+        at_rest, per_velocity, _ = decay
+        needed = ceiling((at_rest + per_velocity * abs(y[4])) * dt / LONGEST)
+        if needed > parts:
+            parts = needed
+        if not needed <= most_parts:
+            parts, inner = 1.0, all_nan(inner)
+        h, slope, index = dt / parts, (command - before) / parts, 0.0
+        while index < parts:
+            u = before + index * slope
+            y, inner = advance(of_rate, (y, inner), h, u, 0.0, u + 0.5 * slope, 0.0, u + slope, 0.0)
+            q, dq, f, x, v = y
+            y = (q, dq, within(f, of_rate[6]), x, v)
+            index += 1.0
+        q, dq, f, x, v = y
+        return (q / a, dq / b, f / c, x / d, v / e), inner
+
+    return go
+
+
+def not_linear(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The step where something is not linear."""
+    go = in_parts(force, rate)
+
+    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+        small, inner, before = s
+        small, inner = go(k, small, inner, before if k[6] else command, command)
+        return (small, inner, command), shown(k[1], small)
+
+    return step
+
+
+def linear(force: Callable[..., float], rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a plant that is linear as long as its force is within its limit."""
+    go = in_parts(force, rate)
+
+    def step(k: Constants, s: State, command: float) -> tuple[Any, tuple[float, float, float]]:
+        small, inner, before = s
+        if not k[6]:
+            before = command
+        after = times(k[0], small + (before, command))
+        if abs(after[2] * k[1][2]) > k[7][6]:
+            after, inner = go(k, small, inner, before, command)
+        return (after, inner, command), shown(k[1], after)
+
+    return step
+
+
+def shown(units: Numbers, small: Numbers) -> tuple[float, float, float]:
+    """Displacement (m), velocity (m/s) and force (N)."""
+    return units[3] * small[3], units[4] * small[4], units[2] * small[2]
+
+
+class ServoHydraulicLinear(Actuator):
     """Linear valve, actuator and specimen of fifth order, solved exactly between the samples of its command.
 
     Runge-Kutta with ``substeps`` in a sample where something is not linear: a nonlinear specimen, a force at its
@@ -71,147 +219,90 @@ class ServoHydraulicLinear:
         hold: str = hold_parameter()
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
-        self._p, self._dt, self._specimen = params, dt, specimen
-        self._mass: float = getattr(specimen, "mass", 0.0)
-        if not self._mass > 0.0:
+        if not specimen.mass > 0.0:
             raise ConfigError(
                 "actuator servo_hydraulic_linear: its force accelerates the specimen, which therefore needs a "
                 "mass: take specimen.type = with_mass"
             )
-        if not getattr(specimen, "felt", True):
+        if not specimen.felt:
             raise ConfigError("actuator servo_hydraulic_linear: needs a specimen whose force is felt")
-        self._most = math.inf if params.max_force is None else params.max_force
-        self._ramp = params.hold == "ramp"
-        self._decay = decay_of(specimen)
-        linear: tuple[float, float] | None = getattr(specimen, "linear", None)
-        self._exact = linear is not None and not params.dead_band and params.valve_limit is None
-        self._scale = np.ones(STATES)
-        a, b = self._small(linear)
-        self._parts = max(params.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE))
-        rows = transition(a, b, dt, params.hold)
-        self._frequency_rows = rows
-        self._rows: list[list[float]] = rows.tolist()
-        self._units: list[float] = self._scale.tolist()
-        self.reset()
+        super().__init__(params, dt, specimen)
 
-    def _small(self, linear: tuple[float, float] | None) -> tuple[Array, Array]:
-        """A and b about the rest, in states of comparable size, whose units are put into ``_scale``."""
-        p, rate = self._p, math.sqrt(self._p.b2)
-        n = STATES + len(self._specimen.initial_state)
-        a = np.zeros((n, n))
-        a[0, 1] = 1.0
-        a[1, [0, 1, 3]] = -p.b2, -p.b1, -p.a1_b0
-        a[2, [0, 2, 4]] = 1.0, -p.a3, -p.a2
-        a[3, 4] = 1.0
-        a[4, 2] = 1.0 / self._mass
-        if linear is not None:
-            a[4, [3, 4]] = -linear[0] / self._mass, -linear[1] / self._mass
-        else:
-            slopes = self._specimen_slopes()
-            a[4, 3:] -= slopes[0] / self._mass
-            a[STATES:, 3:] = slopes[1:]
-        b = np.zeros(n)
-        b[1] = p.a1_b0 * p.gain
-        force = p.a1_b0 / (p.b2 * rate)  # what the valve makes of 1 m within its own time
-        units = np.array([rate * force, rate**2 * force, force, 1.0, rate])
-        self._scale = np.concatenate([units, np.ones(n - STATES)])
-        return a / self._scale[:, None] * self._scale, b / self._scale
+    @classmethod
+    def kernel_of(cls, params: Params, specimen: Specimen) -> Kernel:
+        """The plant with ``specimen`` in it."""
+        kernel, own = specimen.bound()
+        inner = tuple(specimen.initial_state)
+        exact = specimen.linear is not None and not params.dead_band and params.valve_limit is None
 
-    def _specimen_slopes(self) -> Array:
-        """Force and rates of the specimen by displacement, velocity and its states, at rest."""
-        specimen, rest = self._specimen, [0.0, 0.0, *self._specimen.initial_state]
+        def constants(p: Any, dt: float) -> Constants:
+            most = math.inf if p.max_force is None else p.max_force
+            limit = math.inf if p.valve_limit is None else p.valve_limit
+            of_rate = OfRate(p.a1_b0, p.a2, p.a3, p.b1, p.b2, p.gain, most, p.dead_band, limit, specimen.mass, own)
+            return _constants(p, dt, specimen, decay_of(specimen), of_rate)
 
-        def seen(point: Sequence[float]) -> Array:
-            x, v, *state = point
-            return np.array([specimen.force(state, x, v), *specimen.rate(state, x, v)])
-
-        columns = []
-        for index in range(len(rest)):
-            ends = [[x + sign * SMALL * (k == index) for k, x in enumerate(rest)] for sign in (1.0, -1.0)]
-            columns.append((seen(ends[0]) - seen(ends[1])) / (2.0 * SMALL))
-        return np.column_stack(columns)
-
-    def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
-        self._state = [0.0] * STATES
-        self._inner = list(self._specimen.initial_state)
-        self._command = 0.0
-        self.displacement = self.velocity = self.force = 0.0
+        make = linear if exact else not_linear
+        return Kernel(constants, lambda k: State((0.0,) * STATES, inner, 0.0), make(kernel.force, kernel.rate))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Displacement over command at ``omega`` (rad/s), at small motion."""
-        output = np.zeros(len(self._frequency_rows) + 2)
+        k: Constants = self.constants
+        output = np.zeros(len(k.rows) + 2)
         output[3] = 1.0
-        return held(omega, self._frequency_rows, output, self._dt)
+        return held(omega, k.rows, output, k.dt)
 
-    def step(self, command: float) -> None:
-        before = self._command if self._ramp else command
-        self._command = command
-        if self._exact:
-            self._step_exactly(before, command)
-        else:
-            self._step_in_parts(before, command)
-        _, _, force, displacement, velocity = self._state
-        _, _, of_force, of_displacement, of_velocity, *_ = self._units
-        self.force, self.displacement, self.velocity = (
-            force * of_force,
-            displacement * of_displacement,
-            velocity * of_velocity,
-        )
 
-    def _step_exactly(self, before: float, command: float) -> None:
-        q, p, f, x, v = self._state
-        after = [
-            a * q + b * p + c * f + d * x + e * v + g * before + h * command for a, b, c, d, e, g, h in self._rows
-        ]
-        if abs(after[2] * self._units[2]) > self._most:
-            self._step_in_parts(before, command)
-        else:
-            self._state = after
+def _constants(params: Any, dt: float, specimen: Specimen, decay: Decay, of_rate: OfRate) -> Constants:
+    a, b, scale = _small(params, specimen)
+    parts = float(max(params.substeps, math.ceil(_fastest(a) * dt / LONGEST_ANGLE)))
+    return Constants(
+        tuple([tuple(row) for row in transition(a, b, dt, params.hold).tolist()]),
+        tuple(scale[:STATES].tolist()),
+        parts,
+        max(float(HARD_LIMIT), parts),
+        dt,
+        decay.numbers,
+        params.hold == "ramp",
+        of_rate,
+    )
 
-    def _step_in_parts(self, before: float, command: float) -> None:
-        """Runge-Kutta, in as many parts as the specimen's states need; nan where they would be too many."""
-        y = [value * unit for value, unit in zip(self._state, self._units, strict=False)]
-        parts: float = max(self._parts, self._decay.increments(y[4], self._dt))
-        if not parts <= max(HARD_LIMIT, self._parts):
-            parts, self._inner = 1, [math.nan] * len(self._inner)
-        parts = int(parts)
-        h, slope = self._dt / parts, (command - before) / parts
-        for index in range(parts):
-            u = before + index * slope
-            y = self._part(y, u, u + 0.5 * slope, u + slope, h)
-            y[2] = min(max(y[2], -self._most), self._most)
-        self._state = [value / unit for value, unit in zip(y, self._units, strict=False)]
 
-    def _part(self, y: list[float], start: float, middle: float, end: float, h: float) -> list[float]:
-        n = STATES
-        whole = y + self._inner
-        k1 = self._rate(whole, start)
-        k2 = self._rate([a + 0.5 * h * b for a, b in zip(whole, k1, strict=True)], middle)
-        k3 = self._rate([a + 0.5 * h * b for a, b in zip(whole, k2, strict=True)], middle)
-        k4 = self._rate([a + h * b for a, b in zip(whole, k3, strict=True)], end)
-        slopes = zip(whole, k1, k2, k3, k4, strict=True)
-        whole = [s + h / 6.0 * (a + 2.0 * (b + c) + d) for s, a, b, c, d in slopes]
-        self._inner = whole[n:]
-        return whole[:n]
+def _small(p: Any, specimen: Specimen) -> tuple[Array, Array, Array]:
+    """A and b about the rest in states of comparable size, and the units of these."""
+    mass, rate = specimen.mass, math.sqrt(p.b2)
+    n = STATES + len(specimen.initial_state)
+    a = np.zeros((n, n))
+    a[0, 1] = 1.0
+    a[1, [0, 1, 3]] = -p.b2, -p.b1, -p.a1_b0
+    a[2, [0, 2, 4]] = 1.0, -p.a3, -p.a2
+    a[3, 4] = 1.0
+    a[4, 2] = 1.0 / mass
+    if specimen.linear is not None:
+        a[4, [3, 4]] = -specimen.linear[0] / mass, -specimen.linear[1] / mass
+    else:
+        slopes = _specimen_slopes(specimen)
+        a[4, 3:] -= slopes[0] / mass
+        a[STATES:, 3:] = slopes[1:]
+    b = np.zeros(n)
+    b[1] = p.a1_b0 * p.gain
+    force = p.a1_b0 / (p.b2 * rate)  # what the valve makes of 1 m within its own time
+    scale = np.concatenate([[rate * force, rate**2 * force, force, 1.0, rate], np.ones(n - STATES)])
+    return a / scale[:, None] * scale, b / scale, scale
 
-    def _rate(self, y: list[float], command: float) -> list[float]:
-        p = self._p
-        q, dq, f, x, v, *state = y
-        error = p.gain * command - x
-        if p.dead_band:
-            error = math.copysign(max(abs(error) - p.dead_band, 0.0), error)
-        if p.valve_limit is not None:
-            error = min(max(error, -p.valve_limit), p.valve_limit)
-        held_back = min(max(f, -self._most), self._most)
-        return [
-            dq,
-            p.a1_b0 * error - p.b1 * dq - p.b2 * q,
-            q - p.a2 * v - p.a3 * f,
-            v,
-            (held_back - self._specimen.force(state, x, v)) / self._mass,
-            *self._specimen.rate(state, x, v),
-        ]
+
+def _specimen_slopes(specimen: Specimen) -> Array:
+    """Force and rates of the specimen by displacement, velocity and its states, at rest."""
+    rest = [0.0, 0.0, *specimen.initial_state]
+
+    def seen(point: Sequence[float]) -> Array:
+        x, v, *state = point
+        return np.array([specimen.force(state, x, v), *specimen.rate(state, x, v)])
+
+    columns = []
+    for index in range(len(rest)):
+        ends = [[x + sign * SMALL * (k == index) for k, x in enumerate(rest)] for sign in (1.0, -1.0)]
+        columns.append((seen(ends[0]) - seen(ends[1])) / (2.0 * SMALL))
+    return np.column_stack(columns)
 
 
 def closed_form(params: Any, mass: float, damping: float, stiffness: float) -> tuple[Array, float]:

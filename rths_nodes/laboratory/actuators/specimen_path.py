@@ -1,73 +1,136 @@
-"""A specimen moved along straight lines: for actuators whose displacement is known at the samples only."""
+"""A specimen moved along straight lines: for actuators whose displacement is known at the samples only.
+
+    step(constants, state, displacement, velocity) -> state, force
+
+moves it from sample to sample at constant velocity and keeps its inner states. A specimen with mass also resists
+the acceleration, the change of the velocity in a sample; the first one begins at rest. Where the states forget
+fast a sample has more increments than ``INCREMENTS``, as many as ``decay`` of the specimen asks for. Beyond
+``HARD_LIMIT`` the states are nan.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from rths_nodes.core.arithmetic import all_nan, ceiling
 from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
-from rths_nodes.core.protocols import Specimen
+from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.runge_kutta import advance_of
+from rths_nodes.core.specimen import Specimen
 
 INCREMENTS = 4
 """RK4 steps for the specimen's inner states within one sample, at least."""
+LEAST = float(INCREMENTS)
+LONGEST_WAY = HARD_LIMIT * LONGEST
+"""Decay times in a sample beyond which the states are nan."""
+
+
+class Constants(NamedTuple):
+    """Of the way of a specimen with inner states."""
+
+    dt: float
+    """s"""
+    fastest: float
+    """m/s: up to here ``INCREMENTS`` are enough."""
+    decay: tuple[float, float, float]
+    own: Any
+    """Of the specimen."""
+
+
+def without_states(force: Callable[..., float]) -> Callable[..., Any]:
+    """The step of a specimen that has none."""
+
+    def step(k: Any, s: tuple[()], displacement: float, velocity: float) -> tuple[tuple[()], float]:
+        return s, force(k, s, displacement, velocity)
+
+    return step
+
+
+def with_states(force: Callable[..., float], rate: Callable[..., tuple[float, ...]]) -> Callable[..., Any]:
+    """The step of a specimen with inner states; state: these, and the last displacement (m)."""
+    advance = advance_of(rate)
+
+    def step(
+        k: Constants, s: tuple[tuple[float, ...], float], displacement: float, velocity: float
+    ) -> tuple[Any, float]:
+        dt, fastest, decay, own = k
+        inner, x = s
+        v = (displacement - x) / dt
+        left, h = LEAST, dt / LEAST
+        if abs(v) > fastest:
+            left, h = divided(decay, v, dt)
+            if left == 0.0:
+                left, h, inner = 1.0, dt, all_nan(inner)
+        while left > 0.0:
+            middle, end = x + 0.5 * h * v, x + h * v
+            inner = advance(own, inner, h, x, v, middle, v, end, v)
+            x = end
+            left -= 1.0
+        return (inner, displacement), force(own, inner, displacement, velocity)
+
+    return step
+
+
+def divided(decay: tuple[float, float, float], velocity: float, dt: float) -> tuple[float, float]:
+    """Increments of a sample at ``velocity`` (m/s), a whole number, and their length, s.
+
+    They end where the states have settled. Where they would be too many, their number is 0.
+    """
+    at_rest, per_velocity, settling = decay
+    times = (at_rest + per_velocity * abs(velocity)) * dt
+    moving = settling if times > settling else times
+    if not moving <= LONGEST_WAY:
+        return 0.0, dt
+    increments = ceiling(moving / LONGEST)
+    return increments, dt * (moving / times) / increments
+
+
+def with_inertia(move: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of a specimen with a mass (kg), which ``move`` leaves out; state: the last velocity (m/s) first."""
+
+    def step(k: tuple[float, float, Any], s: tuple[float, Any], displacement: float, velocity: float) -> Any:
+        mass, dt, own = k
+        before, inner = s
+        inner, force = move(own, inner, displacement, velocity)
+        return (velocity, inner), force + mass * (velocity - before) / dt
+
+    return step
+
+
+def path_of(specimen: Specimen) -> Kernel:
+    """The kernel that moves ``specimen``; its ``constants`` are those for samples of ``dt`` (s)."""
+    (_, _, force, rate, _), own = specimen.bound()
+    initial: tuple[float, ...] = tuple(specimen.initial_state)
+    decay, mass = decay_of(specimen), specimen.mass
+    if initial:
+        light = Kernel(
+            lambda dt: Constants(dt, decay.fastest(dt / INCREMENTS), decay.numbers, own),
+            lambda k: (initial, 0.0),
+            with_states(force, rate),
+        )
+    else:
+        light = Kernel(lambda dt: own, no_state, without_states(force))
+    if not mass:
+        return light
+    return Kernel(
+        lambda dt: (mass, dt, light.constants(dt)), lambda k: (0.0, light.rest(k[2])), with_inertia(light.step)
+    )
 
 
 class SpecimenPath:
-    """Moves ``specimen`` from sample to sample at constant velocity and keeps its inner states.
-
-    A specimen with mass also resists the acceleration, the change of the velocity in a sample; the first one
-    begins at rest. Where the states forget fast a sample has more increments than ``INCREMENTS``, as many as
-    ``specimen.decay`` asks for. Beyond ``HARD_LIMIT`` the states are nan.
-    """
+    """Moves ``specimen`` from sample to sample, ``dt`` (s) apart."""
 
     def __init__(self, specimen: Specimen, dt: float) -> None:
-        self._specimen = specimen
-        self._dt = dt
-        self._mass: float = getattr(specimen, "mass", 0.0)
-        self._decay = decay_of(specimen)
-        self._fastest = self._decay.fastest(dt / INCREMENTS)
+        path = path_of(specimen)
+        self._constants, self._rest, self._step = path.constants(dt), path.rest, path.step
         self.reset()
 
     def reset(self) -> None:
         """The specimen as built, at displacement zero."""
-        self._state = list(self._specimen.initial_state)
-        self._displacement = self._velocity = 0.0
+        self.state = self._rest(self._constants)
 
     def move(self, displacement: float, velocity: float) -> float:
         """Force (N) after the move to ``displacement`` (m), with ``velocity`` (m/s) at its end."""
-        if self._state:
-            self._advance(displacement)
-        self._displacement = displacement
-        force = self._specimen.force(self._state, displacement, velocity)
-        if self._mass:
-            force += self._mass * (velocity - self._velocity) / self._dt
-            self._velocity = velocity
-        return force
-
-    def _advance(self, displacement: float) -> None:
-        v = (displacement - self._displacement) / self._dt
-        increments, h = INCREMENTS, self._dt / INCREMENTS
-        if abs(v) > self._fastest:
-            increments, h = self._divided(v)
-        x, state, rate = self._displacement, self._state, self._specimen.rate
-        for _ in range(increments):
-            k1 = rate(state, x, v)
-            k2 = rate([s + 0.5 * h * k for s, k in zip(state, k1, strict=True)], x + 0.5 * h * v, v)
-            k3 = rate([s + 0.5 * h * k for s, k in zip(state, k2, strict=True)], x + 0.5 * h * v, v)
-            k4 = rate([s + h * k for s, k in zip(state, k3, strict=True)], x + h * v, v)
-            slopes = zip(state, k1, k2, k3, k4, strict=True)
-            state = [s + h / 6.0 * (a + 2.0 * b + 2.0 * c + d) for s, a, b, c, d in slopes]
-            x += h * v
-        self._state = state
-
-    def _divided(self, velocity: float) -> tuple[int, float]:
-        """Increments of a sample at ``velocity`` (m/s), and their length, s.
-
-        They end where the states have settled. Where they would be too many, the states become nan.
-        """
-        times = self._decay.times(velocity, self._dt)
-        moving = min(times, self._decay.settling)
-        if not moving <= HARD_LIMIT * LONGEST:
-            self._state = [math.nan] * len(self._state)
-            return 1, self._dt
-        increments = math.ceil(moving / LONGEST)
-        return increments, self._dt * (moving / times) / increments
+        self.state, force = self._step(self._constants, self.state, displacement, velocity)
+        return float(force)

@@ -7,9 +7,9 @@ import numpy as np
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import params, vector
-from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.actuators.held_plant import HeldPlant, hold_parameter
+from rths_nodes.core.specimen import Specimen
+from rths_nodes.laboratory.actuators.held_plant import HeldPlant, Plant, hold_parameter
 
 HIGHEST_ORDER = 12
 """Beyond, rounding of the coefficients alone moves the poles."""
@@ -61,7 +61,12 @@ class TransferFunction(HeldPlant):
             return [f"numerator[-1] / denominator[-1] = {gain:.4g}: it settles at that times its command"]
 
     def __init__(self, params: Params, dt: float, specimen: Specimen) -> None:
+        super().__init__(params, dt, specimen)
         self.dc_gain = params.numerator[-1] / params.denominator[-1]
+
+    @classmethod
+    def plant_of(cls, params: Params) -> Plant:
+        """The companion form, in units of the geometric mean of the poles."""
         numerator, denominator, rate = _scaled(params)
         n = len(denominator) - 1
         a = np.eye(n, k=-1)
@@ -69,7 +74,7 @@ class TransferFunction(HeldPlant):
         b = np.zeros(n)
         b[0] = 1.0
         c, d = numerator[1:] - numerator[0] * denominator[1:], float(numerator[0])
-        super().__init__(rate * a, rate * b, c, d, params.hold, dt, specimen)
+        return Plant(rate * a, rate * b, c, d, params.hold)
 
 
 def _trimmed(coefficients: tuple[float, ...]) -> Array:

@@ -68,10 +68,10 @@ class Drive:
             share = 0.5 - 0.5 * math.cos(math.pi * min(step * self._dt / WALK, 1.0))
             yield self._rest + share * (self.start - self._rest)
 
-    def led(self, command: Array, force: Sequence[float], hydraulics: int, stopped: bool) -> Array:
-        """Where the actuators go, ``(n_axes,)`` m, with active ``command`` (m) and last ``force`` (N) of all."""
+    def led(self, command: Sequence[float], force: Sequence[float], hydraulics: int, stopped: bool) -> list[float]:
+        """Where the actuators go, m, with active ``command`` (m) and last ``force`` (N) of all."""
         before, after = self._led, list(self._led)
-        rows = zip(command.tolist(), self._places, self._rows, strict=True)
+        rows = zip(command, self._places, self._rows, strict=True)
         for i, (active, place, (scale, offset, compliance, play)) in enumerate(rows):
             if compliance:
                 self._short[i] += self._share * (compliance * force[place] - self._short[i])
@@ -83,7 +83,7 @@ class Drive:
             most = self._slowest
             after = [old + min(max(new - old, -most), most) for old, new in zip(before, after, strict=True)]
         self._led = after
-        return np.array(after)
+        return after
 
 
 def _rest(output: Output) -> float:

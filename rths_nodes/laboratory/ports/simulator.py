@@ -7,7 +7,7 @@ all in lockstep), the servo-controller behind the port in a laboratory.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +15,11 @@ import numpy as np
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, unknown
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, text, vector
 from rths_nodes.core.protocols import Rig
 from rths_nodes.core.readback import OPENED
 from rths_nodes.core.samples import (
-    EMPTY,
     FLAG_SATURATED,
     FLAG_SLIPPED,
     HYDRAULICS_HIGH,
@@ -40,8 +40,9 @@ from rths_nodes.laboratory.ports.drive import Drive
 from rths_nodes.laboratory.ports.patience import longest_wait_parameter
 from rths_nodes.laboratory.ports.trigger import TRIGGER_CHANNEL, Trigger, trigger_parameter
 from rths_nodes.laboratory.ports.watchdog import Watchdog
+from rths_nodes.laboratory.sensing import AuxiliarySensors, SecondSensors, SensorPair
 from rths_nodes.laboratory.sensor_faults import SENSOR_FAULTS
-from rths_nodes.laboratory.sensors import AuxiliarySensors, SecondSensors, SensorPair, seats
+from rths_nodes.laboratory.sensors import converted, seats
 
 CHANNELS = ("displacement", "force")
 """Of the sensors of an axis."""
@@ -115,8 +116,8 @@ class Simulator:
         self.transport_samples = params.transport_samples
         self._limit = params.watchdog
         self._watchdog: Watchdog | None = None
-        self._rig: Any = SeparateAxes(axes, dt) if rig is None else rig
-        self.external = getattr(self._rig, "external", False)
+        self._rig: Rig = SeparateAxes(axes, dt) if rig is None else rig
+        self.external = self._rig.external
         self._auxiliary = AuxiliarySensors(params.auxiliary_noise_rms, self._rig.auxiliary_names, seed)
         sensors = {name: axis.sensors for name, axis in axes.items()}
         self._sensors = [SensorPair(each, seed, name, dt) for name, each in sensors.items()]
@@ -126,8 +127,10 @@ class Simulator:
         self.auxiliary_names = (*self._rig.auxiliary_names, *self._second.names, *shown)
         self.auxiliary_inputs = self._rig.auxiliary_inputs
         self._seats = seats(sensors)
+        self._seated = list(zip(self._sensors, self._seats or range(len(axes)), strict=True))
         outputs = {name: axis.output for name, axis in axes.items()}
-        self._outputs = list(outputs.values()) if any(output.converts for output in outputs.values()) else []
+        self._outputs = [output.converter for output in outputs.values()]
+        self._converts = any(output.converts for output in outputs.values())
         self._drive = Drive(outputs, dt, params.low_velocity)
         loops = ForceLoops(axes, CONTROLLER, dt)
         self._loops = TransportedLoops(loops, params.transport_samples) if loops else None
@@ -150,17 +153,19 @@ class Simulator:
 
     def _rest(self, pacer: Callable[[], int] | None, walk: bool = False) -> None:
         self._pacer = pacer
-        for part in (self._rig, *self._sensors, self._auxiliary, self._second, self._drive):
+        parts: list[Any] = [self._rig, *self._sensors, self._auxiliary, self._second, self._drive]
+        for part in parts:
             part.reset()
         self.perfect = all(pair.perfect for pair in self._sensors) and not self._seats
         self._hydraulics, self._interlock = HYDRAULICS_HIGH, INTERLOCK_CLOSED
         none = np.zeros(len(self.auxiliary_inputs))
+        self._places, self._forces = self._rig.displacement.tolist(), self._rig.force.tolist()
         for command in self._drive.walk() if walk else ():
-            self._lead(command, none)
+            self._lead(command.tolist(), none)
         self._hydraulics, self._interlock = self._at_start
         self._driven = self._astray or self._at_start != (HYDRAULICS_NOT_TOLD, INTERLOCK_NOT_TOLD)
         start = self._drive.start
-        self._line = deque([(start.copy(), np.zeros(len(none))) for _ in range(self.transport_samples)])
+        self._line = deque([(start.tolist(), np.zeros(len(none))) for _ in range(self.transport_samples)])
         self.trigger.set(False)
         self._triggers = deque([False] * self.transport_samples)
         self.partial_stop = ""
@@ -171,7 +176,8 @@ class Simulator:
         self._flags = 0
         self._high = False
         self.interlock = OPENED if self._interlock == INTERLOCK_OPEN else ""
-        self._command = self._last = start.copy()
+        self._command: list[float] = start.tolist()
+        self._last, self._applied = self._command, start.copy()
         self._look()
 
     # -- what stands beside the loop ----------------------------------------------------------------------
@@ -179,7 +185,7 @@ class Simulator:
     @property
     def active_command(self) -> Array:
         """Of the controllers, ``(n_axes,)`` m: what they were sent last, or what they started with."""
-        return self._command.copy() if self._loops is None else self._last.copy()
+        return np.array(self._command if self._loops is None else self._last)
 
     @property
     def hydraulics(self) -> int:
@@ -219,7 +225,7 @@ class Simulator:
     def _take_over(self) -> None:
         """From now on the drive leads the actuators, from where they are led."""
         if not self._driven:
-            self._drive.goes_on_from(self._last.tolist())
+            self._drive.goes_on_from(self._last)
             self._driven = True
 
     # -- the loop -----------------------------------------------------------------------------------------
@@ -227,7 +233,7 @@ class Simulator:
     @property
     def failure(self) -> str:
         """Why the rig cannot go on, in words; empty while it can."""
-        return getattr(self._rig, "failure", "")
+        return self._rig.failure
 
     def begin(self) -> None:
         """Measurement 0 is there."""
@@ -257,75 +263,80 @@ class Simulator:
             taken_over = self._watchdog.beat()
             self.interlock = self.interlock or taken_over
         if not self.interlock:  # else it stands where it stood
-            self._command = command.command.copy()
-            if self._outputs:
+            self._command, self._applied = command.command.tolist(), command.command.copy()
+            if self._converts:
                 self._convert(command.control_mode)
         opened = self._interlock == INTERLOCK_OPEN  # what comes meanwhile acts once it is closed again
-        self._line.append((command.command.copy() if opened else self._command, command.auxiliary))
-        driven, auxiliary = self._line.popleft()
-        self._triggers.append(self.trigger.high)
-        self._high = self._triggers.popleft()
+        driven, auxiliary = command.command.tolist() if opened else self._command, command.auxiliary
+        if self.transport_samples:
+            self._line.append((driven, auxiliary))
+            driven, auxiliary = self._line.popleft()
+        if self.trigger.wired:
+            self._triggers.append(self.trigger.high)
+            self._high = self._triggers.popleft()
         if self._loops is not None:
-            driven = self._loops.led(command, self._command, [force for _, force in self._seen], self.interlock)
+            driven = self._loops.led(command, self._applied, self._shown_forces, self.interlock).tolist()
             self._modes, self.partial_stop = self._loops.modes, self._loops.breach
             self._last = driven
         if self._driven:
             self._lead(driven, auxiliary)
         else:
             self._last = driven
-            self._rig.step(driven, auxiliary)
+            self._places, self._forces = self._rig.follow(driven, auxiliary)
         self._look()
         self.heartbeat = command.sample
 
-    def _lead(self, command: Array, auxiliary: Array) -> None:
+    def _lead(self, command: list[float], auxiliary: Array) -> None:
         """A sample of a rig that is not as it should be."""
-        force: Sequence[float] = self._rig.force
         stopped = self._interlock == INTERLOCK_OPEN
-        self._rig.step(self._drive.led(command, force, self._hydraulics, stopped), auxiliary)
+        led = self._drive.led(command, self._forces, self._hydraulics, stopped)
+        self._places, self._forces = self._rig.follow(led, auxiliary)
 
     def _convert(self, modes: bytes) -> None:
         """The command as the converters send it; one in N goes as a number."""
-        for index, (output, value) in enumerate(zip(self._outputs, self._command.tolist(), strict=True)):
+        for index, (output, value) in enumerate(zip(self._outputs, self._command, strict=True)):
             if modes and modes[index] == MODE_FORCE:
                 continue
-            sent = self._command[index] = output.sent(value)
-            if output.range is not None and abs(sent) >= output.range:
+            resolution, limit = output
+            sent = self._command[index] = self._applied[index] = converted(value, resolution, limit)
+            if abs(sent) >= limit:
                 self._flags |= FLAG_SATURATED
 
     def _look(self) -> None:
-        rig = self._rig
-        self._true = list(zip(rig.displacement, rig.force, strict=True))
         if self.perfect:
-            self._seen = self._true
+            self._shown, self._shown_forces = self._places, self._forces
         else:
-            there = [self._true[seat] for seat in self._seats] if self._seats else self._true
-            self._seen = [pair.measure(*true) for pair, true in zip(self._sensors, there, strict=True)]
-            for pair in self._sensors:
+            places, forces, shown, shown_forces = self._places, self._forces, [], []
+            for pair, seat in self._seated:
+                place, force = pair.measure(places[seat], forces[seat])
+                shown.append(place)
+                shown_forces.append(force)
                 if pair.saturated:
                     self._flags |= FLAG_SATURATED
-        self._channels = self._auxiliary.measure(rig.auxiliary)
+            self._shown, self._shown_forces = shown, shown_forces
+        self._channels = self._auxiliary.measure(self._rig.auxiliary)
         if self._second.names:
-            self._channels = np.concatenate([self._channels, self._second.measure(self._second.true(self._true))])
+            second = self._second.measure(self._second.true(self._places))
+            self._channels = np.concatenate([self._channels, second])
 
     def read(self) -> Measurement:
-        return self._measurement(self._seen, self._channels)
+        return self._measurement(self._shown, self._shown_forces, self._channels)
 
     def truth(self) -> Measurement:
         """The true, noise-free state at the same sample."""
         channels = self._rig.auxiliary
         if self._second.names:
-            channels = np.concatenate([channels, self._second.true(self._true)])
-        return self._measurement(self._true, channels)
+            channels = np.concatenate([channels, self._second.true(self._places)])
+        return self._measurement(self._places, self._forces, channels)
 
-    def _measurement(self, pairs: list[tuple[float, float]], channels: Array) -> Measurement:
-        displacement, force = map(np.array, zip(*pairs, strict=True))
+    def _measurement(self, displacement: list[float], force: list[float], channels: Array) -> Measurement:
         if self.trigger.wired:
             channels = np.append(channels, float(self._high))
         return Measurement(
             self.sample,
-            displacement,
-            force,
-            self._command,
+            np.array(displacement),
+            np.array(force),
+            self._applied,
             channels,
             self._flags,
             self._modes,
@@ -343,31 +354,34 @@ class Simulator:
             self._rig.close()
 
 
-class SeparateAxes:
-    """A rig whose axes have nothing to do with each other; in plain floats, which is faster for a few axes."""
-
-    auxiliary_names: tuple[str, ...] = ()
-    auxiliary_inputs: tuple[str, ...] = ()
-    auxiliary = EMPTY
+class SeparateAxes(Rig):
+    """A rig whose axes have nothing to do with each other: the kernels of their actuators, in plain floats."""
 
     def __init__(self, axes: Mapping[str, Any], dt: float) -> None:
-        self._actuators = [
+        actuators = [
             registry.build("actuator", axis.actuator, dt, registry.build("specimen", axis.specimen))
             for axis in axes.values()
         ]
-
-    @property
-    def displacement(self) -> list[float]:
-        return [actuator.displacement for actuator in self._actuators]
-
-    @property
-    def force(self) -> list[float]:
-        return [actuator.force for actuator in self._actuators]
-
-    def step(self, command: Array, auxiliary: Array) -> None:
-        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
-            actuator.step(value)
+        self.axes: list[tuple[Kernel, Any]] = [actuator.bound() for actuator in actuators]
+        """Kernel and constants of each."""
+        self._rows = [(kernel.step, constants) for kernel, constants in self.axes]
+        self.reset()
 
     def reset(self) -> None:
-        for actuator in self._actuators:
-            actuator.reset()
+        """At rest at zero."""
+        self.states = [kernel.rest(constants) for kernel, constants in self.axes]
+        self.displacement, self.velocity, self.force = np.zeros((3, len(self.axes)))
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m."""
+        places, forces = self.follow(command.tolist(), auxiliary)
+        self.displacement, self.force = np.array(places), np.array(forces)
+
+    def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
+        """The same in numbers; displacements (m) and forces (N) of all axes."""
+        states, places, forces = self.states, [], []
+        for index, (step, constants) in enumerate(self._rows):
+            states[index], (place, _, force) = step(constants, states[index], command[index])
+            places.append(place)
+            forces.append(force)
+        return places, forces

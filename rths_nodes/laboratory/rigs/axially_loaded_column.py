@@ -15,21 +15,93 @@ direction. Actuators do not feel the forces; the column has no mass along its ax
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core import registry
-from rths_nodes.core.axial_load import AxialLoad, ColumnGeometry, check_drift
+from rths_nodes.core.actuator import OBJECT
+from rths_nodes.core.arithmetic import numbers
+from rths_nodes.core.axial_load import (
+    ColumnGeometry,
+    Lengths,
+    check_drift,
+    directions_at,
+    lengths_of,
+    shortening_at,
+)
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, number, params
-from rths_nodes.core.samples import EMPTY, Array
-from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
-from rths_nodes.laboratory.rigs.linear_with_specimen import NoSpecimen
+from rths_nodes.core.rig import Rig, RigKernel, Shown
+from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import NoSpecimen
+from rths_nodes.laboratory.actuators.specimen_path import path_of
 
 
-class AxiallyLoadedColumn:
+class Constants(NamedTuple):
+    """Of the column, and of what moves it."""
+
+    lengths: Lengths
+    stiffness: float
+    """N/m, of column and load frame."""
+    crushing_force: float
+    crushed_force: float
+    horizontal: Any
+    vertical: Any
+    lateral: Any
+
+
+class State(NamedTuple):
+    """Of both actuators and the lateral specimen, and whether the column is crushed."""
+
+    horizontal: Any
+    vertical: Any
+    lateral: Any
+    crushed: bool
+
+
+def column_under(
+    move: Callable[..., Any], load: Callable[..., Any], lateral: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The step with the kernels of the actuator that moves, of the one that loads and of the lateral specimen."""
+
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
+        lengths, stiffness, crushing, remains, of_moving, of_loading, of_lateral = k
+        moving, loading, bent, crushed = s
+        asked = numbers(command)
+        moving, (drift, drift_rate, _) = move(of_moving, moving, asked[0])
+        loading, (extension, rate, _) = load(of_loading, loading, asked[1])
+        bent, pushed = lateral(of_lateral, bent, drift, drift_rate)
+        along = stiffness * shortening_at(lengths, extension, drift)
+        crushed = crushed or along >= crushing
+        if crushed and along > remains:
+            along = remains
+        sin_a, cos_a, sin_b, cos_b = directions_at(lengths, extension, drift)
+        push = along * cos_a / cos_b
+        forces = np.array([pushed - along * sin_a - push * sin_b, push])
+        places, rates = np.array([drift, extension]), np.array([drift_rate, rate])
+        return (moving, loading, bent, crushed), (places, rates, forces, np.zeros(0))
+
+    return step
+
+
+def shown_at_rest(k: Constants, s: State) -> Shown:
+    """Nothing moves, and nothing pushes."""
+    return np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(0)
+
+
+def _kernel_of(params: Any) -> Kernel:
+    """The kernel of an actuator that feels nothing, of this package or of another one."""
+    specimen, known = NoSpecimen(), type(params).type_name in registry.built_in("actuator")
+    kernel: Kernel = registry.class_of("actuator", params).kernel_of(params, specimen) if known else OBJECT
+    return kernel._replace(constants=lambda given, dt: registry.build("actuator", given, dt, specimen).bound()[1])
+
+
+class AxiallyLoadedColumn(Rig):
     """A column under a horizontal and a vertical actuator: two axes, the horizontal one first."""
 
     @params
@@ -67,49 +139,32 @@ class AxiallyLoadedColumn:
                 )
             check_drift(self, test.strokes[0], "")
 
-    auxiliary_names: tuple[str, ...] = ()
-    auxiliary_inputs: tuple[str, ...] = ()
-    auxiliary = EMPTY
-
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         if n_axes != 2:
             raise ConfigError(f"rig axially_loaded_column: {n_axes} axes: must be 2, horizontal and vertical")
-        p = self._p = params
-        self._load = AxialLoad(p)
-        soft = 0.0 if p.frame_stiffness is None else 1.0 / p.frame_stiffness
-        self._stiffness = 1.0 / (1.0 / p.axial_stiffness + soft)
-        self._actuators = [
-            registry.build("actuator", each, dt, NoSpecimen()) for each in (p.horizontal, p.vertical)
-        ]
-        self._lateral = SpecimenPath(registry.build("specimen", p.lateral), dt)
-        self.reset()
+        super().__init__(params, dt, n_axes)
 
-    def reset(self) -> None:
-        """At rest at zero, without force, the column intact."""
-        for part in (*self._actuators, self._lateral):
-            part.reset()
-        self.crushed = False
-        self._look(0.0)
+    @classmethod
+    def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
+        """The column between the kernels of its actuators and its lateral specimen."""
+        move, load = (_kernel_of(each) for each in (params.horizontal, params.vertical))
+        lateral = path_of(registry.build("specimen", params.lateral))
 
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(2,)`` m."""
-        for actuator, value in zip(self._actuators, command.tolist(), strict=True):
-            actuator.step(value)
-        moving = self._actuators[0]
-        self._look(self._lateral.move(moving.displacement, moving.velocity))
+        def constants(p: Any, dt: float) -> Constants:
+            soft = 0.0 if p.frame_stiffness is None else 1.0 / p.frame_stiffness
+            return Constants(
+                lengths_of(p),
+                1.0 / (1.0 / p.axial_stiffness + soft),
+                math.inf if p.crushing_force is None else p.crushing_force,
+                p.crushed_force,
+                move.constants(p.horizontal, dt),
+                load.constants(p.vertical, dt),
+                lateral.constants(dt),
+            )
 
-    def _look(self, lateral: float) -> None:
-        moving, loading = self._actuators
-        drift, extension = moving.displacement, loading.displacement
-        along = self._compression(self._load.shortening(extension, drift))
-        sin_a, cos_a, sin_b, cos_b = self._load.directions(extension, drift)
-        push = along * cos_a / cos_b
-        self.displacement = np.array([drift, extension])
-        self.velocity = np.array([moving.velocity, loading.velocity])
-        self.force = np.array([lateral - along * sin_a - push * sin_b, push])
-
-    def _compression(self, shortening: float) -> float:
-        p, elastic = self._p, self._stiffness * shortening
-        if p.crushing_force is not None and elastic >= p.crushing_force:
-            self.crushed = True
-        return min(elastic, p.crushed_force) if self.crushed else elastic
+        return RigKernel(
+            constants,
+            lambda k: State(move.rest(k.horizontal), load.rest(k.vertical), lateral.rest(k.lateral), False),
+            column_under(move.step, load.step, lateral.step),
+            shown_at_rest,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,22 @@ from rths_nodes.core import channels, registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import check_at, stated
 from rths_nodes.core.errors import ConfigError, show
-from rths_nodes.core.models.coupled_rig import CoupledModel, RigConstants, force_input, state_space
+from rths_nodes.core.models.coupled_rig import RigConstants, force_input, state_space
 from rths_nodes.core.parameters import component, number, params, text, vector
+from rths_nodes.core.rig import Rig, RigKernel, Shown
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.rigs.linear_with_specimen import LinearWithSpecimen, NoSpecimen, substeps_of
+from rths_nodes.core.specimen import NoSpecimen, Specimen
+from rths_nodes.laboratory.rigs.linear_with_specimen import (
+    Constants,
+    State,
+    constants,
+    rest_of,
+    step_of,
+    substeps_of,
+)
 
-Rows = tuple[tuple[float, ...], ...]
 
-
-class CoupledServoHydraulic:
+class CoupledServoHydraulic(Rig):
     """Actuators of first order, coupled through a linear specimen (Eq. 2.9), with a damper of any kind in it.
 
     Actuator i pushes on degree of freedom i; the force of axis i is that of its load cell, f_i. The linear part
@@ -74,58 +82,62 @@ class CoupledServoHydraulic:
             return np.array(self.damper_location or np.eye(len(self.mass))[0])
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        model = params.model()
-        n = self._n = len(model.mass)
+        n = len(params.mass)
         if n != n_axes:
             raise ConfigError(f"rig.mass: {n} rows; must be {n_axes}, the test has {n_axes} axes")
-        self._damper = _damper(params)
-        self._driven = hasattr(self._damper, "voltage")
-        self._passive_voltage: float = getattr(self._damper, "voltage", 0.0)
-        self._ramp = params.hold == "ramp"
-        substeps = substeps_of(dt, params.longest_substep) if params.damper else 1
-        self._plant = self._linear(model, params.location(), dt, substeps)
-        self.auxiliary_inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,) if self._driven else ()
+        driven = _damper(params).voltage is not None
+        self.auxiliary_inputs = (channels.DAMPER_VOLTAGE,) if driven else ()
         self.auxiliary_names = channels.accelerations(n)
         if params.damper:
             self.auxiliary_names += (channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
-        self.reset()
+        super().__init__(params, dt, n_axes)
 
-    def _linear(self, model: CoupledModel, location: Array, dt: float, substeps: int) -> LinearWithSpecimen:
-        system, inputs, outputs = state_space(model)
-        column = force_input(model, location)
-        n = self._n
-        self._acceleration = np.column_stack([outputs[2 * n : 3 * n], column[n : 2 * n]])
-        nothing = np.zeros(n)
-        rows = (np.concatenate([location, nothing, nothing]), np.concatenate([nothing, location, nothing]))
-        return LinearWithSpecimen((system, inputs), column, rows, self._damper, dt, substeps)
-
-    def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
-        if self._driven:
-            self._damper.voltage = self._passive_voltage
-        self._plant.reset()
-        self._command = np.zeros(self._n)
-        self._look()
-
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m and the held voltage ``(1,)`` V of a driven damper."""
-        if self._driven:
-            self._damper.voltage = float(auxiliary[0])
-        self._plant.step(self._command if self._ramp else command, command)
-        self._command = command.copy()
-        self._look()
-
-    def _look(self) -> None:
-        n, plant = self._n, self._plant
-        state = plant.state_and_force.copy()
-        self.displacement, self.velocity, self.force = state[:n], state[n : 2 * n], state[2 * n : 3 * n]
-        measured = self._acceleration.dot(state).tolist()
-        if len(self.auxiliary_names) > n:
-            measured += plant.displacement, plant.force
-        self.auxiliary = np.array(measured)
+    @classmethod
+    def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
+        """The actuators with the damper in the specimen."""
+        damper = _damper(params)
+        return RigKernel(
+            lambda given, dt: _constants(given, damper, dt),
+            rest_of(damper),
+            coupled(step_of(damper), damper.voltage is not None),
+            shown_at_rest,
+        )
 
 
-def _damper(params: CoupledServoHydraulic.Params) -> Any:
+def coupled(onward: Callable[..., Any], driven: bool) -> Callable[..., Any]:
+    """The step of all axes; the ``onward`` one is that of the linear system with the damper in it."""
+
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
+        s, found = onward(k, s, command, float(auxiliary[0]) if driven else 0.0)
+        n, m, _, _ = k[0]
+        return s, (found[:m], found[m : 2 * m], found[2 * m : n], found[n:])
+
+    return step
+
+
+def shown_at_rest(k: Constants, s: State) -> Shown:
+    """Nothing moves; the damper may have a force."""
+    n, m, _, _ = k.sizes
+    still = np.zeros(m)
+    return still, still.copy(), still.copy(), k.onward[-1][n:, -1] * s.force
+
+
+def _constants(params: Any, damper: Specimen, dt: float) -> Constants:
+    model, location = params.model(), params.location()
+    system, inputs, outputs = state_space(model)
+    column = force_input(model, location)
+    n = len(model.mass)
+    nothing = np.zeros(n)
+    rows = np.concatenate([location, nothing, nothing]), np.concatenate([nothing, location, nothing])
+    seen = np.column_stack([outputs[2 * n : 3 * n], column[n : 2 * n]])  # accelerations
+    if params.damper:
+        seen = np.vstack([seen, [*rows[0], 0.0], [*nothing, *nothing, *nothing, 1.0]])
+    substeps = substeps_of(dt, params.longest_substep) if params.damper else 1
+    return constants((system, inputs), column, rows, seen, damper, dt, substeps, params.hold == "ramp")
+
+
+def _damper(params: CoupledServoHydraulic.Params) -> Specimen:
     if params.damper is None:
         return NoSpecimen()
-    return registry.build("specimen", params.damper)
+    built: Specimen = registry.build("specimen", params.damper)
+    return built

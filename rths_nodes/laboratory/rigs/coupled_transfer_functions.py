@@ -13,16 +13,20 @@ more than zeros: the specimen has mass, and no command makes its acceleration in
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import along, matvec, numbers, times
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.coupler import Coupler, Geometry
+from rths_nodes.core.coupler_kernels import CouplerKernel, Rows
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, section, sections, text, vector
-from rths_nodes.core.samples import EMPTY, Array, Motion
+from rths_nodes.core.rig import Rig, RigKernel, Shown
+from rths_nodes.core.samples import Array
 from rths_nodes.laboratory.rigs.condensed_frame import CondensedFrame
 
 HZ = 2.0 * np.pi
@@ -48,7 +52,56 @@ class PolePair:
     damping_ratio: float = number("damping ratio", more_than=0.0, less_than=1.0)
 
 
-class CoupledTransferFunctions:
+class Constants(NamedTuple):
+    """n axes, m states of their transfer functions."""
+
+    n: int
+    onward: Array
+    """``(m, m + 2 n)``: states of (commands before, states before, commands now)."""
+    seen: Array
+    """``(3 n, m + n)``: displacement, velocity and acceleration of the axes of (states, commands now)."""
+    coupler: Any
+    mass: Rows
+    damping: Rows
+    stiffness: Rows
+
+
+class State(NamedTuple):
+    """(commands before, states, commands now) in an array, and the last pose of the coupler."""
+
+    whole: Array
+    pose: tuple[float, ...]
+
+
+def behind_coupler(coupler: CouplerKernel, taken: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of all axes; ``taken`` takes as many numbers as there are axes."""
+    _, _, axis_forces, _, motion, _ = coupler
+
+    def step(k: Constants, s: State, command: Array, auxiliary: Array) -> tuple[Any, Shown]:
+        n, onward, motions, of_coupler, mass, damping, stiffness = k
+        whole, near = s
+        m = len(whole) - 2 * n
+        whole[:n] = whole[n + m :]
+        whole[n + m :] = command
+        whole[n : n + m] = matvec(onward, whole)
+        found = matvec(motions, whole[n:])
+        seen = numbers(found)
+        x, v, a = taken(seen, 0), taken(seen, n), taken(seen, 2 * n)
+        pose, rate, acceleration = motion(of_coupler, x, v, a, near)
+        forces = along(times(stiffness, pose), 1.0, times(damping, rate))
+        forces = along(forces, 1.0, times(mass, acceleration))
+        pushed = np.array(axis_forces(of_coupler, forces, pose))
+        return (whole, pose), (found[:n], found[n : 2 * n], pushed, np.zeros(0))
+
+    return step
+
+
+def shown_at_rest(k: Constants, s: State) -> Shown:
+    """Nothing moves, and nothing pushes."""
+    return np.zeros(k.n), np.zeros(k.n), np.zeros(k.n), np.zeros(0)
+
+
+class CoupledTransferFunctions(Rig):
     """Actuators by a matrix of transfer functions, and a linear specimen behind the rigid coupler that they move.
 
     The force of an axis is its share of what moves the specimen, by virtual work in every pose.
@@ -105,53 +158,42 @@ class CoupledTransferFunctions:
                     f"{', '.join(test.axes)}"
                 )
 
-    auxiliary_names: tuple[str, ...] = ()
-    auxiliary_inputs: tuple[str, ...] = ()
-    auxiliary = EMPTY
-
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for another number of axes and for a coupler that cannot be moved."""
         if len(params.responses) != n_axes:
             raise ConfigError(
                 f"rig.responses: {len(params.responses)} sections; must be {n_axes}, one for each axis"
             )
-        self._n = n_axes
-        self._coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
-        self._mass, self._damping, self._stiffness = params.frame.condensed()
-        system, inputs, outputs = state_space(params)
-        phi, before, now = transition(system, inputs, dt)
-        if params.hold == "staircase":
-            before, now = np.zeros_like(before), before + now
-        self._onward = np.hstack([phi, before, now])
-        # displacement, velocity and acceleration of the axes; no command acts at once on the first two
-        rows = [outputs, outputs @ system, outputs @ system @ system]
-        through = np.zeros((3 * n_axes, n_axes))
-        through[2 * n_axes :] = outputs @ system @ inputs
-        self._seen = np.hstack([np.vstack(rows), through])
-        self.reset()
+        super().__init__(params, dt, n_axes)
 
-    def reset(self) -> None:
-        """At rest at zero, and commanded to be there."""
-        self._state = np.zeros(len(self._onward))
-        self._command = np.zeros(self._n)
-        self._pose = np.zeros(self._n)
-        self._look()
+    @classmethod
+    def kernel_of(cls, params: Params, n_axes: int) -> RigKernel:
+        """The transfer functions, and the specimen behind the coupler."""
+        coupler = Coupler(params.coupler, n_axes, n_axes, "rig.coupler")
 
-    def step(self, command: Array, auxiliary: Array) -> None:
-        """One sample on, with the command ``(n_axes,)`` m."""
-        self._state = self._onward.dot(np.concatenate((self._state, self._command, command)))
-        self._command = command.copy()
-        self._look()
+        def rest(k: Constants) -> State:
+            return State(np.zeros(k.onward.shape[1]), (0.0,) * n_axes)
 
-    def _look(self) -> None:
-        n = self._n
-        seen = self._seen.dot(np.concatenate((self._state, self._command)))
-        self.displacement, self.velocity = seen[:n], seen[n : 2 * n]
-        moved = self._coupler.motion(Motion(self.displacement, self.velocity, seen[2 * n :]), self._pose)
-        forces = self._stiffness.dot(moved.displacement) + self._damping.dot(moved.velocity)
-        forces += self._mass.dot(moved.acceleration)
-        self._pose = moved.displacement
-        self.force = self._coupler.axis_forces(forces, moved.displacement)
+        return RigKernel(
+            lambda given, dt: _constants(given, coupler, dt),
+            rest,
+            behind_coupler(coupler.kernel, coupler.shape.taken),
+            shown_at_rest,
+        )
+
+
+def _constants(params: Any, coupler: Coupler, dt: float) -> Constants:
+    n = len(params.responses)
+    system, inputs, outputs = state_space(params)
+    phi, before, now = transition(system, inputs, dt)
+    if params.hold == "staircase":
+        before, now = np.zeros_like(before), before + now
+    # no command acts at once on displacement and velocity
+    rows = np.vstack([outputs, outputs @ system, outputs @ system @ system])
+    through = np.vstack([np.zeros((2 * n, n)), outputs @ system @ inputs])
+    matrices = (tuple(map(tuple, each.tolist())) for each in params.frame.condensed())
+    onward, seen = np.hstack([before, phi, now]), np.hstack([rows, through])
+    return Constants(n, onward, seen, coupler.constants, *matrices)
 
 
 def state_space(params: Any) -> tuple[Array, Array, Array]:

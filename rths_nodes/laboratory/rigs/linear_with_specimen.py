@@ -1,18 +1,35 @@
-"""A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force."""
+"""A linear system with one nonlinear specimen in it, stepped exactly but for the specimen's force.
+
+z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z. In each of
+the sub-steps of a sample the linear part is exact for inputs that run straight, as the force does from its value
+before to the one that the specimen has after a first pass with the force held; the specimen's states go on by RK4
+along the velocity of that pass, in more than one increment where they forget fast. The error is of second order in
+the sub-step.
+
+What z and u do to the specimen in a few sub-steps is one product, and what the forces do to z another one; between
+them stand the specimen's own places, in plain floats:
+
+    (x, v)_j = P_j (z, u) + sum_i (g_{j-i} F_i + c_{j-i} F*_{i+1})        F* after the first pass
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.decay import HARD_LIMIT, Decay, decay_of
+from rths_nodes.core.arithmetic import all_nan, ceiling, matvec, numbers
+from rths_nodes.core.decay import HARD_LIMIT, LONGEST, decay_of
 from rths_nodes.core.discretisation import transition
-from rths_nodes.core.protocols import Specimen
 from rths_nodes.core.rounding import ROUNDING
+from rths_nodes.core.runge_kutta import advance_of
 from rths_nodes.core.samples import Array
-from rths_nodes.laboratory.runge_kutta import advance_of
+from rths_nodes.core.specimen import Specimen
+
+TOGETHER = 16
+"""Sub-steps, at most, whose places are one product: the sums of forces grow with the square of their number."""
 
 
 def substeps_of(dt: float, longest: float) -> int:
@@ -20,132 +37,198 @@ def substeps_of(dt: float, longest: float) -> int:
     return max(1, math.ceil(dt / longest * (1.0 - ROUNDING)))
 
 
-class NoSpecimen:
-    """In the place of a specimen where there is none."""
+class Way(NamedTuple):
+    """Of the specimen in a sub-step of ``h`` (s): up to ``fastest`` (m/s) one increment, at most ``most``."""
 
-    initial_state: tuple[float, ...] = ()
-    decay = Decay()
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        return 0.0
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return ()
+    h: float
+    fastest: float
+    most: float
+    decay: tuple[float, float, float]
 
 
-class LinearWithSpecimen:
-    """z' = A z + B u + e F, F the force of a specimen at the displacement and velocity that are linear in z.
+class Constants(NamedTuple):
+    """n states, m inputs, of several sub-steps J at a time, of which a sample has B."""
 
-    A ``(n, n)``, B ``(n, m)``, e ``(n,)``, and the rows ``(n,)`` that give displacement and velocity. In each of
-    the ``substeps`` of a sample the linear part is exact for inputs that run straight, as the force does from its
-    value before to the one that the specimen has after a first pass with the force held; the specimen's states go
-    on by RK4 along the velocity of that pass, in more than one increment where they forget fast. The error is of
-    second order in the sub-step.
-    """
+    sizes: tuple[int, int, int, int]
+    """n, m, B, J"""
+    ramp: bool
+    places: Array
+    """``(B, 2 J, n + 2 m)``: x and v at the end of each from z and the inputs at both ends, without the forces."""
+    onward: Array
+    """``(B, n + p, n + 2 m + 2 J + 1)``: z at their end, and what is shown of it, from that and the forces."""
+    held: tuple[float, float]
+    """m/N and m/(N s) of a force that is held over a sub-step."""
+    correction: tuple[float, float]
+    """Of a force that grows from zero meanwhile."""
+    later: tuple[tuple[float, ...], tuple[float, ...]]
+    """x and v of F and F* of the sub-steps before, the last ones behind."""
+    way: Way
+    own: Any
+    """Of the specimen."""
 
-    def __init__(
-        self,
-        linear: tuple[Array, Array],
-        specimen_column: Array,
-        specimen_rows: tuple[Array, Array],
-        specimen: Specimen,
-        dt: float,
-        substeps: int,
-    ) -> None:
-        system, inputs = linear
-        self.specimen = specimen
-        self._advance = advance_of(specimen)
-        self._decay = decay_of(specimen)
-        self._fastest = self._decay.fastest(dt / substeps)
-        self._most = HARD_LIMIT / substeps
-        self._n, self._substeps, self._h = len(system), substeps, dt / substeps
-        phi, before, now = transition(system, np.column_stack([inputs, specimen_column]), self._h)
-        with_specimen = np.vstack([np.eye(self._n), *specimen_rows])  # the state, then displacement and velocity
-        self._matrix = with_specimen @ np.column_stack([phi, before[:, -1] + now[:, -1]])
-        self._correction = with_specimen @ now[:, -1]
-        self._drive = np.vstack([with_specimen @ part for part in self._driven(before[:, :-1], now[:, :-1])])
-        self._inputs = np.zeros(2 * inputs.shape[1])
-        self._force = 0.0
-        self.reset()
 
-    def _driven(self, before: Array, now: Array) -> list[Array]:
-        """Per sub-step the matrix ``(n, 2 m)`` from the inputs at both ends of the sample."""
-        parts = []
-        for index in range(self._substeps):
-            start, end = index / self._substeps, (index + 1) / self._substeps
-            parts.append(np.hstack([(1.0 - start) * before + (1.0 - end) * now, start * before + end * now]))
-        return parts
+class State(NamedTuple):
+    """(z, inputs before, inputs now, forces) in an array; of the specimen inner states, place and force."""
 
-    def reset(self) -> None:
-        """At rest at zero, the specimen as built."""
-        self.state_and_force = np.zeros(self._n + 1)
-        self._specimen_state = list(self.specimen.initial_state)
-        self._place = (0.0, 0.0)
-        self._keep_force()
+    whole: Array
+    inner: tuple[float, ...]
+    displacement: float
+    velocity: float
+    force: float
 
-    @property
-    def force(self) -> float:
-        """Of the specimen, N."""
-        return self._force
 
-    @property
-    def displacement(self) -> float:
-        """Of the specimen, m."""
-        return self._place[0]
+def states_along(rate: Callable[..., Any]) -> Callable[..., Any]:
+    """The inner states of a specimen along a velocity that runs straight from one place to another."""
+    advance = advance_of(rate)
 
-    def step(self, before: Array, now: Array) -> None:
-        """One sample on, the inputs ``(m,)`` straight from ``before`` to ``now``.
+    def go(k: Way, own: Any, s: Any, x0: float, v0: float, x1: float, v1: float) -> Any:
+        h, fastest, most, decay = k
+        faster = abs(v1) if abs(v1) > abs(v0) else abs(v0)
+        if faster <= fastest:
+            x, v = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1), 0.5 * (v0 + v1)
+            return advance(own, s, h, x0, v0, x, v, x1, v1)
+        at_rest, per_velocity, _ = decay
+        count = ceiling((at_rest + per_velocity * faster) * h / LONGEST)
+        if not count <= most:
+            return all_nan(s)
+        # in equal times; between the ends the displacement is cubic, by both velocities
+        part, index, x_before, v_before = h / count, 1.0, x0, v0
+        while index <= count:
+            t = index / count
+            rest = 1.0 - t
+            x = rest * rest * (x0 + t * (2.0 * x0 + h * v0)) + t * t * (x1 + rest * (2.0 * x1 - h * v1))
+            v = v0 + t * (v1 - v0)
+            middle, even = 0.5 * (x_before + x) + 0.125 * part * (v_before - v), 0.5 * (v_before + v)
+            s = advance(own, s, part, x_before, v_before, middle, even, x, v)
+            x_before, v_before, index = x, v, index + 1.0
+        return s
 
-        ``state_and_force`` ``(n + 1,)`` is z with F behind it, changed in place.
-        """
-        n, m = self._n, len(before)
-        self._inputs[:m], self._inputs[m:] = before, now
-        driven = self._drive.dot(self._inputs).reshape(self._substeps, n + 2)
-        onward, state, force = self._matrix.dot, self.state_and_force, self.specimen.force
-        for drive in driven:
-            after = onward(state)
-            after += drive
-            self._move(*after[n:].tolist())
-            change = force(self._specimen_state, *self._place) - self._force
-            if change:
-                after += change * self._correction
-                self._place = tuple(after[n:].tolist())
-            state[:n] = after[:n]
-            self._force = state[n] = force(self._specimen_state, *self._place)
+    return go
 
-    def _keep_force(self) -> None:
-        self._force = self.specimen.force(self._specimen_state, *self._place)
-        self.state_and_force[self._n] = self._force
 
-    def _move(self, x1: float, v1: float) -> None:
-        """The specimen's states along a velocity that runs straight from the present one to ``v1`` (m/s)."""
-        (x0, v0), self._place = self._place, (x1, v1)
-        if not self._specimen_state:
-            return
-        fastest = max(abs(v0), abs(v1))
-        if fastest <= self._fastest:
-            self._increment(self._h, x0, v0, x1, v1)
+def no_states(k: Way, own: Any, s: Any, x0: float, v0: float, x1: float, v1: float) -> Any:
+    """The same of a specimen without states."""
+    return s
+
+
+def linear_with_specimen(
+    force: Callable[..., float], go: Callable[..., Any], driven: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The step of a system with a specimen of that ``force``, with states that ``go`` along; ``driven``."""
+
+    def step(k: Constants, s: State, inputs: Array, voltage: float) -> tuple[Any, Array]:
+        (n, m, blocks, count), ramp, places, onward, held, correction, later, way, own = k
+        (x_held, v_held), (x_more, v_more), (x_later, v_later) = held, correction, later
+        whole, inner, x0, v0, f = s
+        own = driven(own, voltage)
+        if ramp:
+            whole[n : n + m] = whole[n + m : n + 2 * m]
         else:
-            self._increments(self._decay.increments(fastest, self._h), x0, v0, x1, v1)
+            whole[n : n + m] = inputs
+        whole[n + m : n + 2 * m] = inputs
+        found = whole
+        for block in range(blocks):
+            first = numbers(matvec(places[block], whole[: n + 2 * m]))
+            forces = [f] * (2 * count + 1)
+            for index in range(count):
+                x1 = first[2 * index] + x_held * f
+                v1 = first[2 * index + 1] + v_held * f
+                skipped = 2 * (count - 1 - index)
+                for place in range(2 * index):
+                    x1 += x_later[skipped + place] * forces[place]
+                    v1 += v_later[skipped + place] * forces[place]
+                inner = go(way, own, inner, x0, v0, x1, v1)
+                passed = force(own, inner, x1, v1)
+                x0, v0 = x1 + x_more * (passed - f), v1 + v_more * (passed - f)
+                f = force(own, inner, x0, v0)
+                forces[2 * index + 1], forces[2 * index + 2] = passed, f
+            for place in range(2 * count + 1):
+                whole[n + 2 * m + place] = forces[place]
+            found = matvec(onward[block], whole)
+            whole[:n] = found[:n]
+        return (whole, inner, x0, v0, f), found
 
-    def _increments(self, needed: float, x0: float, v0: float, x1: float, v1: float) -> None:
-        """The way in equal times; between its ends the displacement is cubic, by both velocities.
+    return step
 
-        Where they would be too many, the states become nan.
-        """
-        if not needed <= self._most:
-            self._specimen_state = [math.nan] * len(self._specimen_state)
-            return
-        number, h, x, v = int(needed), self._h, x0, v0
-        for index in range(1, number + 1):
-            s = index / number
-            rest = 1.0 - s
-            ahead = rest * rest * (x0 + s * (2.0 * x0 + h * v0)) + s * s * (x1 + rest * (2.0 * x1 - h * v1))
-            faster = v0 + s * (v1 - v0)
-            self._increment(h / number, x, v, ahead, faster)
-            x, v = ahead, faster
 
-    def _increment(self, h: float, x0: float, v0: float, x1: float, v1: float) -> None:
-        """One RK4 step of ``h`` (s)."""
-        middle = 0.5 * (x0 + x1) + 0.125 * h * (v0 - v1), 0.5 * (v0 + v1)
-        self._specimen_state = self._advance(self._specimen_state, h, (x0, v0), middle, (x1, v1))
+def undriven(k: Any, voltage: float) -> Any:
+    """The constants of a specimen that has no voltage."""
+    return k
+
+
+def step_of(specimen: Specimen) -> Callable[..., Any]:
+    """The step of a system with ``specimen`` in it."""
+    (_, _, force, rate, driven), _ = specimen.bound()
+    go = states_along(rate) if specimen.initial_state else no_states
+    return linear_with_specimen(force, go, undriven if specimen.voltage is None or driven is None else driven)
+
+
+def constants(
+    linear: tuple[Array, Array],
+    column: Array,
+    rows: tuple[Array, Array],
+    seen: Array,
+    specimen: Specimen,
+    dt: float,
+    substeps: int,
+    ramp: bool = True,
+) -> Constants:
+    """Of A ``(n, n)``, B ``(n, m)``, e ``(n,)``, the rows ``(n,)`` that give displacement and velocity.
+
+    ``seen`` ``(p, n + 1)``: rows of what is shown of z and F behind it.
+    """
+    system, inputs = linear
+    n, m, h = len(system), inputs.shape[1], dt / substeps
+    count = max(each for each in range(1, TOGETHER + 1) if substeps % each == 0)
+    phi, before, now = transition(system, np.column_stack([inputs, column]), h)
+    start, end = before[:, -1], now[:, -1]
+    to_place = np.vstack(rows)
+    powers = [np.eye(n)]
+    for _ in range(count):
+        powers.append(phi @ powers[-1])
+    places, onward = [], []
+    for first in range(0, substeps, count):
+        # z behind each sub-step, of (z, inputs before, inputs now) and the forces F_0, F*_1, F_1, F*_2, ...
+        of_all = np.hstack([np.eye(n), np.zeros((n, 2 * m + 2 * count + 1))])
+        shares = []
+        for index in range(count):
+            of_all = phi @ of_all
+            of_all[:, n : n + 2 * m] += _driven(before[:, :-1], now[:, :-1], first + index, substeps)
+            of_all[:, n + 2 * m + 2 * index] += start
+            of_all[:, n + 2 * m + 2 * index + 1] += end
+            shares.append(to_place @ of_all[:, : n + 2 * m])
+        places.append(np.vstack(shares))
+        last = np.zeros((1, of_all.shape[1]))
+        last[0, -1] = 1.0
+        onward.append(np.vstack([of_all, seen @ np.vstack([of_all, last])]))
+    later = [to_place @ powers[age] @ np.column_stack([start, end]) for age in range(count - 1, 0, -1)]
+    x_later, v_later = np.hstack([*later, np.zeros((2, 0))]).tolist()
+    decay, own = decay_of(specimen), specimen.bound()[1]
+    return Constants(
+        (n, m, substeps // count, count),
+        ramp,
+        np.array(places),
+        np.array(onward),
+        tuple((to_place @ (start + end)).tolist()),
+        tuple((to_place @ end).tolist()),
+        (tuple(x_later), tuple(v_later)),
+        Way(h, decay.fastest(h), HARD_LIMIT / substeps, decay.numbers),
+        own,
+    )
+
+
+def _driven(before: Array, now: Array, index: int, substeps: int) -> Array:
+    """The matrix ``(n, 2 m)`` from the inputs at both ends of the sample to z behind a sub-step."""
+    start, end = index / substeps, (index + 1) / substeps
+    return np.hstack([(1.0 - start) * before + (1.0 - end) * now, start * before + end * now])
+
+
+def rest_of(specimen: Specimen) -> Callable[[Constants], State]:
+    """The state at rest at zero, with ``specimen`` as built."""
+    kernel, own = specimen.bound()
+    inner = tuple(specimen.initial_state)
+
+    def rest(k: Constants) -> State:
+        return State(np.zeros(k.onward.shape[2]), inner, 0.0, 0.0, kernel.force(own, inner, 0.0, 0.0))
+
+    return rest

@@ -23,7 +23,6 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
-from rths_nodes.core.decay import Decay
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.opensees.commands import commands_of
 from rths_nodes.core.opensees.files import check_files
@@ -41,7 +40,9 @@ from rths_nodes.core.parameters import (
     text,
     texts,
 )
-from rths_nodes.core.samples import EMPTY, Array
+from rths_nodes.core.rig import Rig
+from rths_nodes.core.samples import Array
+from rths_nodes.core.specimen import Specimen
 
 WORK = Path(__file__).with_name("opensees_specimen.py")
 
@@ -67,7 +68,7 @@ class Analysis:
             raise ConfigError(f"{where}.integrator = {show(self.integrator)}: must be Newmark, gamma, beta")
 
 
-class OpenSees:
+class OpenSees(Rig):
     """Actuators that move a model of OpenSees, which the test starts, and which ends with it."""
 
     external = True
@@ -117,10 +118,6 @@ class OpenSees:
                     "gravity = False: must be True, for structure.experimental_gravity_loads says that the rig "
                     "applies some"
                 )
-
-    auxiliary_names: tuple[str, ...] = ()
-    auxiliary_inputs: tuple[str, ...] = ()
-    auxiliary = EMPTY
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         self._params, self._n = params, n_axes
@@ -249,11 +246,10 @@ class OpenSees:
         self._process.close()
 
 
-class _Felt:
+class _Felt(Specimen):
     """The specimen as an actuator feels it within a sample: a spring from where the model was last."""
 
-    initial_state: tuple[float, ...] = ()
-    decay = Decay()
+    initial_state = ()
 
     def __init__(self) -> None:
         self.stiffness = self.displacement = self.at = 0.0

@@ -6,13 +6,18 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rths_nodes.core.decay import Decay
+from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class ComputedSpring:
+def force(k: tuple[float], s: tuple[()], x: float, v: float) -> float:
+    """k d."""
+    (stiffness,) = k
+    return stiffness * x
+
+
+class ComputedSpring(Specimen):
     """F = k d, which the actuator does not feel.
 
     d is the true displacement of the simulated actuator, not the measured one. In a laboratory F carries the noise
@@ -26,15 +31,5 @@ class ComputedSpring:
 
         stiffness: float = number("stiffness k", "N/m", 1.0e6, at_least=0.0)
 
+    KERNEL = SpecimenKernel(lambda params: (params.stiffness,), no_state, force, no_rates)
     felt = False
-    initial_state: tuple[float, ...] = ()
-    decay = Decay()
-
-    def __init__(self, params: Params) -> None:
-        self._stiffness = params.stiffness
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        return self._stiffness * displacement
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return ()

@@ -6,16 +6,44 @@ design level. The paper gives no numbers of it: the defaults are ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from rths_nodes.core.decay import Decay
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 CATCH_UP = 0.01
 """s. Time constant with which the memory closes the last fraction of a step that it lags behind the excursion."""
 
 
-class DegradingColumn:
+class Constants(NamedTuple):
+    """As of the parameters."""
+
+    stiffness: float
+    damage_displacement: float
+    post_damage_ratio: float
+    damping: float
+
+
+def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+    """N; the state is the largest excursion m (m), at first the level, below which nothing is remembered."""
+    stiffness, level, after, damping = k
+    # the excursion of this very moment counts, so that the envelope is met whatever the step
+    largest = abs(x) if abs(x) > s[0] else s[0]
+    ratio = level / largest
+    return stiffness * (ratio + after * (1.0 - ratio)) * x + damping * v
+
+
+def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """m'; integrated in steps this is right to a sixth of the last step before the level is left again."""
+    behind = abs(x) - s[0]
+    if behind < 0.0:
+        return (0.0,)
+    outward = abs(v) if x * v > 0.0 else 0.0
+    return (outward + behind / CATCH_UP,)
+
+
+class DegradingColumn(Specimen):
     """F = k_s(m) d + c v, m the largest excursion so far: no set remains, but every loop is softer.
 
     Loaded for the first time it follows k d up to the level d_0, then k d_0 + r k (d - d_0); below the largest
@@ -38,25 +66,9 @@ class DegradingColumn:
             """Of the memory, which catches up."""
             return Decay(at_rest=1.0 / CATCH_UP)
 
-    def __init__(self, params: Params) -> None:
-        self._p = params
-        self.decay = params.decay()
-        self.initial_state: tuple[float, ...] = (params.damage_displacement,)
-        """Largest excursion m, m; at first the level, below which nothing is remembered."""
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        # the excursion of this very moment counts, so that the envelope is met whatever the step
-        return self._secant(max(state[0], abs(displacement))) * displacement + self._p.damping * velocity
-
-    def _secant(self, largest: float) -> float:
-        p = self._p
-        ratio = p.damage_displacement / largest
-        return p.stiffness * (ratio + p.post_damage_ratio * (1.0 - ratio))
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        # integrated in steps this is right to a sixth of the last step before the level is left again
-        behind = abs(displacement) - state[0]
-        if behind < 0.0:
-            return (0.0,)
-        outward = abs(velocity) if displacement * velocity > 0.0 else 0.0
-        return (outward + behind / CATCH_UP,)
+    KERNEL = SpecimenKernel(
+        lambda p: Constants(p.stiffness, p.damage_displacement, p.post_damage_ratio, p.damping),
+        lambda k: (k.damage_displacement,),
+        force,
+        rate,
+    )

@@ -6,18 +6,46 @@ the defaults are ours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 STEEL = 0.5
 """Bouc-Wen beta = gamma: unloading is elastic with the first stiffness, as steel does it."""
 
 
-class ElastoplasticAbsorber:
+class Constants(NamedTuple):
+    """Of the elastic part (N/m), and of z (N, m)."""
+
+    elastic: float
+    hysteretic: float
+    yield_displacement: float
+    exponent: float
+
+
+def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+    """eta k d + (1 - eta) F_y z."""
+    elastic, hysteretic, _, _ = k
+    return elastic * x + hysteretic * s[0]
+
+
+def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """z'."""
+    _, _, yield_displacement, exponent = k
+    return (v * bouc_wen_slope(s[0], v, STEEL, STEEL, exponent) / yield_displacement,)
+
+
+def constants(params: Any) -> Constants:
+    """Both asymptotes meet at F_y."""
+    eta, stiffness, yield_force = params.post_yield_ratio, params.stiffness, params.yield_force
+    return Constants(eta * stiffness, (1.0 - eta) * yield_force, yield_force / stiffness, params.exponent)
+
+
+class ElastoplasticAbsorber(Specimen):
     """F = eta k d + (1 - eta) F_y z with z' = v k / F_y while unloading; loading, that times 1 - abs(z)^q.
 
     F_y is the force at which both asymptotes meet; a large q makes the bend sharp (bilinear).
@@ -43,18 +71,4 @@ class ElastoplasticAbsorber:
             words = f"yield_force / stiffness = {self.yield_force / self.stiffness:g} m"
             check_increments(self.decay(), words, test)
 
-    initial_state: tuple[float, ...] = (0.0,)
-
-    def __init__(self, params: Params) -> None:
-        self._elastic = params.post_yield_ratio * params.stiffness
-        self._hysteretic = (1.0 - params.post_yield_ratio) * params.yield_force
-        self._yield_displacement = params.yield_force / params.stiffness
-        self._exponent = params.exponent
-        self.decay = params.decay()
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        return self._elastic * displacement + self._hysteretic * state[0]
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        slope = bouc_wen_slope(state[0], velocity, STEEL, STEEL, self._exponent)
-        return (velocity * slope / self._yield_displacement,)
+    KERNEL = SpecimenKernel(constants, lambda k: (0.0,), force, rate)

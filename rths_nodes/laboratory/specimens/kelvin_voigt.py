@@ -6,14 +6,32 @@ damper of the TADC verification tests.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from typing import NamedTuple
 
-from rths_nodes.core.decay import Decay
+from rths_nodes.core.arithmetic import copysign, power
+from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class KelvinVoigt:
+class Constants(NamedTuple):
+    """As of the parameters."""
+
+    stiffness: float
+    damping: float
+    exponent: float
+    reference_velocity: float
+
+
+def force(k: Constants, s: tuple[()], x: float, v: float) -> float:
+    """k d + c v_0 sgn(v) (abs(v) / v_0)^a."""
+    stiffness, damping, exponent, reference = k
+    if exponent != 1.0:
+        v = copysign(reference * power(abs(v / reference), exponent), v)
+    return stiffness * x + damping * v
+
+
+class KelvinVoigt(Specimen):
     """F = k d + c v; with an exponent a other than 1, k d + c v_0 sgn(v) (abs(v) / v_0)^a."""
 
     @params
@@ -27,24 +45,10 @@ class KelvinVoigt:
             "velocity v_0 at which c holds; matters only with an exponent", "m/s", 1.0, more_than=0.0
         )
 
-    initial_state: tuple[float, ...] = ()
-    decay = Decay()
+    KERNEL = SpecimenKernel(
+        lambda p: Constants(p.stiffness, p.damping, p.exponent, p.reference_velocity), no_state, force, no_rates
+    )
 
     def __init__(self, params: Params) -> None:
-        self._stiffness, self._damping = params.stiffness, params.damping
-        self._exponent, self._reference = params.exponent, params.reference_velocity
-        self.linear = (self._stiffness, self._damping) if self._exponent == 1.0 else None
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        if self._exponent != 1.0:
-            velocity = math.copysign(self._reference * self._power(abs(velocity / self._reference)), velocity)
-        return self._stiffness * displacement + self._damping * velocity
-
-    def _power(self, ratio: float) -> float:
-        try:
-            return math.pow(ratio, self._exponent)
-        except OverflowError:  # diverged: not a number, which the limits judge
-            return math.nan
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return ()
+        super().__init__(params)
+        self.linear = (params.stiffness, params.damping) if params.exponent == 1.0 else None

@@ -2,17 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_slope, check_shape
+from rths_nodes.core.arithmetic import power
+from rths_nodes.core.bouc_wen import SHARPEST, check_shape
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
-from rths_nodes.laboratory.runge_kutta import Place, by_rates
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class MagnetorheologicalDamper:
+class OfRate(NamedTuple):
+    """Constants of the rates; beta and gamma, over the slope, together and apart."""
+
+    damping: float
+    damping_per_volt: float
+    both_dampings: float
+    both_dampings_per_volt: float
+    hysteretic_stiffness: float
+    hysteretic_stiffness_per_volt: float
+    stiffness: float
+    slope: float
+    filter_rate: float
+    loading: float
+    unloading: float
+    exponent: float
+    voltage: float
+
+
+class OfForce(NamedTuple):
+    """Constants of the force."""
+
+    damping: float
+    damping_per_volt: float
+    series_damping: float
+    series_damping_per_volt: float
+    hysteretic_stiffness: float
+    hysteretic_stiffness_per_volt: float
+    stiffness: float
+    accumulator_stiffness: float
+    accumulator_displacement: float
+
+
+class Constants(NamedTuple):
+    """Of rates and force, and the voltage (V) at which the driver saturates."""
+
+    of_rate: OfRate
+    of_force: OfForce
+    max_voltage: float
+
+
+def rate(k: Constants, s: tuple[float, float, float], x: float, v: float) -> tuple[float, float, float]:
+    """y' (m/s), where the force of dashpot c_1 equals that of the parallel group behind it, z' and u'."""
+    c_0, c_0_volt, c, c_volt, alpha, alpha_volt, stiffness, slope, eta, loading, unloading, n, voltage = k[0]
+    y, z, u = s
+    series = ((alpha + alpha_volt * u) * z + (c_0 + c_0_volt * u) * v + stiffness * (x - y)) / (c + c_volt * u)
+    slip = v - series
+    shape = loading if slip * z > 0.0 else unloading
+    bend = shape * z * z if n == 2.0 else shape * power(abs(z), n)
+    return series, slope * slip * (1.0 - bend), eta * (u - voltage)
+
+
+def force(k: Constants, s: tuple[float, float, float], x: float, v: float) -> float:
+    """c_1 y' + k_1 (x - x_0)."""
+    c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, stiffness, accumulator, x_0 = k[1]
+    y, z, u = s
+    damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
+    piston = ((alpha + alpha_volt * u) * z + damping * v + stiffness * (x - y)) / (damping + series)
+    return series * piston + accumulator * (x - x_0)
+
+
+def driven(k: Any, voltage: float) -> Any:
+    """Constants with the ``voltage`` (V) at the current driver, within what it can give."""
+    of_rate, of_force, most = k
+    held = 0.0 if voltage < 0.0 else voltage
+    held = most if held > most else held
+    return of_rate[:-1] + (held,), of_force, most
+
+
+def constants(p: Any) -> Constants:
+    """As of the parameters."""
+    beta, gamma = p.beta / p.slope, p.gamma / p.slope
+    viscous = p.damping, p.damping_per_volt
+    shared = p.hysteretic_stiffness, p.hysteretic_stiffness_per_volt, p.stiffness
+    both = p.damping + p.series_damping, p.damping_per_volt + p.series_damping_per_volt
+    return Constants(
+        OfRate(
+            *viscous, *both, *shared, p.slope, -p.filter_rate, gamma + beta, beta - gamma, p.exponent, p.voltage
+        ),
+        OfForce(
+            *viscous,
+            p.series_damping,
+            p.series_damping_per_volt,
+            *shared,
+            p.accumulator_stiffness,
+            p.accumulator_displacement,
+        ),
+        p.max_voltage,
+    )
+
+
+class MagnetorheologicalDamper(Specimen):
     """F = c_1 y' + k_1 (x - x_0), y' = (alpha z + c_0 x' + k_0 (x - y)) / (c_0 + c_1), z Bouc-Wen in x - y.
 
     z' = A (x' - y') - (gamma sgn((x' - y') z) + beta) |z|^n (x' - y'). Viscosity and yield level grow with the
@@ -82,99 +173,15 @@ class MagnetorheologicalDamper:
             """Refuses a damper that moves too fast for the servo rate."""
             check_increments(self.decay(), f"slope = {self.slope:g}", test)
 
-    def __init__(self, params: Params) -> None:
-        self._p = params
-        self.decay = params.decay()
-        self._beta, self._gamma = params.beta / params.slope, params.gamma / params.slope
-        self._voltage = params.voltage
-        self._square = params.exponent == 2.0
-        self._constants = (
-            params.damping,
-            params.damping_per_volt,
-            params.series_damping,
-            params.series_damping_per_volt,
-            params.hysteretic_stiffness,
-            params.hysteretic_stiffness_per_volt,
-            params.stiffness,
-            params.slope,
-            -params.filter_rate,
-            self._gamma + self._beta,
-            self._beta - self._gamma,
-        )
-        self.initial_state: tuple[float, ...] = (0.0, 0.0, params.voltage)
-        """y (m), z (m), u (V); it has stood under its voltage for long."""
+    KERNEL = SpecimenKernel(constants, lambda k: (0.0, 0.0, k.of_rate.voltage), force, rate, driven)
+    """States y (m), z (m), u (V); it has stood under its voltage for long."""
 
     @property
     def voltage(self) -> float:
         """At the current driver, V."""
-        return self._voltage
+        held: float = self._constants[0][-1]
+        return held
 
     @voltage.setter
     def voltage(self, wanted: float) -> None:
-        self._voltage = min(max(wanted, 0.0), self._p.max_voltage)
-
-    def advance(self, state: Sequence[float], h: float, start: Place, middle: Place, end: Place) -> list[float]:
-        """The states a step of ``h`` (s) later by RK4, as :func:`rths_nodes.laboratory.runge_kutta.advance`.
-
-        The same arithmetic as by :meth:`rate`, written out: the damper is most of the time of its rig.
-        """
-        if not self._square:
-            return by_rates(self.rate, state, h, start, middle, end)
-        c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, k, slope, eta, loading, unloading = self._constants
-        wanted, half, (x, v) = self._voltage, 0.5 * h, start
-        y0, z0, u0 = y, z, u = state
-        c = c_0 + c_0_volt * u
-        a1 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
-        slip = v - a1
-        b1 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
-        d1 = eta * (u - wanted)
-        x, v = middle
-        y, z, u = y0 + half * a1, z0 + half * b1, u0 + half * d1
-        c = c_0 + c_0_volt * u
-        a2 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
-        slip = v - a2
-        b2 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
-        d2 = eta * (u - wanted)
-        y, z, u = y0 + half * a2, z0 + half * b2, u0 + half * d2
-        c = c_0 + c_0_volt * u
-        a3 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
-        slip = v - a3
-        b3 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
-        d3 = eta * (u - wanted)
-        x, v = end
-        y, z, u = y0 + h * a3, z0 + h * b3, u0 + h * d3
-        c = c_0 + c_0_volt * u
-        a4 = ((alpha + alpha_volt * u) * z + c * v + k * (x - y)) / (c + (c_1 + c_1_volt * u))
-        slip = v - a4
-        b4 = slope * slip * (1.0 - (loading if slip * z > 0.0 else unloading) * z * z)
-        sixth = h / 6.0
-        return [
-            y0 + sixth * (a1 + 2.0 * (a2 + a3) + a4),
-            z0 + sixth * (b1 + 2.0 * (b2 + b3) + b4),
-            u0 + sixth * (d1 + 2.0 * (d2 + d3) + eta * (u - wanted)),
-        ]
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        c_0, c_0_volt, c_1, c_1_volt, alpha, alpha_volt, k, *_ = self._constants
-        y, z, u = state
-        damping, series = c_0 + c_0_volt * u, c_1 + c_1_volt * u
-        piston = ((alpha + alpha_volt * u) * z + damping * velocity + k * (displacement - y)) / (damping + series)
-        p = self._p
-        return series * piston + p.accumulator_stiffness * (displacement - p.accumulator_displacement)
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        p = self._p
-        z = state[1]
-        series = self._series_velocity(state, displacement, velocity)
-        slip = velocity - series
-        hysteretic = p.slope * slip * bouc_wen_slope(z, slip, self._beta, self._gamma, p.exponent)
-        return series, hysteretic, -p.filter_rate * (state[2] - self._voltage)
-
-    def _series_velocity(self, state: Sequence[float], x: float, v: float) -> float:
-        """y', m/s: where the force of dashpot c_1 equals that of the parallel group behind it."""
-        p = self._p
-        y, z, u = state
-        damping = p.damping + p.damping_per_volt * u
-        series = p.series_damping + p.series_damping_per_volt * u
-        alpha = p.hysteretic_stiffness + p.hysteretic_stiffness_per_volt * u
-        return (alpha * z + damping * v + p.stiffness * (x - y)) / (damping + series)
+        self._constants = driven(self._constants, wanted)

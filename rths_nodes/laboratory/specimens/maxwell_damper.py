@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rths_nodes.core.decay import ROUNDED_OFF, Decay
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class MaxwellDamper:
+def force(k: tuple[float, float, float], s: tuple[float], x: float, v: float) -> float:
+    """N; the state is the force f (N) of spring and dashpot."""
+    _, _, parallel = k
+    return s[0] + parallel * x
+
+
+def rate(k: tuple[float, float, float], s: tuple[float], x: float, v: float) -> tuple[float]:
+    """f' of constants c, k_s and k_p."""
+    damping, series, _ = k
+    return (series * (v - s[0] / damping),)
+
+
+class MaxwellDamper(Specimen):
     """F = f + k_p d with f' = k_s (v - f / c): a dashpot when moved slowly, a spring when moved fast."""
 
     @params
@@ -23,16 +34,6 @@ class MaxwellDamper:
             """Towards the dashpot's force at a constant velocity."""
             return Decay(self.series_stiffness / self.damping, settling=ROUNDED_OFF)
 
-    initial_state: tuple[float, ...] = (0.0,)
-    """Force f of spring and dashpot, N."""
-
-    def __init__(self, params: Params) -> None:
-        self._damping = params.damping
-        self.decay = params.decay()
-        self._series, self._parallel = params.series_stiffness, params.parallel_stiffness
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        return state[0] + self._parallel * displacement
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return (self._series * (velocity - state[0] / self._damping),)
+    KERNEL = SpecimenKernel(
+        lambda p: (p.damping, p.series_stiffness, p.parallel_stiffness), lambda k: (0.0,), force, rate
+    )

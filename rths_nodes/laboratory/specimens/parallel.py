@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments, decay_of, stated
 from rths_nodes.core.parameters import component, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class Parallel:
+def side_by_side(first: SpecimenKernel, second: SpecimenKernel, split: int) -> tuple[Any, Any]:
+    """Force and rate of two specimens, of which the first has ``split`` of the states; constants: of both."""
+    (_, _, force_1, rate_1, _), (_, _, force_2, rate_2, _) = first, second
+
+    def force(k: tuple[Any, Any], s: tuple[float, ...], x: float, v: float) -> float:
+        one, other = k
+        return force_1(one, s[:split], x, v) + force_2(other, s[split:], x, v)
+
+    def rate(k: tuple[Any, Any], s: tuple[float, ...], x: float, v: float) -> tuple[float, ...]:
+        one, other = k
+        return rate_1(one, s[:split], x, v) + rate_2(other, s[split:], x, v)
+
+    return force, rate
+
+
+class Parallel(Specimen):
     """F = F_1 + F_2 at the same displacement. One of them may again be parallel."""
 
     @params
@@ -29,21 +44,21 @@ class Parallel:
             check_increments(self.decay(), f"first and second ({names})", test)
 
     def __init__(self, params: Params) -> None:
-        self._first, self._second = (registry.build("specimen", part) for part in (params.first, params.second))
-        self._split = len(self._first.initial_state)
-        self.initial_state: tuple[float, ...] = (*self._first.initial_state, *self._second.initial_state)
-        self.decay: Decay = decay_of(self._first).beside(decay_of(self._second))
-        self.mass: float = getattr(self._first, "mass", 0.0) + getattr(self._second, "mass", 0.0)
-        self.felt: bool = getattr(self._first, "felt", True) or getattr(self._second, "felt", True)
+        super().__init__(params)
+        first, second = _parts(params)
+        self.decay = decay_of(first).beside(decay_of(second))
+        self.mass = first.mass + second.mass
+        self.felt = first.felt or second.felt
 
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        split = self._split
-        first: float = self._first.force(state[:split], displacement, velocity)
-        second: float = self._second.force(state[split:], displacement, velocity)
-        return first + second
+    @classmethod
+    def kernel_of(cls, params: Params) -> SpecimenKernel:
+        """Both kernels at the same displacement; the states of the first come first."""
+        first, second = _parts(params)
+        (one, of_one), (other, of_other) = first.bound(), second.bound()
+        states = (*first.initial_state, *second.initial_state)
+        force, rate = side_by_side(one, other, len(first.initial_state))
+        return SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate)
 
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        split = self._split
-        first: tuple[float, ...] = self._first.rate(state[:split], displacement, velocity)
-        second: tuple[float, ...] = self._second.rate(state[split:], displacement, velocity)
-        return first + second
+
+def _parts(params: Parallel.Params) -> tuple[Specimen, Specimen]:
+    return registry.build("specimen", params.first), registry.build("specimen", params.second)

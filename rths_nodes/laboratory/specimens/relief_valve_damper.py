@@ -6,16 +6,59 @@ it: the defaults are ours.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+from rths_nodes.core.arithmetic import copysign
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import ROUNDED_OFF, Decay, check_increments
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class ReliefValveDamper:
+class Constants(NamedTuple):
+    """Of the valve, and the spring behind it (0 N/m without one)."""
+
+    damping: float
+    relief_force: float
+    relief_damping: float
+    relief_velocity: float
+    series_stiffness: float
+
+
+def force(k: Constants, s: tuple[()], x: float, v: float) -> float:
+    """N, without a spring."""
+    damping, relief_force, relief_damping, relief_velocity, _ = k
+    over = abs(v) - relief_velocity
+    if over <= 0.0:
+        return damping * v
+    return copysign(relief_force + relief_damping * over, v)
+
+
+def force_of_spring(k: Constants, s: tuple[float], x: float, v: float) -> float:
+    """N: the state."""
+    return s[0]
+
+
+def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """F' of the spring."""
+    damping, relief_force, relief_damping, relief_velocity, series = k
+    force = s[0]
+    over = abs(force) - relief_force
+    piston = force / damping if over <= 0.0 else copysign(relief_velocity + over / relief_damping, force)
+    return (series * (v - piston),)
+
+
+def constants(params: Any) -> Constants:
+    """As of the parameters; the valve opens at F_r / c_1."""
+    damping, relief_force = params.damping, params.relief_force
+    return Constants(
+        damping, relief_force, params.relief_damping, relief_force / damping, params.series_stiffness or 0.0
+    )
+
+
+class ReliefValveDamper(Specimen):
     """F = c_1 v up to the relief force F_r, then F_r + c_2 (v - F_r / c_1); perhaps with a spring in series.
 
     With the spring k_s, F is an inner state, F' = k_s (v - v_d), and v_d the velocity of the piston at F.
@@ -55,27 +98,9 @@ class ReliefValveDamper:
                 words = f"relief_damping / series_stiffness = {self.relief_damping / self.series_stiffness:g} s"
                 check_increments(self.decay(), words, test)
 
-    def __init__(self, params: Params) -> None:
-        self._damping, self._relief_damping = params.damping, params.relief_damping
-        self._relief_force = params.relief_force
-        self._relief_velocity = params.relief_force / params.damping
-        self._series = params.series_stiffness
-        self.decay = params.decay()
-        self.initial_state: tuple[float, ...] = () if self._series is None else (0.0,)
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        if self._series is not None:
-            return state[0]
-        over = abs(velocity) - self._relief_velocity
-        if over <= 0.0:
-            return self._damping * velocity
-        return math.copysign(self._relief_force + self._relief_damping * over, velocity)
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return () if self._series is None else (self._series * (velocity - self._piston_velocity(state[0])),)
-
-    def _piston_velocity(self, force: float) -> float:
-        over = abs(force) - self._relief_force
-        if over <= 0.0:
-            return force / self._damping
-        return math.copysign(self._relief_velocity + over / self._relief_damping, force)
+    @classmethod
+    def kernel_of(cls, params: Params) -> SpecimenKernel:
+        """With a spring its force is the inner state."""
+        if params.series_stiffness is None:
+            return SpecimenKernel(constants, no_state, force, no_rates)
+        return SpecimenKernel(constants, lambda k: (0.0,), force_of_spring, rate)

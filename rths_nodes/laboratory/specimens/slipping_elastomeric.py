@@ -9,15 +9,45 @@ shear. The curves of Fig. 6 are not at hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
+from rths_nodes.core.arithmetic import power
 from rths_nodes.core.bouc_wen import SHARPEST
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class SlippingElastomeric:
+class Constants(NamedTuple):
+    """As of the parameters."""
+
+    stiffness: float
+    relaxing_stiffness: float
+    relaxation_time: float
+    slip_force: float
+    exponent: float
+
+
+def force(k: Constants, s: tuple[float, float], x: float, v: float) -> float:
+    """N; the states are the deformation u of the rubber (m) and the relaxing force q (N)."""
+    return k[0] * s[0] + s[1]
+
+
+def rate(k: Constants, s: tuple[float, float], x: float, v: float) -> tuple[float, float]:
+    """u' and q'."""
+    stiffness, relaxing, time, slip_force, exponent = k
+    u, q = s
+    ratio = (stiffness * u + q) / slip_force
+    sticking = 1.0
+    if ratio * v > 0.0:
+        # never below zero: a long step that overshoots the slip force must not turn the rubber round
+        sticking = 1.0 - power(abs(ratio), exponent) if abs(ratio) < 1.0 else 0.0
+    deformation = v * sticking
+    return deformation, relaxing * deformation - q / time
+
+
+class SlippingElastomeric(Specimen):
     """A standard linear solid in series with a friction slider.
 
         F = k_1 u + q,  q' = k_m u' - q / tau,  u' = v (1 - (abs(F) / F_s)^n) while loading, u' = v while unloading
@@ -46,22 +76,9 @@ class SlippingElastomeric:
             words = f"relaxation_time = {self.relaxation_time:g} s, slip_force = {self.slip_force:g} N"
             check_increments(self.decay(), words, test)
 
-    initial_state: tuple[float, ...] = (0.0, 0.0)
-    """Deformation u of the rubber, m, and relaxing force q, N."""
-
-    def __init__(self, params: Params) -> None:
-        self._p = params
-        self.decay = params.decay()
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        return self._p.stiffness * state[0] + state[1]
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        p = self._p
-        ratio = (p.stiffness * state[0] + state[1]) / p.slip_force
-        sticking = 1.0
-        if ratio * velocity > 0.0:
-            # never below zero: a long step that overshoots the slip force must not turn the rubber round
-            sticking = 1.0 - abs(ratio) ** p.exponent if abs(ratio) < 1.0 else 0.0
-        deformation = velocity * sticking
-        return deformation, p.relaxing_stiffness * deformation - state[1] / p.relaxation_time
+    KERNEL = SpecimenKernel(
+        lambda p: Constants(p.stiffness, p.relaxing_stiffness, p.relaxation_time, p.slip_force, p.exponent),
+        lambda k: (0.0, 0.0),
+        force,
+        rate,
+    )

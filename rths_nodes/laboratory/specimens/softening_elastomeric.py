@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from rths_nodes.core.bouc_wen import SHARPEST, bouc_wen_decay, bouc_wen_slope, check_shape
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.decay import Decay, check_increments
 from rths_nodes.core.parameters import number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class SofteningElastomeric:
+class Constants(NamedTuple):
+    """As of the parameters."""
+
+    stiffness: float
+    damping: float
+    friction_force: float
+    slip_displacement: float
+    beta: float
+    gamma: float
+    exponent: float
+
+
+def force(k: Constants, s: tuple[float], x: float, v: float) -> float:
+    """k d + c v + f z."""
+    stiffness, damping, friction_force, _, _, _, _ = k
+    return stiffness * x + damping * v + friction_force * s[0]
+
+
+def rate(k: Constants, s: tuple[float], x: float, v: float) -> tuple[float]:
+    """z'."""
+    _, _, _, slip_displacement, beta, gamma, exponent = k
+    return (v * bouc_wen_slope(s[0], v, beta, gamma, exponent) / slip_displacement,)
+
+
+class SofteningElastomeric(Specimen):
     """F = k d + c v + f z, z Bouc-Wen: friction dominates at small, stiffness at large displacements."""
 
     @params
@@ -36,17 +61,11 @@ class SofteningElastomeric:
             """Refuses a slip displacement that the velocity limit passes too fast for the servo rate."""
             check_increments(self.decay(), f"slip_displacement = {self.slip_displacement:g} m", test)
 
-    initial_state: tuple[float, ...] = (0.0,)
-
-    def __init__(self, params: Params) -> None:
-        self._p = params
-        self.decay = params.decay()
-
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        p = self._p
-        return p.stiffness * displacement + p.damping * velocity + p.friction_force * state[0]
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        p = self._p
-        slope = bouc_wen_slope(state[0], velocity, p.beta, p.gamma, p.exponent)
-        return (velocity * slope / p.slip_displacement,)
+    KERNEL = SpecimenKernel(
+        lambda p: Constants(
+            p.stiffness, p.damping, p.friction_force, p.slip_displacement, p.beta, p.gamma, p.exponent
+        ),
+        lambda k: (0.0,),
+        force,
+        rate,
+    )

@@ -10,16 +10,33 @@ command (``output.lost_motion``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from rths_nodes.core import registry
-from rths_nodes.core.decay import Decay
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import no_state
 from rths_nodes.core.parameters import component, number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel, no_rates
 
 
-class WithBacklash:
+def behind_gap(held: Callable[..., float]) -> Callable[..., float]:
+    """The force of a specimen with the force ``held`` behind the joint; constants: b / 2 (m), and those of it."""
+
+    def force(k: tuple[float, Any], s: tuple[()], x: float, v: float) -> float:
+        half, own = k
+        if x > half:
+            pushed = held(own, s, x - half, v)
+            return 0.0 if pushed < 0.0 else pushed
+        if x < -half:
+            pulled = held(own, s, x + half, v)
+            return 0.0 if pulled > 0.0 else pulled
+        return 0.0 * x  # nan stays nan
+
+    return force
+
+
+class WithBacklash(Specimen):
     """Another specimen, and a joint with play before it; it begins in the middle of the gap."""
 
     @params
@@ -27,33 +44,25 @@ class WithBacklash:
         width: float = number("width b of the gap, from one side to the other", "m", more_than=0.0, at_most=1.0)
         specimen: Any = component("specimen", "what is behind the joint", {"type": "kelvin_voigt"})
 
-    decay = Decay()
-
     def __init__(self, params: Params) -> None:
         """Raises ConfigError for a specimen that does not spring back to zero at once in the gap."""
-        self._held = registry.build("specimen", params.specimen)
+        held = registry.build("specimen", params.specimen)
         kind = type(params.specimen).type_name
-        if getattr(self._held, "mass", 0.0):
+        if held.mass:
             raise ConfigError(
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no mass, which would move by itself "
                 "in the gap; put with_mass around with_backlash, for a mass on the side of the actuator"
             )
-        if self._held.initial_state:
+        if held.initial_state:
             raise ConfigError(
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
                 "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
             )
-        self._half = 0.5 * params.width
-        self.initial_state: tuple[float, ...] = ()
-        self.felt: bool = getattr(self._held, "felt", True)
+        super().__init__(params)
+        self.felt = held.felt
 
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        half = self._half
-        if displacement > half:
-            return max(float(self._held.force(state, displacement - half, velocity)), 0.0)
-        if displacement < -half:
-            return min(float(self._held.force(state, displacement + half, velocity)), 0.0)
-        return 0.0 * displacement  # nan stays nan
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        return ()
+    @classmethod
+    def kernel_of(cls, params: Params) -> SpecimenKernel:
+        """The joint around the kernel of the specimen."""
+        kernel, own = registry.build("specimen", params.specimen).bound()
+        return SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind_gap(kernel.force), no_rates)

@@ -7,15 +7,15 @@ one that moves the specimen along its own displacement takes the change of its v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rths_nodes.core import registry
 from rths_nodes.core.decay import Decay, decay_of, stated
 from rths_nodes.core.parameters import component, number, params
+from rths_nodes.core.specimen import Specimen, SpecimenKernel
 
 
-class WithMass:
+class WithMass(Specimen):
     """Another specimen, and a mass that moves with the actuator."""
 
     @params
@@ -28,18 +28,14 @@ class WithMass:
             return stated(self.specimen)
 
     def __init__(self, params: Params) -> None:
-        self._held = registry.build("specimen", params.specimen)
-        self.mass: float = params.mass + getattr(self._held, "mass", 0.0)
-        self.linear: tuple[float, float] | None = getattr(self._held, "linear", None)
-        self.initial_state: tuple[float, ...] = self._held.initial_state
-        self.decay = decay_of(self._held)
-        self.felt: bool = getattr(self._held, "felt", True)
+        super().__init__(params)
+        held = registry.build("specimen", params.specimen)
+        self.mass = params.mass + held.mass
+        self.linear, self.felt, self.decay = held.linear, held.felt, decay_of(held)
 
-    def force(self, state: Sequence[float], displacement: float, velocity: float) -> float:
-        """Without that of the mass."""
-        force: float = self._held.force(state, displacement, velocity)
-        return force
-
-    def rate(self, state: Sequence[float], displacement: float, velocity: float) -> tuple[float, ...]:
-        rates: tuple[float, ...] = self._held.rate(state, displacement, velocity)
-        return rates
+    @classmethod
+    def kernel_of(cls, params: Params) -> SpecimenKernel:
+        """That of the specimen that holds the mass, whose own force is the actuator's to compute."""
+        held: Specimen = registry.build("specimen", params.specimen)
+        kernel, own = held.bound()
+        return kernel._replace(constants=lambda p: own)

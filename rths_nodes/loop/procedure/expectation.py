@@ -15,6 +15,7 @@ import numpy as np
 
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.rig import Rig
 from rths_nodes.core.samples import Array, Measurement
 from rths_nodes.laboratory.actuators.specimen_path import SpecimenPath
 from rths_nodes.loop.procedure.axis_moves import AxisMove, RigKnowledge
@@ -30,7 +31,7 @@ SURE = 0.2
 SCENARIO, DECLARED = "the scenario's", "experimental_stiffness of the integrator"
 
 
-class _Specimens:
+class _Specimens(Rig):
     """The specimens of the axes, without actuators: each is where its command is."""
 
     def __init__(self, models: Sequence[Any], dt: float) -> None:

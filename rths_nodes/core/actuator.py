@@ -1,0 +1,67 @@
+"""The simulator of one axis, built with its specimen.
+
+    step(constants, state, command) -> state, (displacement, velocity, force)
+
+is the kernel of an actuator (``core/kernels.py``): command, displacement (m), velocity (m/s) and force (N) of a
+sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.specimen import Specimen
+
+
+class Actuator:
+    """Simulator of one axis; ``step(command)`` goes one sample on.
+
+    One with a kernel has :meth:`kernel_of`; another one ``step``, ``reset`` and the three numbers of its own.
+    """
+
+    Params: ClassVar[type]
+    displacement: float
+    velocity: float
+    force: float
+
+    def __init__(self, params: Any, dt: float, specimen: Specimen) -> None:
+        self._kernel = self.kernel_of(params, specimen)
+        self.constants = self._kernel.constants(params, dt)
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Any, specimen: Specimen) -> Kernel:
+        """The kernel of an actuator with these parameters that moves ``specimen``."""
+        raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
+
+    def reset(self) -> None:
+        """At rest at zero, and commanded to be there."""
+        self.state = self._kernel.rest(self.constants)
+        self.displacement = self.velocity = self.force = 0.0
+
+    def step(self, command: float) -> None:
+        """One sample on, with the ``command`` (m) of the sample that ends here."""
+        self.state, (self.displacement, self.velocity, self.force) = self._kernel.step(
+            self.constants, self.state, command
+        )
+
+    def bound(self) -> tuple[Kernel, Any]:
+        """Kernel and constants; of a class with a ``step`` of its own those that call the object."""
+        if type(self).step is Actuator.step:
+            return self._kernel, self.constants
+        return OBJECT, self
+
+
+def _rest(actuator: Actuator) -> tuple[()]:
+    actuator.reset()
+    return ()
+
+
+def _step(actuator: Actuator, state: tuple[()], command: float) -> tuple[tuple[()], tuple[float, float, float]]:
+    actuator.step(command)
+    return state, (actuator.displacement, actuator.velocity, actuator.force)
+
+
+OBJECT = Kernel(lambda actuator: actuator, _rest, _step)
+"""The kernel of an actuator without one: its constants are the object."""

@@ -1,0 +1,324 @@
+"""Kernels of actuators that move one rigid coupler; the equations stand in ``core/coupler.py``.
+
+Motions of the axes and of the coupler are tuples of numbers, one for each of the two or three; a pose is x, (y)
+and theta. Beyond the reach everything is nan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rths_nodes.core.arithmetic import INF, NAN, along, cos, hypot, mapped, sin, times
+
+Numbers = tuple[float, ...]
+Rows = tuple[Numbers, ...]
+
+SINGULAR = 1e-3
+"""Magnitude of the determinant of J, rotations counted in arcs of the longest arm, below which actuators jam."""
+ITERATIONS = 20
+"""Of Newton's method, which needs four to six within the reach."""
+CLOSED = 1e-13
+"""Error of an axis at which Newton's method ends, relative to the longest actuator."""
+
+
+class Constants(NamedTuple):
+    """Of the coupler at rest, and of what it reaches."""
+
+    axes: tuple[tuple[tuple[float, float], tuple[float, float], tuple[float, float], float], ...]
+    """Anchor as seen from the reference point, arm, direction and length of each actuator."""
+    long: bool
+    """They keep their directions."""
+    largest_rotation: float
+    shortest: float
+    scale: float
+    """Of the longest arm, m."""
+    sign: float
+    """Of the determinant at rest."""
+    close: float
+    """m, at which Newton's method ends."""
+    rows: Rows
+    """J at rest."""
+    inverse: Rows
+    transposed: Rows
+
+
+def two_of(values: Any, place: int) -> tuple[float, float]:
+    """Two numbers from a ``place`` on."""
+    return float(values[place]), float(values[place + 1])
+
+
+def three_of(values: Any, place: int) -> tuple[float, float, float]:
+    """Three numbers from a ``place`` on."""
+    return float(values[place]), float(values[place + 1]), float(values[place + 2])
+
+
+# The pose of two actuators has no y, which is guided
+
+
+def guided(values: Numbers) -> tuple[float, float, float]:
+    """x, y, theta of two numbers."""
+    return values[0], 0.0, values[1]
+
+
+def planar(values: Numbers) -> tuple[float, float, float]:
+    """x, y, theta of three."""
+    return values[0], values[1], values[2]
+
+
+def guided_row(link: Any, scale: float) -> tuple[float, float]:
+    """Of J: m/m and m per ``scale`` of rotation."""
+    ux, uy, _, sx, sy = link
+    return ux, (sx * uy - sy * ux) / scale
+
+
+def planar_row(link: Any, scale: float) -> tuple[float, float, float]:
+    """The same of three."""
+    ux, uy, _, sx, sy = link
+    return ux, uy, (sx * uy - sy * ux) / scale
+
+
+def determinant_of_two(rows: Any) -> float:
+    """Of ``(2, 2)``."""
+    (a, b), (c, d) = rows
+    return float(a * d - b * c)
+
+
+def determinant_of_three(rows: Any) -> float:
+    """Of ``(3, 3)``, by its first row."""
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return float(a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g))
+
+
+def solved_two(rows: Any, right: Any) -> tuple[float, float]:
+    """x of ``rows`` x = ``right`` by Cramer's rule; nan where there is none."""
+    ((a, b), (c, d)), (p, q) = rows, right
+    determinant = a * d - b * c
+    if determinant == 0.0:
+        return NAN, NAN
+    return (p * d - b * q) / determinant, (a * q - p * c) / determinant
+
+
+def solved_three(rows: Any, right: Any) -> tuple[float, float, float]:
+    """The same of three, by the cofactors."""
+    ((a, b, c), (d, e, f), (g, h, i)), (p, q, r) = rows, right
+    one, two, three = e * i - f * h, f * g - d * i, d * h - e * g
+    determinant = a * one + b * two + c * three
+    if determinant == 0.0:
+        return NAN, NAN, NAN
+    return (
+        (p * one + q * (c * h - b * i) + r * (b * f - c * e)) / determinant,
+        (p * two + q * (a * i - c * g) + r * (c * d - a * f)) / determinant,
+        (p * three + q * (b * g - a * h) + r * (a * e - b * d)) / determinant,
+    )
+
+
+def transposed_two(rows: Any) -> Any:
+    """Rows as columns."""
+    (a, b), (c, d) = rows
+    return (a, c), (b, d)
+
+
+def transposed_three(rows: Any) -> Any:
+    """The same of three."""
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return (a, d, g), (b, e, h), (c, f, i)
+
+
+class Shape(NamedTuple):
+    """What differs between two and three actuators."""
+
+    split: Callable[..., Any]
+    row: Callable[..., Any]
+    determinant: Callable[..., float]
+    solved: Callable[..., Any]
+    transposed: Callable[..., Any]
+    taken: Callable[..., Any]
+
+
+TWO = Shape(guided, guided_row, determinant_of_two, solved_two, transposed_two, two_of)
+THREE = Shape(planar, planar_row, determinant_of_three, solved_three, transposed_three, three_of)
+
+
+def link(axis: Any, place: tuple[float, float, float, float, bool]) -> tuple[float, float, float, float, float]:
+    """Direction u, pin to pin length (m) and arm s (m) of an actuator; ``place`` x, y, cos, sin, long."""
+    (px, py), (rx, ry), (ux, uy), rest = axis
+    x, y, cosine, sine, long = place
+    sx, sy = cosine * rx - sine * ry, sine * rx + cosine * ry
+    if long:
+        return ux, uy, rest + ux * (x + sx - rx) + uy * (y + sy - ry), sx, sy
+    lx, ly = x + sx - px, y + sy - py
+    length = hypot(lx, ly)
+    if not length > 0.0:
+        return NAN, NAN, length, sx, sy
+    return lx / length, ly / length, length, sx, sy
+
+
+def moving(link: Any, rates: tuple[float, float, float, float, float, float, bool]) -> tuple[float, float]:
+    """Velocity and acceleration of an axis from those of x, y, theta."""
+    ux, uy, length, sx, sy = link
+    vx, vy, spin, ax, ay, spin_rate, long = rates
+    wx, wy = vx - spin * sy, vy + spin * sx
+    rate = ux * wx + uy * wy
+    bx, by = ax - spin_rate * sy - spin * spin * sx, ay + spin_rate * sx - spin * spin * sy
+    turning = 0.0 if long else (wx * wx + wy * wy - rate * rate) / length
+    return rate, ux * bx + uy * by + turning
+
+
+def first(pair: Any, nothing: float) -> float:
+    """Of two numbers."""
+    return float(pair[0])
+
+
+def second(pair: Any, nothing: float) -> float:
+    """Of two numbers."""
+    return float(pair[1])
+
+
+def length_of(link: Any, nothing: float) -> float:
+    """Pin to pin, m."""
+    return float(link[2])
+
+
+def rest_of(axis: Any, nothing: float) -> float:
+    """Length at rest, m."""
+    return float(axis[3])
+
+
+def nowhere(number: float, nothing: float) -> float:
+    """Not a number."""
+    return NAN
+
+
+class CouplerKernel(NamedTuple):
+    """Functions of the constants; motions in tuples."""
+
+    axes: Callable[..., Any]
+    """``(k, x, v, a) -> d, d', d''`` of the axes from the motion of the coupler."""
+    forces: Callable[..., Any]
+    """``(k, forces of the axes, pose) -> forces`` of the coupler, by the same virtual work."""
+    axis_forces: Callable[..., Any]
+    """``(k, forces, pose) -> forces of the axes`` that balance them."""
+    pose: Callable[..., Any]
+    """``(k, d, near) -> pose`` of displacements of the axes, by Newton's method from a pose ``near`` it."""
+    motion: Callable[..., Any]
+    """``(k, d, d', d'', near) -> x, v, a`` of the coupler from the motion of the axes."""
+    first_pose: Callable[..., Any]
+    """``(k, d) -> pose`` where Newton's method begins if nothing is known."""
+
+
+def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
+    """Whether the coupler may be turned so, and the actuators be so long; nan is beyond."""
+    shortest = k[3]
+    if not abs(theta) <= k[2]:
+        return False
+    within = True
+    for length in lengths:
+        within = within and shortest <= length < INF
+    return within
+
+
+def exact(shape: Shape) -> CouplerKernel:
+    """With the links as they are in a pose."""
+    split, row, determinant, solved, transposed, _ = shape
+
+    def links(k: Constants, pose: Numbers) -> Any:
+        x, y, theta = split(pose)
+        return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
+
+    def is_open(k: Constants, theta: float, held: Any) -> bool:
+        if not reaches(k, theta, mapped(length_of, held, 0.0)):
+            return False
+        return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
+
+    def rates(k: Constants, held: Any, v: Numbers, a: Numbers) -> Any:
+        vx, vy, spin = split(v)
+        ax, ay, spin_rate = split(a)
+        return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
+
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
+        held = links(k, x)
+        if not is_open(k, split(x)[2], held):
+            none = mapped(nowhere, x, 0.0)
+            return none, none, none
+        found = rates(k, held, v, a)
+        gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
+        return gone, mapped(first, found, 0.0), mapped(second, found, 0.0)
+
+    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
+        held = links(k, pose)
+        if not is_open(k, split(pose)[2], held):
+            return mapped(nowhere, pose, 0.0)
+        return times(transposed(mapped(row, held, 1.0)), axis_forces)
+
+    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
+        return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
+
+    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
+        found, close = near, k[6]
+        for _ in range(ITERATIONS):
+            held = links(k, found)
+            if not is_open(k, split(found)[2], held):
+                break
+            gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
+            left = along(displacement, -1.0, gone)
+            closed = True
+            for each in left:
+                closed = closed and abs(each) <= close
+            if closed:
+                return found
+            found = along(found, 1.0, solved(mapped(row, held, 1.0), left))
+        return mapped(nowhere, near, 0.0)
+
+    def motion(
+        k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
+    ) -> Any:
+        x = pose(k, displacement, near)
+        held = links(k, x)
+        rows = mapped(row, held, 1.0)
+        v = solved(rows, velocity)
+        turning = mapped(second, rates(k, held, v, along(v, -1.0, v)), 0.0)
+        return x, v, solved(rows, along(acceleration, -1.0, turning))
+
+    def first_pose(k: Constants, displacement: Numbers) -> Any:
+        return times(k[8], displacement)
+
+    return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)
+
+
+def linear(shape: Shape) -> CouplerKernel:
+    """With J of the pose at rest."""
+    split, _, _, solved, _, _ = shape
+
+    def open_at(k: Constants, pose: Numbers) -> bool:
+        lengths = along(times(k[7], pose), 1.0, mapped(rest_of, k[0], 0.0))
+        return reaches(k, split(pose)[2], lengths)
+
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
+        if not open_at(k, x):
+            none = mapped(nowhere, x, 0.0)
+            return none, none, none
+        return times(k[7], x), times(k[7], v), times(k[7], a)
+
+    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
+        return times(k[9], axis_forces) if open_at(k, pose) else mapped(nowhere, pose, 0.0)
+
+    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
+        return solved(k[9], forces)
+
+    def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
+        found = times(k[8], displacement)
+        return found if open_at(k, found) else mapped(nowhere, near, 0.0)
+
+    def motion(
+        k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
+    ) -> Any:
+        x = pose(k, displacement, near)
+        if not open_at(k, x):
+            return x, x, x
+        return x, solved(k[7], velocity), solved(k[7], acceleration)
+
+    def first_pose(k: Constants, displacement: Numbers) -> Any:
+        return times(k[8], displacement)
+
+    return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)

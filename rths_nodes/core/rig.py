@@ -1,0 +1,82 @@
+"""The simulator of all axes at once, for actuators that are coupled through one specimen.
+
+    step(constants, state, command, auxiliary) -> state, (displacement, velocity, force, channels)
+
+is the kernel of a rig (``core/kernels.py``), in arrays: command, displacement (m), velocity (m/s) and force (N) of
+the axes ``(n_axes,)``, auxiliary inputs, and auxiliary channels that are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.samples import EMPTY, Array
+
+Shown = tuple[Array, Array, Array, Array]
+"""Displacement (m), velocity (m/s), force (N) and auxiliary channels."""
+
+
+class RigKernel(NamedTuple):
+    """Arithmetic of a rig: as a ``Kernel``, and what is ``shown`` at rest, of constants and state."""
+
+    constants: Callable[..., Any]
+    rest: Callable[[Any], Any]
+    step: Callable[..., Any]
+    shown: Callable[[Any, Any], Shown]
+
+
+class Rig:
+    """Simulator of all axes at once; what it may declare stands here with what holds otherwise.
+
+    One with a kernel has :meth:`kernel_of`; another one ``step``, ``reset`` and the arrays of its own. One whose
+    specimen is in another process is ``external``, has ``open``, ``close`` and ``failure``.
+    """
+
+    Params: ClassVar[type]
+    external: bool = False
+    """True for one of which there can be no second copy."""
+    failure: str = ""
+    """Why it cannot go on, in words; empty while it can."""
+    auxiliary_names: tuple[str, ...] = ()
+    """Of the measured channels beside those of the axes, with their units."""
+    auxiliary_inputs: tuple[str, ...] = ()
+    """Of what else it is driven with, e.g. a voltage, with their units."""
+    displacement: Array
+    velocity: Array
+    force: Array
+    auxiliary: Array = EMPTY
+
+    def __init__(self, params: Any, dt: float, n_axes: int) -> None:
+        self._kernel = self.kernel_of(params, n_axes)
+        self.constants = self._kernel.constants(params, dt)
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Any, n_axes: int) -> RigKernel:
+        """The kernel of a rig with these parameters."""
+        raise NotImplementedError(f"{cls.__name__}: has neither a kernel nor a step of its own")
+
+    def open(self) -> None:
+        """Start what computes outside of this process. Raises ConfigError where it cannot be started."""
+
+    def close(self) -> None:
+        """End what computes outside of this process; may be called again."""
+
+    def reset(self) -> None:
+        """At rest at zero, and commanded to be there."""
+        kernel, k = self._kernel, self.constants
+        self.state = kernel.rest(k)
+        self.displacement, self.velocity, self.force, self.auxiliary = kernel.shown(k, self.state)
+
+    def step(self, command: Array, auxiliary: Array) -> None:
+        """One sample on, with the command ``(n_axes,)`` m and the auxiliary inputs."""
+        self.state, shown = self._kernel.step(self.constants, self.state, command, auxiliary)
+        self.displacement, self.velocity, self.force, self.auxiliary = shown
+
+    def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
+        """:meth:`step` with a command in numbers; gives displacements (m) and forces (N) of the axes as these."""
+        self.step(np.array(command), auxiliary)
+        return self.displacement.tolist(), self.force.tolist()

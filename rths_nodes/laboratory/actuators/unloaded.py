@@ -1,0 +1,68 @@
+"""Actuators that go where they go whatever their specimen does: it is moved behind them.
+
+    step(constants, state, command) -> state, displacement, velocity
+
+is the kernel of such an actuator alone; with that of the way of its specimen (``specimen_path``) it makes the
+whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from rths_nodes.core.actuator import Actuator
+from rths_nodes.core.kernels import Kernel
+from rths_nodes.core.specimen import Specimen
+from rths_nodes.laboratory.actuators.specimen_path import path_of
+
+
+def with_specimen(go: Callable[..., Any], move: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of an actuator that goes by ``go``, and whose specimen goes along by ``move``."""
+
+    def step(k: tuple[Any, Any], s: tuple[Any, Any], command: float) -> tuple[Any, tuple[float, float, float]]:
+        of_actuator, of_specimen = k
+        state, inner = s
+        state, displacement, velocity = go(of_actuator, state, command)
+        inner, force = move(of_specimen, inner, displacement, velocity)
+        return (state, inner), (displacement, velocity, force)
+
+    return step
+
+
+def with_force(go: Callable[..., Any], force: Callable[..., float]) -> Callable[..., Any]:
+    """The same with a specimen that has neither states nor mass: its ``force`` is all that it does."""
+
+    def step(k: tuple[Any, Any], s: Any, command: float) -> tuple[Any, tuple[float, float, float]]:
+        of_actuator, of_specimen = k
+        s, displacement, velocity = go(of_actuator, s, command)
+        return s, (displacement, velocity, force(of_specimen, (), displacement, velocity))
+
+    return step
+
+
+class Unloaded(Actuator):
+    """An actuator made of its ``MOTION``, or of what :meth:`motion_of` makes of its parameters."""
+
+    MOTION: ClassVar[Kernel]
+
+    @classmethod
+    def motion_of(cls, params: Any) -> Kernel:
+        """The kernel of the actuator alone."""
+        return cls.MOTION
+
+    @classmethod
+    def kernel_of(cls, params: Any, specimen: Specimen) -> Kernel:
+        """The actuator, and ``specimen`` behind it."""
+        own, path = cls.motion_of(params), path_of(specimen)
+        if not (specimen.initial_state or specimen.mass):
+            return Kernel(
+                lambda given, dt: (own.constants(given, dt), path.constants(dt)),
+                lambda k: own.rest(k[0]),
+                with_force(own.step, specimen.bound()[0].force),
+            )
+        return Kernel(
+            lambda given, dt: (own.constants(given, dt), path.constants(dt)),
+            lambda k: (own.rest(k[0]), path.rest(k[1])),
+            with_specimen(own.step, path.step),
+        )

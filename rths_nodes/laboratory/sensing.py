@@ -1,0 +1,257 @@
+"""What the sensors make of the true state: their kernels, and the noise that these get.
+
+    step(constants, state, displacement, force, noises, sample) -> state, (displacement, force, end)
+
+is the kernel of the sensors of one axis, from true to measured displacement (m) and force (N) with the noise of
+each; ``end`` is true where one of them is at the end of its range. Noise comes from one stream per axis, seeded by
+the scenario's seed and the axis' name and drawn exactly once per sample, so that a run does not depend on how many
+axes or nodes there are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.core.arithmetic import NAN
+from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel, no_state
+from rths_nodes.core.samples import Array
+from rths_nodes.laboratory.sensor_faults import RIGHT, ChannelFault
+from rths_nodes.laboratory.sensors import Sensors, converted
+
+BLOCK = 256
+"""Samples of noise drawn at a time; the sequence is the same as drawn one by one."""
+
+
+class Channel(NamedTuple):
+    """What is wrong with one, in its unit; ``drift`` by sample, ``limit`` nan for none."""
+
+    scale: float
+    offset: float
+    drift: float
+    dead: bool
+    shown_dead: float
+    resolution: float
+    limit: float
+
+
+Pair = tuple[Channel, Channel]
+"""Displacement and force."""
+
+
+def read(k: Channel, value: float, noise: float, sample: int) -> float:
+    """``value`` as the sensor has it; a drift begins with sample 0."""
+    scale, offset, drift, dead, shown_dead, _, _ = k
+    return shown_dead if dead else scale * value + (offset + sample * drift) + noise
+
+
+def sensors(
+    k: Pair, s: tuple[()], displacement: float, force: float, noise: float, noise_of_force: float, sample: int
+) -> tuple[tuple[()], tuple[float, float, bool]]:
+    """Both channels: what the sensors have, as the converters show it."""
+    one, other = k
+    shown = converted(read(one, displacement, noise, sample), one[5], one[6])
+    push = converted(read(other, force, noise_of_force, sample), other[5], other[6])
+    return s, (shown, push, abs(shown) >= one[6] or abs(push) >= other[6])
+
+
+def late(sense: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of sensors whose force is late; state: the last forces (N), a ring, and the place of its oldest."""
+
+    def step(
+        k: Pair,
+        s: tuple[Array, int],
+        displacement: float,
+        force: float,
+        noise: float,
+        noise_of_force: float,
+        sample: int,
+    ) -> tuple[Any, tuple[float, float, bool]]:
+        ring, oldest = s
+        _, (displacement, force, end) = sense(k, (), displacement, force, noise, noise_of_force, sample)
+        (ring, oldest), force = passed(ring, oldest, force)
+        return (ring, oldest), (displacement, force, end)
+
+    return step
+
+
+def passed(ring: Array, oldest: int, value: float) -> tuple[tuple[Array, int], float]:
+    """The ring with ``value`` in place of its oldest number, and that one."""
+    before = float(ring[oldest])
+    ring[oldest] = value
+    oldest += 1
+    return (ring, 0 if oldest == len(ring) else oldest), before
+
+
+def constants(p: Any, dt: float) -> Pair:
+    """Of samples of ``dt`` (s)."""
+
+    def channel(*given: Any) -> Channel:
+        scale, offset, drift, dead, resolution, limit = given
+        shown = 0.0 if dead is None else dead
+        return Channel(
+            scale, offset, drift * dt, dead is not None, shown, resolution, NAN if limit is None else limit
+        )
+
+    return (
+        channel(
+            p.displacement_scale,
+            p.displacement_offset,
+            p.displacement_drift,
+            p.displacement_dead,
+            p.displacement_resolution,
+            p.displacement_range,
+        ),
+        channel(p.force_scale, p.force_offset, p.force_drift, p.force_dead, p.force_resolution, p.force_range),
+    )
+
+
+class Noise:
+    """A stream of normal numbers, a row in each sample, drawn in blocks."""
+
+    def __init__(self, seed: Sequence[int], rms: Sequence[float]) -> None:
+        self._seed, self._rms = list(seed), np.array(rms)
+        self.any = bool(self._rms.any())
+        self.reset()
+
+    def reset(self) -> None:
+        """From its beginning."""
+        self._random = np.random.default_rng(np.random.SeedSequence(self._seed))
+        self._left: list[Array] = []
+
+    def row(self) -> Array:
+        """That of the next sample ``(n,)``."""
+        if not self._left:
+            self._left = list(self._block()[::-1])
+        return self._left.pop()
+
+    def numbers(self) -> list[list[float]]:
+        """Those of the next ``BLOCK`` samples, the last sample first."""
+        found: list[list[float]] = self._block()[::-1].tolist()
+        return found
+
+    def _block(self) -> Array:
+        return np.asarray(self._random.standard_normal((BLOCK, len(self._rms))) * self._rms)
+
+
+class SensorPair:
+    """Turns the true displacement (m) and force (N) of one axis, ``dt`` (s) apart, into measured ones."""
+
+    def __init__(self, params: Sensors, seed: int, axis: str, dt: float) -> None:
+        p = params
+        self._noise = Noise([seed, zlib.crc32(axis.encode())], [p.displacement_noise_rms, p.force_noise_rms])
+        self._kernel = self.kernel_of(params)
+        self._constants: Pair = self._kernel.constants(params, dt)
+        perfect = self.kernel_of(Sensors()).constants(Sensors(), dt)
+        self._late, self._dt = p.force_delay, dt
+        same = all(_same(*both) for both in zip(self._constants, perfect, strict=True))
+        self._true = same and not (self._noise.any or self._late)
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Sensors) -> Kernel:
+        """The kernel of sensors with these parameters."""
+        if not params.force_delay:
+            return Kernel(constants, no_state, sensors)
+        return Kernel(constants, lambda k: (np.zeros(params.force_delay), 0), late(sensors))
+
+    def reset(self) -> None:
+        """The noise stream from its beginning, no force before, and nothing has gone wrong."""
+        self._faults: list[ChannelFault | None] = [None, None]
+        self.perfect = self._true
+        self._noise.reset()
+        self._drawn: list[list[float]] = []
+        self._state = self._kernel.rest(self._constants)
+        self._sample = 0
+        self.saturated = False
+
+    def goes_wrong(self, channel: int, how: str, rate: float = 0.0) -> None:
+        """From the next sample on: 0 is the displacement, 1 the force, ``rate`` m/s or N/s that of a drift."""
+        self._faults[channel] = None if how == RIGHT else ChannelFault(how, rate * self._dt)
+        self.perfect = self._true and self._faults == [None, None]
+
+    def measure(self, displacement: float, force: float) -> tuple[float, float]:
+        """Measured displacement and force; ``saturated`` tells whether one is at the end of its range."""
+        if self.perfect:
+            return displacement, force
+        noise = noise_of_force = 0.0
+        if self._noise.any:
+            if not self._drawn:
+                self._drawn = self._noise.numbers()
+            noise, noise_of_force = self._drawn.pop()
+        sample, self._sample = self._sample, self._sample + 1
+        if self._faults != [None, None]:
+            return self._faulty((displacement, force), (noise, noise_of_force), sample)
+        self._state, (displacement, force, self.saturated) = self._kernel.step(
+            self._constants, self._state, displacement, force, noise, noise_of_force, sample
+        )
+        return displacement, force
+
+    def _faulty(self, true: Sequence[float], noise: Sequence[float], sample: int) -> tuple[float, float]:
+        """The same where something happens to a channel between sensor and converter."""
+        shown, self.saturated = [], False
+        for k, value, random, fault in zip(self._constants, true, noise, self._faults, strict=True):
+            seen = read(k, value, random, sample)
+            seen = seen if fault is None else fault.shown(seen, k.resolution)
+            shown.append(converted(seen, k.resolution, k.limit))
+            self.saturated = self.saturated or abs(shown[-1]) >= k.limit
+        displacement, force = shown
+        if self._late:
+            ring, oldest = self._state
+            self._state, force = passed(ring, oldest, force)
+        return displacement, force
+
+
+def _same(one: Channel, other: Channel) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
+class AuxiliarySensors:
+    """Noise on the auxiliary channels of a rig, from a stream of their own."""
+
+    def __init__(self, noise_rms: tuple[float, ...] | None, names: tuple[str, ...], seed: int) -> None:
+        if noise_rms is not None and len(noise_rms) != len(names):
+            raise ConfigError(
+                f"port.auxiliary_noise_rms: {len(noise_rms)} numbers; must be {len(names)}: "
+                f"{', '.join(names) or 'the rig has no auxiliary channel'}"
+            )
+        self._noise = Noise([seed, zlib.crc32(b"auxiliary"), len(names)], noise_rms or (0.0,) * len(names))
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._noise.reset()
+
+    def measure(self, true: Array) -> Array:
+        """The measured channels ``(n,)``."""
+        return true + self._noise.row() if self._noise.any else true
+
+
+class SecondSensors:
+    """The second displacement sensors of some axes: auxiliary channels named ``second_displacement_AXIS [m]``."""
+
+    def __init__(self, sensors: Mapping[str, Sensors], seed: int) -> None:
+        found = [(index, name, axis.second) for index, (name, axis) in enumerate(sensors.items()) if axis.second]
+        self.places = [index for index, _, _ in found]
+        """Of their axes, in order."""
+        self.names = tuple(f"second_displacement_{name} [m]" for _, name, _ in found)
+        self._scale = np.array([params.scale for _, _, params in found])
+        self._offset = np.array([params.offset for _, _, params in found])
+        seeds = [seed, zlib.crc32(b"second"), *(zlib.crc32(name.encode()) for _, name, _ in found)]
+        self._noise = Noise(seeds, [params.noise_rms for _, _, params in found])
+
+    def reset(self) -> None:
+        """The noise stream from its beginning."""
+        self._noise.reset()
+
+    def true(self, displacements: Sequence[float]) -> Array:
+        """True displacements (m) of their axes, of those of all."""
+        return np.array([displacements[place] for place in self.places])
+
+    def measure(self, true: Array) -> Array:
+        """What they show of the ``true`` displacements (m) of their axes."""
+        shown: Array = self._scale * true + self._offset
+        return shown + self._noise.row() if self._noise.any else shown
