@@ -148,9 +148,9 @@ class Loop:
                     rig.hold("interrupted")
         self._answer(measured, sinks)
         self.monitor.work()
-        metrics = self.monitor.metrics()  # works off the last samples, in which a limit may be broken, too
         self._heed_monitor()
         rig.settle()
+        metrics = self.monitor.metrics()
         state = dict(zip(self.commands.state_names, self.commands.state(), strict=True))
         machine = rig.machine
         times = timing(loop.seconds.sum(), loop.seconds, np.zeros(0), 0, rig.bridged)

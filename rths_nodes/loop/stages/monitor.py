@@ -62,22 +62,18 @@ class MonitorStage:
             self._commands.append(command)
 
     def measurement(self, measured: Measurement) -> None:
-        """Receive the next Measurement; the monitor is fed with it, where all that belongs to it is here."""
-        if self._measured or not self._feed(measured):
-            self._measured.append(measured)
-            self.work()
+        """Receive the next Measurement; the monitor is fed with it, where all that belongs to it is here.
 
-    def work(self) -> None:
-        """Feed the monitor with every sample that has become complete."""
-        waiting = self._measured
-        while waiting and self._feed(waiting[0]):
-            waiting.popleft()
-
-    def _feed(self, measured: Measurement) -> bool:
-        """Feed a sample; False while it is not complete: Command and Target of a driven sample must be here."""
+        Command and Target of a driven sample belong to it.
+        """
         sample, commands = measured.sample, self._commands
-        if not (commands and 0 < sample <= self._known) or measured.flags & FLAG_TRIPPED:
-            return self._feed_undriven(measured)
+        if not (commands and 0 < sample <= self._known) or self._measured or measured.flags & FLAG_TRIPPED:
+            if self._measured:
+                self._measured.append(measured)
+                self.work()
+            elif not self._feed_undriven(measured):
+                self._measured.append(measured)
+            return
         command = commands.popleft()
         if command.sample > sample:
             commands.appendleft(command)
@@ -90,7 +86,13 @@ class MonitorStage:
             n = len(self.monitor.names)
             target, moved, force = target[:n], moved[:n], force[:n]
         self.monitor.step(sample, target, moved, force, command.flags & FLAG_SOFT_START)
-        return True
+
+    def work(self) -> None:
+        """Feed the monitor with every sample that has become complete."""
+        waiting, self._measured = self._measured, deque()
+        while waiting and not self._measured:  # one that is not complete waits again
+            self.measurement(waiting.popleft())
+        self._measured += waiting
 
     def _feed_undriven(self, measured: Measurement) -> bool:
         """Sample 0, whose target is the applied command, or one of the safe stop; False while it is not complete.
@@ -115,8 +117,10 @@ class MonitorStage:
         return True
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:
-        """The Command of this sample, where a later one with ``flags`` tells that it was lost: its target goes on
-        straight, but a load is held over a bridge."""
+        """The Command of this sample, where a later one with ``flags`` tells that it was lost.
+
+        Its target goes on straight, but a load is held over a bridge.
+        """
         n = len(self.monitor.names)
         aims = enumerate(zip(self._aim, self._aim_before, strict=True))
         target = np.array([2.0 * aim - before if axis < n else aim for axis, (aim, before) in aims])

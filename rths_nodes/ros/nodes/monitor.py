@@ -141,7 +141,6 @@ class MonitorNode(RthsNode):
                 return
         elif not self.shutdown.summary and (not self._unseen or self._now() - self._quiet_from > QUIET_NS):
             self.shutdown.report()
-            self._trip_if_broken()  # the Summary works off the last samples, in which a limit may be broken, too
             self._progress.tell(self.stage.sample, done=True)
         self.shutdown.leave(self.handshake.hear_state)
 
