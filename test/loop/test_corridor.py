@@ -59,7 +59,7 @@ def test_what_is_watched_is_what_is_predicted_to_the_bit() -> None:
         energies = []
         for axis in range(2):
             sample = float(x[row, axis]), float(f[row, axis])
-            states[axis], energy, _ = corridor.step(corridor.Constants(1), states[axis], *sample, [0.0] * 6)
+            states[axis], (energy, _) = corridor.step(corridor.Constants(1), states[axis], *sample, [0.0] * 6)
             energies.append(energy)
         found.append(energies)
     assert np.array_equal(quantities(x, f)[2], np.array(found))

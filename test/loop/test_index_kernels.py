@@ -2,45 +2,76 @@
 
 from __future__ import annotations
 
-import ast
 import math
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rths_nodes.loop.supervision import kernels
 from rths_nodes.loop.supervision.energy_monitor import FEW, EnergyMonitor
 from rths_nodes.loop.supervision.indices import Tracking
-from rths_nodes.loop.supervision.kernels import axis, targets
+from rths_nodes.loop.supervision.kernels import axis, corridor, slope, targets
 
-FOLDER = Path(kernels.__file__).parent
-KERNELS = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "__init__.py")
-CALLED = {"abs", "len", "range"}
-REFUSED = (ast.Raise, ast.Try, ast.Assert, ast.JoinedStr, ast.Pow, ast.Lambda, ast.ClassDef)
+from ..test_kernels import SAMPLES, functions_of, numbers, same, wrong_in
 
-
-def functions(name: str) -> list[ast.FunctionDef]:
-    tree = ast.parse((FOLDER / name).read_text(encoding="utf-8"))
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+BANDS = np.array([-0.02, 0.02, -1e5, 1e5, math.nan, 1.0])
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_step_is_arithmetic_and_nothing_else(name: str) -> None:
-    """Without numpy, math, strings, exceptions and powers, and with calls only of what stands beside it."""
-    local = {function.name for function in functions(name)}
-    assert "step" in local
-    for function in functions(name):
-        if function.name in ("rest", "start"):  # once, before a test
-            continue
-        docstring = function.body[0]
-        for node in (each for statement in function.body[1:] for each in ast.walk(statement)):
-            assert not isinstance(node, (*REFUSED, ast.Attribute)), f"{name}:{node.lineno}"
-            if isinstance(node, ast.Call):
-                assert isinstance(node.func, ast.Name)
-                assert node.func.id in local | CALLED, f"{name}:{node.lineno}"
-            assert not (isinstance(node, ast.Constant) and isinstance(node.value, str)), f"{name}:{node.lineno}"
-        assert isinstance(docstring, ast.Expr)
+def of_axis(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
+    rows = [(next(metres), next(metres), next(newtons)) for _ in range(SAMPLES)]
+    return axis.Constants(0.5), tuple(axis.rest(0.0, 0.0, 0.0)), rows
+
+
+def of_corridor(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
+    rows = [(next(metres), next(newtons), BANDS) for _ in range(SAMPLES)]
+    return corridor.Constants(3), tuple(corridor.rest(0.0, 0.0)), rows
+
+
+def of_slope(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
+    rows = [(k % slope.SPAN, next(metres), abs(next(metres))) for k in range(SAMPLES)]
+    return slope.Constants(0.03, 0.001), (np.array(slope.rest().ring),), rows
+
+
+def of_targets(metres: Iterator[float], newtons: Iterator[float]) -> tuple[Any, Any, list[Any]]:
+    energy, *state = targets.rest(3)
+    rows = [
+        (*(np.array([next(each) for _ in range(3)]) for each in (metres, newtons)), math.nan if k % 50 else 7.0)
+        for k in range(SAMPLES)
+    ]
+    return (), (energy, *map(np.array, state)), rows
+
+
+KERNELS = {axis: of_axis, corridor: of_corridor, slope: of_slope, targets: of_targets}
+every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=[each.__name__.split(".")[-1] for each in KERNELS])
+
+
+@every_kernel
+def test_a_step_is_arithmetic_and_nothing_else(kernel: Any) -> None:
+    found = {each.__qualname__: wrong_in(each) for each in functions_of(kernel.step, {}).values()}
+    assert "step" in found
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@every_kernel
+@pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
+def test_plain_and_compiled_give_the_same_bits(kernel: Any, extreme: bool) -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    rng = np.random.default_rng(9)
+    constants, state, rows = KERNELS[kernel](numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme))
+    plain, quick = state, tuple(each.copy() if isinstance(each, np.ndarray) else each for each in state)
+    if kernel is targets:  # in plain Python the numbers are floats, not those of numpy
+        plain = tuple(each.tolist() if isinstance(each, np.ndarray) else each for each in state)
+    step = compiled(kernel.step)
+    for sample, inputs in enumerate(rows):
+        floats = [each.tolist() if isinstance(each, np.ndarray) else each for each in inputs]
+        with np.errstate(all="ignore"):
+            plain, found = kernel.step(constants, plain, *floats)
+        quick, quickly = step(constants, quick, *inputs)
+        assert same(found, quickly), (sample, inputs, found, quickly)
+        assert same(plain, quick), (sample, inputs, plain, quick)
 
 
 @pytest.mark.parametrize("n_dof", [1, 3, 30])
@@ -98,7 +129,7 @@ def test_what_is_no_number_stays_in_the_indices() -> None:
 
 def test_a_step_leaves_the_state_before_as_it_was() -> None:
     before = axis.rest(0.1, 0.2, 3.0)
-    after, indicator, energy = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)
+    after, (indicator, energy) = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)
     assert before == axis.rest(0.1, 0.2, 3.0)
     assert (after[4], after[5]) == (indicator, energy)
     again, *_ = axis.step(axis.Constants(0.5), before, 0.3, 0.1, 4.0)

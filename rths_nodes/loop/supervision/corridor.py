@@ -115,7 +115,7 @@ class CorridorWatch:
         worst = (NONE, 0, 0.0)
         for axis in range(len(states)):
             x, f = displacement[axis], force[axis]
-            states[axis], energy, left = corridor.step(constants, states[axis], x, f, bands[axis])
+            states[axis], (energy, left) = corridor.step(constants, states[axis], x, f, bands[axis])
             if left < worst[0]:
                 worst = left, axis, (x, f, energy)[left]
         self._samples += 1

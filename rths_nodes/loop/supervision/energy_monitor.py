@@ -76,6 +76,7 @@ class EnergyMonitor:
             found.append(given)
         return np.array(found)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def _in_arrays(self, displacement: Array, external: Array) -> Array:
         """``kernels/targets.py`` in arrays, with the same sums from left to right: the same bits."""
         energy, earlier, before, force, highest, lowest = self._state

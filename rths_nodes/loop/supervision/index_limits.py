@@ -60,7 +60,7 @@ class IndexLimits:
         self._samples += 1
         slopes = []
         for n, (indicator, reach) in enumerate(zip(tracking.indicator, tracking.reach, strict=True)):
-            self._states[n], *found = slope.step(self._constants, self._states[n], place, indicator, reach)
+            self._states[n], found = slope.step(self._constants, self._states[n], place, indicator, reach)
             slopes.append(found)
         if self._samples < slope.SPAN:
             return ""

@@ -110,7 +110,7 @@ class Tracking:
         self._add_measured(measured)
         states, total, error = self._states, 0.0, 0.0
         for n, constants in self._constants:
-            states[n], indicator, energy = axis.step(constants, states[n], target[n], measured[n], force[n])
+            states[n], (indicator, energy) = axis.step(constants, states[n], target[n], measured[n], force[n])
             total += indicator
             error += energy
         self.energy_error = error

@@ -41,7 +41,7 @@ def rest(target: float, measured: float, force: float) -> State:
 
 def step(
     constants: Constants, state: State, target: float, measured: float, force: float
-) -> tuple[State, float, float]:
+) -> tuple[State, tuple[float, float]]:
     """A sample; beside the state TI (m^2) and W (J)."""
     (weight,) = constants
     largest, reach, errors, targets, indicator, energy, c, m, f = state
@@ -58,4 +58,4 @@ def step(
     indicator += 0.25 * ((target + c) * moved - (measured + m) * wanted)
     energy += weight * (force + f) * (moved - wanted)
     now = (largest, reach, errors, targets, indicator, energy, target, measured, force)
-    return now, indicator, energy  # type: ignore[return-value]
+    return now, (indicator, energy)  # type: ignore[return-value]

@@ -41,7 +41,7 @@ def outside(value: float, lower: float, upper: float) -> bool:
 
 def step(
     constants: Constants, state: State, displacement: float, force: float, bands: Sequence[float]
-) -> tuple[State, float, int]:
+) -> tuple[State, tuple[float, int]]:
     """A sample; beside the state the absorbed energy (J) and what has left its band: quantity 0, 1, 2; 3 for none.
 
     ``bands``: lower and upper one of displacement (m), force (N) and energy (J).
@@ -63,4 +63,4 @@ def step(
         e_row = 0
     left = 0 if x_row >= persistence else 1 if f_row >= persistence else 2 if e_row >= persistence else 3
     now = (displacement, force, energy, x_row, f_row, e_row, x_count, f_count, e_count)
-    return now, energy, left  # type: ignore[return-value]
+    return now, (energy, left)  # type: ignore[return-value]

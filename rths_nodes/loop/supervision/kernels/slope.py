@@ -32,7 +32,7 @@ def rest() -> State:
 
 def step(
     constants: Constants, state: State, place: int, indicator: float, reach: float
-) -> tuple[State, float, float]:
+) -> tuple[State, tuple[float, float]]:
     """A sample; beside the state the slope (m^2/s), and the slope over the square of the amplitude (1/s).
 
     ``place`` is the number of the sample modulo ``SPAN``, ``indicator`` in m^2. The amplitude is ``reach`` (m),
@@ -43,4 +43,5 @@ def step(
     slope = (indicator - ring[place]) / span
     ring[place] = indicator
     amplitude = reach if reach > smallest else smallest
-    return state, slope, slope / (amplitude * amplitude) if amplitude else 0.0
+    relative = slope / (amplitude * amplitude) if amplitude else 0.0
+    return (ring,), (slope, relative)  # type: ignore[return-value]

@@ -7,11 +7,10 @@ smallest displacements are worked in place.
 
 from __future__ import annotations
 
-import math
 from collections.abc import MutableSequence, Sequence
 from typing import NamedTuple
 
-INF, NAN = math.inf, math.nan
+from rths_nodes.core.arithmetic import INF, NAN
 
 
 class State(NamedTuple):
