@@ -16,7 +16,7 @@ import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import published_indices
-from rths_nodes.core.samples import Motion
+from rths_nodes.core.samples import EMPTY, Motion
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -43,18 +43,18 @@ def scaled(factor: float) -> list[str]:
 
 def jumps(loop: Loop) -> None:
     """The velocity feedback of the plant grows by a fifth after 6 s: what the valve does gets slower."""
-    (actuator,) = loop.assembly.port._rig._actuators
+    rig = loop.assembly.port._rig
     other = Assembly(files.load(loop.scenario, ["axes.floor_1.actuator.a2=5.07564e6"]))
-    rows = other.port._rig._actuators[0]._rows
-    step, passed = actuator.step, [0]
+    follow, passed = rig.follow, [0]
 
-    def stepped(command: float) -> None:
+    def followed(command: list[float], auxiliary: Any) -> Any:
         passed[0] += 1
         if passed[0] == round(6.0 / SAMPLE):
-            actuator._rows = rows
-        step(command)
+            ((kernel, constants),), ((_, slower),) = rig.axes, other.port._rig.axes
+            rig.axes = [(kernel, constants._replace(rows=slower.rows))]
+        return follow(command, auxiliary)
 
-    actuator.step = stepped
+    rig.follow = followed
 
 
 def sensor_offset(loop: Loop) -> None:
@@ -66,16 +66,17 @@ def sensor_offset(loop: Loop) -> None:
 
 def null_offset(loop: Loop) -> None:
     """The valve stands 0.1 mm off its null, and has done so since long before the test."""
-    (actuator,) = loop.assembly.port._rig._actuators
-    step, reset = actuator.step, actuator.reset
+    rig = loop.assembly.port._rig
+    follow, reset = rig.follow, rig.reset
 
     def settled() -> None:
         reset()
         for _ in range(round(1.0 / SAMPLE)):
-            step(1e-4)
+            places, forces = follow([1e-4], EMPTY)
+        rig.displacement, rig.force = np.array(places), np.array(forces)
 
-    actuator.reset = settled
-    actuator.step = lambda command: step(command + 1e-4)
+    rig.reset = settled
+    rig.follow = lambda command, auxiliary: follow([command[0] + 1e-4], auxiliary)
 
 
 def by_displacement(loop: Loop) -> None:

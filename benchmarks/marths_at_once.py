@@ -89,9 +89,9 @@ class Rigs:
     def __init__(self, scenarios: list[Scenario]) -> None:
         one = scenarios[0]
         kind = registry.class_of("rig", one.rig)
-        rigs: list[Any] = [kind(each.rig, each.dt, len(each.axes)) for each in scenarios]
-        self._onward, self._seen = stacked([rig._onward for rig in rigs]), stacked([rig._seen for rig in rigs])
-        self._specimen = rigs[0]._stiffness, rigs[0]._damping, rigs[0]._mass
+        rigs: list[Any] = [kind(each.rig, each.dt, len(each.axes)).constants for each in scenarios]
+        self._onward, self._seen = stacked([rig.onward for rig in rigs]), stacked([rig.seen for rig in rigs])
+        self._specimen = [np.array(part) for part in (rigs[0].stiffness, rigs[0].damping, rigs[0].mass)]
         self._coupler = LongCoupler(one.rig.coupler)
         axes = one.axes.values()
         self._rms = np.array(
@@ -100,7 +100,7 @@ class Rigs:
         self._range = np.array([axis.output.range for axis in axes])[:, None]
         self._noise = Noise([each.seed for each in scenarios], list(one.axes))
         still = np.zeros((len(axes), len(scenarios)))
-        self._state = np.zeros((len(rigs[0]._onward), len(scenarios)))
+        self._state = np.zeros((len(rigs[0].onward), len(scenarios)))
         self._line, self._before, self._pose = [still] * one.port.transport_samples, still, still
         self.beyond = np.zeros(len(scenarios), bool)
         """Runs in which the coupler has left its reach."""
@@ -124,7 +124,7 @@ class Rigs:
         """One sample on with the commands ``(2, runs)``."""
         self._line.append(np.clip(command, -self._range, self._range))
         now = self._line.pop(0)
-        self._state = product(self._onward, np.concatenate([self._state, self._before, now]))
+        self._state = product(self._onward, np.concatenate([self._before, self._state, now]))
         self._before = now
         self.look()
 

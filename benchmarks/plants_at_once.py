@@ -62,9 +62,9 @@ class Rigs:
     """Actuators and specimens in their linear range, converters and sensors."""
 
     def __init__(self, assemblies: list[Assembly]) -> None:
-        actuators = [assembly.fresh("port")._rig._actuators[0] for assembly in assemblies]
-        self._matrix = stacked([np.array(actuator._rows) for actuator in actuators])
-        self._units = np.array([actuator._units for actuator in actuators]).T.copy()
+        plants = [assembly.fresh("port")._rig.axes[0][1] for assembly in assemblies]
+        self._matrix = stacked([np.array(plant.rows) for plant in plants])
+        self._units = np.array([plant.units for plant in plants]).T.copy()
         scenario = assemblies[0].scenario
         ((name, axis),) = scenario.axes.items()
         self._sensors, self._resolution = axis.sensors, axis.output.resolution

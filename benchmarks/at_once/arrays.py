@@ -25,7 +25,7 @@ def stacked(matrices: Sequence[Array]) -> Array:
 
 
 class Noise:
-    """The noise of all sensors, the same streams as those of ``laboratory/sensors.py``: by axis and by run."""
+    """The noise of all sensors, the same streams as those of ``laboratory/sensing.py``: by axis and by run."""
 
     def __init__(self, seeds: Sequence[int], axes: Sequence[str]) -> None:
         keys = [[seed, zlib.crc32(axis.encode())] for axis in axes for seed in seeds]

@@ -6,6 +6,7 @@ import numpy as np
 
 from at_once.arrays import Array
 from rths_nodes.core import coupler
+from rths_nodes.core.coupler_kernels import ITERATIONS
 
 
 class LongCoupler:
@@ -19,10 +20,10 @@ class LongCoupler:
         if geometry.kinematics != "long":
             raise ValueError(f"coupler.kinematics = {geometry.kinematics!r}: only 'long' is known here")
         one = coupler.Coupler(geometry, 2, 2, "coupler")
-        self._arms = np.array([arm for _, arm in one._ends])[:, :, None]
-        self._directions = np.array(one._directions)[:, :, None]
-        self._inverse, self._largest = one._inverse, geometry.largest_rotation
-        self._closed = coupler.CLOSED * max(one._rest)
+        k = one.constants
+        self._arms = np.array([arm for _, arm, _, _ in k.axes])[:, :, None]
+        self._directions = np.array([direction for _, _, direction, _ in k.axes])[:, :, None]
+        self._inverse, self._largest, self._closed = np.array(k.inverse), geometry.largest_rotation, k.close
 
     def axes(self, x: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
         """Displacement, velocity and acceleration of the axes at those of x and theta."""
@@ -47,7 +48,7 @@ class LongCoupler:
         By Newton's method from the linear solution, or from a pose ``near`` it, each run until it is closed.
         """
         x = self._inverse @ displacement if near is None else near
-        for _ in range(coupler.ITERATIONS):
+        for _ in range(ITERATIONS):
             left = displacement - self._displacement(x, *self._turned(x))
             still = ~(np.abs(left).max(axis=0) <= self._closed)
             if not still.any():

@@ -218,47 +218,32 @@ def reaches(k: Constants, theta: float, lengths: Numbers) -> bool:
     return within
 
 
-def exact(shape: Shape) -> CouplerKernel:
-    """With the links as they are in a pose."""
-    split, row, determinant, solved, transposed, _ = shape
+def links_of(shape: Shape) -> tuple[Callable[..., Any], Callable[..., bool]]:
+    """The links in a pose, and whether the coupler may be there."""
+    split, row, determinant, _, _, _ = shape
 
     def links(k: Constants, pose: Numbers) -> Any:
         x, y, theta = split(pose)
         return mapped(link, k[0], (x, y, cos(theta), sin(theta), k[1]))
 
-    def is_open(k: Constants, theta: float, held: Any) -> bool:
-        if not reaches(k, theta, mapped(length_of, held, 0.0)):
+    def is_open(k: Constants, pose: Numbers, held: Any) -> bool:
+        if not reaches(k, split(pose)[2], mapped(length_of, held, 0.0)):
             return False
         return k[5] * determinant(mapped(row, held, k[4])) > SINGULAR
 
-    def rates(k: Constants, held: Any, v: Numbers, a: Numbers) -> Any:
-        vx, vy, spin = split(v)
-        ax, ay, spin_rate = split(a)
-        return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
+    return links, is_open
 
-    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
-        held = links(k, x)
-        if not is_open(k, split(x)[2], held):
-            none = mapped(nowhere, x, 0.0)
-            return none, none, none
-        found = rates(k, held, v, a)
-        gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
-        return gone, mapped(first, found, 0.0), mapped(second, found, 0.0)
 
-    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
-        held = links(k, pose)
-        if not is_open(k, split(pose)[2], held):
-            return mapped(nowhere, pose, 0.0)
-        return times(transposed(mapped(row, held, 1.0)), axis_forces)
-
-    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
-        return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
+def newton(shape: Shape) -> Callable[..., Any]:
+    """The pose of displacements of the axes, from one ``near`` it."""
+    links, is_open = links_of(shape)
+    row, solved = shape.row, shape.solved
 
     def pose(k: Constants, displacement: Numbers, near: Numbers) -> Any:
         found, close = near, k[6]
         for _ in range(ITERATIONS):
             held = links(k, found)
-            if not is_open(k, split(found)[2], held):
+            if not is_open(k, found, held):
                 break
             gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
             left = along(displacement, -1.0, gone)
@@ -270,6 +255,37 @@ def exact(shape: Shape) -> CouplerKernel:
             found = along(found, 1.0, solved(mapped(row, held, 1.0), left))
         return mapped(nowhere, near, 0.0)
 
+    return pose
+
+
+def exact(shape: Shape) -> CouplerKernel:
+    """With the links as they are in a pose."""
+    split, row, _, solved, transposed, _ = shape
+    (links, is_open), pose = links_of(shape), newton(shape)
+
+    def rates(k: Constants, held: Any, v: Numbers, a: Numbers) -> Any:
+        vx, vy, spin = split(v)
+        ax, ay, spin_rate = split(a)
+        return mapped(moving, held, (vx, vy, spin, ax, ay, spin_rate, k[1]))
+
+    def axes(k: Constants, x: Numbers, v: Numbers, a: Numbers) -> Any:
+        held = links(k, x)
+        if not is_open(k, x, held):
+            none = mapped(nowhere, x, 0.0)
+            return none, none, none
+        found = rates(k, held, v, a)
+        gone = along(mapped(length_of, held, 0.0), -1.0, mapped(rest_of, k[0], 0.0))
+        return gone, mapped(first, found, 0.0), mapped(second, found, 0.0)
+
+    def forces(k: Constants, axis_forces: Numbers, pose: Numbers) -> Any:
+        held = links(k, pose)
+        if not is_open(k, pose, held):
+            return mapped(nowhere, pose, 0.0)
+        return times(transposed(mapped(row, held, 1.0)), axis_forces)
+
+    def axis_forces(k: Constants, forces: Numbers, pose: Numbers) -> Any:
+        return solved(transposed(mapped(row, links(k, pose), 1.0)), forces)
+
     def motion(
         k: Constants, displacement: Numbers, velocity: Numbers, acceleration: Numbers, near: Numbers
     ) -> Any:
@@ -280,10 +296,12 @@ def exact(shape: Shape) -> CouplerKernel:
         turning = mapped(second, rates(k, held, v, along(v, -1.0, v)), 0.0)
         return x, v, solved(rows, along(acceleration, -1.0, turning))
 
-    def first_pose(k: Constants, displacement: Numbers) -> Any:
-        return times(k[8], displacement)
-
     return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)
+
+
+def first_pose(k: Constants, displacement: Numbers) -> Any:
+    """By J of the pose at rest."""
+    return times(k[8], displacement)
 
 
 def linear(shape: Shape) -> CouplerKernel:
@@ -317,8 +335,5 @@ def linear(shape: Shape) -> CouplerKernel:
         if not open_at(k, x):
             return x, x, x
         return x, solved(k[7], velocity), solved(k[7], acceleration)
-
-    def first_pose(k: Constants, displacement: Numbers) -> Any:
-        return times(k[8], displacement)
 
     return CouplerKernel(axes, forces, axis_forces, pose, motion, first_pose)

@@ -54,8 +54,9 @@ class Specimen:
     voltage: float | None = None
     """V, of a current driver that a controller sets; None where there is none."""
 
-    def __init__(self, params: Any) -> None:
-        self._made(self.kernel_of(params), params)
+    def __init__(self, params: Any, kernel: SpecimenKernel | None = None) -> None:
+        """With a ``kernel`` that is made already."""
+        self._made(self.kernel_of(params) if kernel is None else kernel, params)
         self.decay = declared(params) or (None if self.initial_state else Decay())
 
     def _made(self, kernel: SpecimenKernel, params: Any) -> None:

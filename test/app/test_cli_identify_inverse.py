@@ -10,9 +10,9 @@ import pytest
 
 from rths_nodes.analysis.identification.periodic import Lines, fit
 from rths_nodes.app.cli import main
+from rths_nodes.core import registry
 from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
-from rths_nodes.loop.scenario.assembly import Assembly
 
 pytestmark = pytest.mark.long
 
@@ -30,11 +30,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exact() -> np.ndarray:
     """Coefficients from the response that the plant has, transport included, at the lines of the fit."""
-    assembly = Assembly(files.load(NAME))
-    (actuator,) = assembly.port._rig._actuators
+    scenario = files.load(NAME)
+    (axis,) = scenario.axes.values()
+    specimen = registry.build("specimen", axis.specimen)
+    actuator = registry.build("actuator", axis.actuator, scenario.dt, specimen)
     frequency = np.arange(3, 100) / 10.0
     omega = 2.0 * np.pi * frequency
-    late = np.exp(-1j * omega * assembly.scenario.dt)
+    late = np.exp(-1j * omega * scenario.dt)
     return fit(Lines(frequency, (actuator.frequency_response(omega) * late)[:, None, None])).coefficients.ravel()
 
 

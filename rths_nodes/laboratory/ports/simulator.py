@@ -364,7 +364,6 @@ class SeparateAxes(Rig):
         ]
         self.axes: list[tuple[Kernel, Any]] = [actuator.bound() for actuator in actuators]
         """Kernel and constants of each."""
-        self._rows = [(kernel.step, constants) for kernel, constants in self.axes]
         self.reset()
 
     def reset(self) -> None:
@@ -380,7 +379,7 @@ class SeparateAxes(Rig):
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
         """The same in numbers; displacements (m) and forces (N) of all axes."""
         states, places, forces = self.states, [], []
-        for index, (step, constants) in enumerate(self._rows):
+        for index, ((_, _, step), constants) in enumerate(self.axes):
             states[index], (place, _, force) = step(constants, states[index], command[index])
             places.append(place)
             forces.append(force)

@@ -44,8 +44,8 @@ class Parallel(Specimen):
             check_increments(self.decay(), f"first and second ({names})", test)
 
     def __init__(self, params: Params) -> None:
-        super().__init__(params)
         first, second = _parts(params)
+        super().__init__(params, _kernel(first, second))
         self.decay = decay_of(first).beside(decay_of(second))
         self.mass = first.mass + second.mass
         self.felt = first.felt or second.felt
@@ -53,11 +53,14 @@ class Parallel(Specimen):
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
         """Both kernels at the same displacement; the states of the first come first."""
-        first, second = _parts(params)
-        (one, of_one), (other, of_other) = first.bound(), second.bound()
-        states = (*first.initial_state, *second.initial_state)
-        force, rate = side_by_side(one, other, len(first.initial_state))
-        return SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate)
+        return _kernel(*_parts(params))
+
+
+def _kernel(first: Specimen, second: Specimen) -> SpecimenKernel:
+    (one, of_one), (other, of_other) = first.bound(), second.bound()
+    states = (*first.initial_state, *second.initial_state)
+    force, rate = side_by_side(one, other, len(first.initial_state))
+    return SpecimenKernel(lambda p: (of_one, of_other), lambda k: states, force, rate)
 
 
 def _parts(params: Parallel.Params) -> tuple[Specimen, Specimen]:

@@ -46,7 +46,7 @@ class WithBacklash(Specimen):
 
     def __init__(self, params: Params) -> None:
         """Raises ConfigError for a specimen that does not spring back to zero at once in the gap."""
-        held = registry.build("specimen", params.specimen)
+        held: Specimen = registry.build("specimen", params.specimen)
         kind = type(params.specimen).type_name
         if held.mass:
             raise ConfigError(
@@ -58,11 +58,15 @@ class WithBacklash(Specimen):
                 f"specimen with_backlash: specimen.type = {kind!r}: must have no inner states: it would not "
                 "spring back to zero in the gap; take kelvin_voigt, or output.lost_motion of the axis"
             )
-        super().__init__(params)
+        super().__init__(params, _kernel(held))
         self.felt = held.felt
 
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
         """The joint around the kernel of the specimen."""
-        kernel, own = registry.build("specimen", params.specimen).bound()
-        return SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind_gap(kernel.force), no_rates)
+        return _kernel(registry.build("specimen", params.specimen))
+
+
+def _kernel(held: Specimen) -> SpecimenKernel:
+    kernel, own = held.bound()
+    return SpecimenKernel(lambda p: (0.5 * p.width, own), no_state, behind_gap(kernel.force), no_rates)

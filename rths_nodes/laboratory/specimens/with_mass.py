@@ -28,14 +28,17 @@ class WithMass(Specimen):
             return stated(self.specimen)
 
     def __init__(self, params: Params) -> None:
-        super().__init__(params)
-        held = registry.build("specimen", params.specimen)
+        held: Specimen = registry.build("specimen", params.specimen)
+        super().__init__(params, _kernel(held))
         self.mass = params.mass + held.mass
         self.linear, self.felt, self.decay = held.linear, held.felt, decay_of(held)
 
     @classmethod
     def kernel_of(cls, params: Params) -> SpecimenKernel:
         """That of the specimen that holds the mass, whose own force is the actuator's to compute."""
-        held: Specimen = registry.build("specimen", params.specimen)
-        kernel, own = held.bound()
-        return kernel._replace(constants=lambda p: own)
+        return _kernel(registry.build("specimen", params.specimen))
+
+
+def _kernel(held: Specimen) -> SpecimenKernel:
+    kernel, own = held.bound()
+    return kernel._replace(constants=lambda p: own)
