@@ -204,7 +204,7 @@ class Recovery(Observation):
 
 
 def _seen(shapes: Array, values: Array) -> Array:
-    """Of ``(n_model,)`` at a step, or of a history ``(steps, n_model)``."""
+    """Observed values of those of the model ``(n_model,)``, or of a history ``(steps, n_model)``."""
     return matvec(shapes, values) if values.ndim == 1 else np.asarray(values @ shapes.T)
 
 

@@ -53,65 +53,41 @@ def rows_at(table: Any, step: int) -> Any:
 
 
 class Vectors(NamedTuple):
-    """How vectors are kept: what multiplies them, the row of a step, what a matrix or its inverse becomes."""
+    """The way in which vectors are kept, what multiplies them, and what a matrix becomes that multiplies."""
 
     product: Callable[[Any, Any], Any]
     at: Callable[[Any, int], Any]
     pair: Callable[[Any, int], Any]
     operand: Callable[[Matrix], Any]
-    inverse: Callable[[Matrix], Any]
-    quotient: Callable[[Matrix, Matrix], Any]
-    """Of ``left`` and ``right``: ``left``^-1 ``right``."""
-    zero: Callable[[int], Any]
     vector: Callable[[Array], Any]
-    """Of an array ``(n,)``, which it does not share."""
+    """An array ``(n,)``, not shared."""
+
+    def inverse(self, matrix: Matrix) -> Any:
+        """The inverse, to multiply with."""
+        found = sparse.inverse(matrix)
+        return found if is_sparse(matrix) else self.operand(found)
+
+    def quotient(self, left: Matrix, right: Matrix) -> Any:
+        """``left``^-1 ``right``, to multiply with."""
+        found = sparse.quotient(left, right)
+        return found if is_sparse(left) else self.operand(found)
 
 
 def _number(matrix: Array) -> float:
     return float(matrix[0, 0])
 
 
-def _none(n: int) -> float:
-    return 0.0
-
-
 def _only(values: Array) -> float:
     return float(values[0])
 
 
-def _solved(left: Matrix, right: Matrix) -> Array:
-    return np.asarray(np.linalg.solve(left, right))
-
-
-def _inverse(matrix: Matrix) -> Array:
-    return np.asarray(np.linalg.inv(matrix))
-
-
-ONE = Vectors(
-    times,
-    number_at,
-    numbers_at,
-    _number,
-    lambda matrix: _number(_inverse(matrix)),
-    lambda left, right: _number(_solved(left, right)),
-    _none,
-    _only,
-)
-SEVERAL = Vectors(
-    matvec,
-    row_at,
-    rows_at,
-    np.asfortranarray,
-    lambda matrix: np.asfortranarray(_inverse(matrix)),
-    lambda left, right: np.asfortranarray(_solved(left, right)),
-    np.zeros,
-    np.array,
-)
-LARGE = Vectors(applied, row_at, rows_at, sparse.product, sparse.inverse, sparse.quotient, np.zeros, np.array)
+ONE = Vectors(times, number_at, numbers_at, _number, _only)
+SEVERAL = Vectors(matvec, row_at, rows_at, np.asfortranarray, np.array)
+LARGE = Vectors(applied, row_at, rows_at, sparse.product, np.array)
 
 
 def vectors_of(matrix: Matrix) -> Vectors:
-    """How the vectors are kept that a matrix ``(n, n)`` of the structure belongs to."""
+    """The way in which vectors are kept where the structure has such a matrix ``(n, n)``."""
     if is_sparse(matrix):
         return LARGE
     return ONE if len(matrix) == 1 else SEVERAL

@@ -1,4 +1,4 @@
-"""What the integrators of an equation of motion share: equilibrium, prediction, and what they remember.
+"""The equation of motion that integrators share: equilibrium, prediction, and what is remembered.
 
 M a + C v + r(x) + r_e = F (Chen & Ricles 2010, Eq. 1a). One kernel is all of a step but how displacement and
 velocity go on, which is the method's own and comes in as ``advance``:
@@ -188,7 +188,7 @@ class Dynamics(Stepped):
         k = Constants(
             per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
         )
-        nothing = vectors.zero(len(structure.influence))
+        nothing = vectors.vector(np.zeros(len(structure.influence)))
         state = standing(vectors, law, k, nothing, nothing, nothing, (), vectors.vector(external_force[0]))
         of_advance, own = cls.prepared(params, structure, dt, state.a)
         return k._replace(advance=of_advance, start=state._replace(own=own))
@@ -204,7 +204,7 @@ class Dynamics(Stepped):
         return standing(self._vectors, self._law, self._equation(), x, v, before, tuple(own), applied)
 
     def _equation(self) -> Constants:
-        """Those of the constants that the equation of motion has."""
+        """The constants of the equation of motion."""
         found: Constants = self.constants
         return found
 
@@ -240,7 +240,7 @@ def start(k: Any) -> Any:
 
 
 def per_load_of(vectors: Vectors, mass: Matrix) -> Any:
-    """What multiplies a load (N) to an acceleration (m/s^2)."""
+    """The inverse of a mass (kg), which makes an acceleration (m/s^2) of a load (N)."""
     return Columns(vectors.inverse(mass)) if vectors is LARGE else vectors.inverse(mass)
 
 

@@ -19,6 +19,7 @@ from rths_nodes.numerical.integrators.dynamics import (
     State,
     per_load_of,
     standing,
+    start,
 )
 from rths_nodes.numerical.integrators.experimental_part import Equivalent, refuse_beyond_central_limit
 from rths_nodes.numerical.structures.laws import Law, law_of
@@ -52,11 +53,6 @@ def corrected(predicted: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-def start(k: Corrected) -> Any:
-    """The state at step 0."""
-    return k.start
-
-
 class ExplicitNewmark(Dynamics):
     """x' = x + dt v + dt^2/2 a; v~' = v + dt/2 a; (M + dt/2 C) a' = F' - C v~' - r' - r_e'; v' = v~' + dt/2 a'.
 
@@ -86,17 +82,13 @@ class ExplicitNewmark(Dynamics):
     @classmethod
     def constants_of(cls, params: Any, structure: Structure, external_force: Array, dt: float) -> Corrected:
         """Constants; the predicted velocity is such that the first acceleration makes it zero."""
+        k = super().constants_of(params, structure, external_force, dt)
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
-        k = Constants(
-            per_load_of(vectors, structure.mass), vectors.operand(structure.damping), None, law.constants, None
-        )
-
-        nothing, applied = vectors.zero(len(structure.influence)), vectors.vector(external_force[0])
-        a = standing(vectors, law, k, nothing, nothing, nothing, (), applied).a
         heavier = structure.mass + 0.5 * dt * structure.damping
         k = k._replace(per_load=per_load_of(vectors, heavier), advance=dt)
+        nothing, a, applied = k.start.x, k.start.a, vectors.vector(external_force[0])
         state = standing(vectors, law, k, nothing, -0.5 * dt * a, nothing, (), applied)
-        return Corrected(0.5 * dt, k, state._replace(a=a))
+        return Corrected(0.5 * dt, k._replace(start=()), state._replace(a=a))
 
     def _equation(self) -> Constants:
         inner: Constants = self.constants.inner

@@ -78,7 +78,7 @@ def motion_of(structure: Structure, dt: float) -> tuple[Array, Array]:
 
 
 class Constants(NamedTuple):
-    """Of a structure with full matrices.
+    """A structure with full matrices.
 
     ``matrix`` ``(3 n, 5 n)`` gives x', exact acceleration and restoring force of what is known: x, v, a, and the
     external less the measured force, with the external one of now and of the next step.
@@ -113,7 +113,7 @@ def newmark(at: Callable[[Any, int], Any]) -> Callable[..., Any]:
 
 
 class Large(NamedTuple):
-    """Of a structure that is kept sparse: what multiplies and solves, where there is no mass, and dt (s)."""
+    """A structure that is kept sparse: what multiplies and solves, where there is no mass, and dt (s)."""
 
     mass: Any
     damping: Any

@@ -91,7 +91,7 @@ class RungeKutta(ByMatrix):
 
     @classmethod
     def prepared(cls, params: Params, structure: Structure, dt: float, a: Any) -> tuple[Any, Any]:
-        """Of a structure that yields."""
+        """Constants of the four stages, and no state."""
         vectors, law = vectors_of(structure.mass), law_of(structure.restoring_force)
         per_mass = np.linalg.inv(structure.mass) @ structure.damping
         method = Method(vectors.inverse(structure.mass), vectors.operand(per_mass), law.constants, dt)

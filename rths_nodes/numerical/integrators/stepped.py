@@ -1,4 +1,4 @@
-"""What holds the state of an integrator and takes its plain step, and makes the arrays that others read after it.
+"""Integrators by their kernel: the state, the plain step, and the arrays that others read behind it.
 
     step(constants, state, measured, excitation, index) -> state, (x, v, a, exact, r)
 

@@ -81,7 +81,9 @@ def law_of(force: StructuralForce) -> Law:
     """The law of the restoring force of a structure: its own, or of what has none each move on a copy."""
     if isinstance(force, Lawful):
         return force.law
-    return Law(_by_copies, None, force)
+    virgin = copy.copy(force)
+    virgin.reset()
+    return Law(_by_copies, None, virgin)
 
 
 def _by_copies(k: Any, s: StructuralForce, x: Any) -> tuple[StructuralForce, Any]:

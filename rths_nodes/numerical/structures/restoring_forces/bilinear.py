@@ -52,7 +52,7 @@ def rest(k: Constants) -> State:
 
 
 class _Yielding(OfComponent):
-    """What both have in common."""
+    """A spring beside one that yields, as a component."""
 
     _name: ClassVar[str]
 

@@ -93,7 +93,7 @@ def powered(z: float, h: float, left: float, move: float, beta: float, gamma: fl
 
 
 def squared(z: float, h: float, left: float, up: float, down: float) -> float:
-    """As ``powered`` with the exponent 2 of most tests, written out: in plain Python that halves the time.
+    """The same z as from ``powered`` with the exponent 2 of most tests, written out: that halves the time.
 
     The shape is ``up`` while z is positive and ``down`` elsewhere.
     """

@@ -24,7 +24,7 @@ MOST = 2000.0
 
 
 class Constants(NamedTuple):
-    """As of the parameters."""
+    """Numbers of the parameters, and the decay of z."""
 
     elastic: float  # eta k
     hysteretic: float  # (1 - eta) k x_y
