@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.reference.coupled import measured_names
 from rths_nodes.core import arithmetic, registry
-from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.strict import build
 
-from .test_contracts import COMPONENTS, data_of
+from .test_contracts import COMPONENTS, data_of, frame
 
 DT = 1.0 / 1024.0
 SAMPLES = 400
@@ -46,11 +47,75 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
     return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
 
 
-FAMILIES: dict[str, Callable[..., Any]] = {"compensator": of_compensator}
+def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Each sample on the curve, and before a Target comes; and, at the first one of a step, that Target."""
+    constants, start, follow, step, predict = cls.kernel_of(params)
+    metres, substeps = numbers(rng, 0.01, extreme), 4
+
+    def driven(k: Any, s: Any, x: float, v: float, a: float, substep: int) -> Any:
+        before = predict(k, s, substep)
+        if substep == 1:
+            s = follow(k, s, x, v, a)
+        return s, (before, step(k, s, substep))
+
+    rows = [(next(metres), next(metres), next(metres), sample % substeps + 1) for sample in range(SAMPLES)]
+    kernel = Kernel(constants, lambda k: start(k, 0.01, -0.2, 3.0), driven)
+    return kernel, constants(params, DT, substeps), rows
+
+
+def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Motion of two axes, and the forces of these, with a load behind them for who takes one."""
+    constants, axes, forces = cls.kernel_of(params)
+    metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
+
+    def driven(k: Any, s: Any, x: Any, v: Any, a: Any, f: Any) -> Any:
+        return s, (axes(k, x, v, a), forces(k, f, x))
+
+    def two(of: Iterator[float]) -> tuple[float, float]:
+        return next(of), next(of)
+
+    load = (next(newtons),) if cls.takes_loads else ()
+    rows = [(two(metres), two(metres), two(metres), two(newtons) + load) for _ in range(SAMPLES)]
+    return Kernel(constants, no_state, driven), constants(params, 2, 2), rows
+
+
+def of_semi_active(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """All auxiliary channels, the ground and a chance."""
+    names, kernel = measured_names(1), cls.kernel_of(params)
+    values = numbers(rng, 1.0, extreme)
+    rows = [
+        (np.array([next(values) for _ in names]), next(values), float(rng.random() < 0.5)) for _ in range(SAMPLES)
+    ]
+    return kernel, kernel.constants(params, frame(), DT, names), rows
+
+
+def of_force_controller(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Target, measured force, drift; now and then it takes over anew."""
+    constants, rest, begin, step = cls.kernel_of(params)
+    metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
+
+    def driven(k: Any, s: Any, target: float, measured: float, drift: float, begins: bool) -> Any:
+        if begins:
+            s = begin(k, s, 0.001, target, drift, drift)
+        return step(k, s, target, measured, drift)
+
+    rows = [(next(newtons), next(newtons), next(metres), rng.random() < 0.05) for _ in range(SAMPLES)]
+    return Kernel(constants, rest, driven), constants(params, DT), rows
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "compensator": of_compensator,
+    "ramp": of_ramp,
+    "setup": of_setup,
+    "semi_active": of_semi_active,
+    "force_controller": of_force_controller,
+}
 
 
 def has_kernel(family: str, name: str) -> bool:
-    return family in FAMILIES and hasattr(registry.load(family, name), "kernel_of")
+    cls = registry.load(family, name)
+    made = family in FAMILIES and hasattr(cls, "kernel_of")
+    return made and cls.kernel_of(build(cls.Params, data_of(family, name), family)) is not None
 
 
 WITH_KERNEL = [pair for pair in COMPONENTS if has_kernel(*pair)]
@@ -120,7 +185,7 @@ def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
     """``function`` and all of this package that it calls, but the arithmetic: by their code."""
     if not isinstance(function, FunctionType) or function.__code__ in seen:
         return seen
-    if not function.__module__.startswith("rths_nodes.") or function.__module__ == arithmetic.__name__:
+    if not function.__module__.startswith(("rths_nodes.", __name__)) or function.__module__ == arithmetic.__name__:
         return seen
     seen[function.__code__] = function
     reached = [function.__globals__.get(name) for name in function.__code__.co_names]

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import add, mul
 
 import numpy as np
 
@@ -21,8 +23,10 @@ LARGEST_EXPONENT = 709.78
 """exp of more is beyond the largest float."""
 WHOLE = 4503599627370496.0
 """2^52: every float of this size or larger is a whole number."""
-FEW = 5
-"""Columns up to which a plain loop over the numbers of a matrix is quicker than numpy."""
+HALVES = 134217729.0
+"""2^27 + 1: splits a float into two of half as many digits."""
+LONGEST = 1e150
+"""Lengths up to which nothing of their squares is beyond the largest float."""
 
 
 def finite(x: float) -> bool:
@@ -33,6 +37,24 @@ def finite(x: float) -> bool:
 def sqrt(x: float) -> float:
     """Square root; nan below zero."""
     return math.sqrt(x) if x >= 0.0 else NAN
+
+
+def hypot(x: float, y: float) -> float:
+    """Length of (``x``, ``y``), corrected by what rounding has left of it (Dekker 1971); inf beyond 1e154."""
+    long, short = (abs(y), abs(x)) if abs(x) < abs(y) else (abs(x), abs(y))
+    length = sqrt(long * long + short * short)
+    if not 0.0 < length < LONGEST:
+        return length
+    left = (long * long - length * length) + short * short
+    left += (_square_error(long) + _square_error(short)) - _square_error(length)
+    return length + left / (2.0 * length)
+
+
+def _square_error(x: float) -> float:
+    """What rounding leaves of the square of ``x``."""
+    upper = HALVES * x - (HALVES * x - x)
+    lower = x - upper
+    return ((upper * upper - x * x) + 2.0 * upper * lower) + lower * lower
 
 
 def exp(x: float) -> float:
@@ -90,9 +112,35 @@ def matvec(matrix: Array, vector: Array) -> Array:
     return np.asarray(np.add.accumulate(matrix * vector, axis=1)[:, -1])
 
 
+def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
+    """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
+    if len(vector) == 4:
+        a, b, c, d = vector
+        return tuple([p * a + q * b + r * c + s * d for p, q, r, s in rows])
+    if len(vector) == 7:
+        a, b, c, d, e, f, g = vector
+        return tuple([p * a + q * b + r * c + s * d + t * e + u * f + v * g for p, q, r, s, t, u, v in rows])
+    return tuple([reduce(add, map(mul, row, vector)) for row in rows])
+
+
 def along(state: tuple[float, ...], h: float, rates: tuple[float, ...]) -> tuple[float, ...]:
     """``state`` moved by ``h`` times its ``rates``."""
     return tuple([s + h * rate for s, rate in zip(state, rates, strict=True)])
+
+
+def scaled(state: tuple[float, ...], factors: tuple[float, ...]) -> tuple[float, ...]:
+    """Each number of ``state`` times its factor."""
+    return tuple([s * factor for s, factor in zip(state, factors, strict=True)])
+
+
+def first(state: tuple[float, ...], values: Sequence[float]) -> tuple[float, ...]:
+    """As many of the ``values`` as ``state`` has numbers, the first ones."""
+    return tuple(values[: len(state)])
+
+
+def raised(state: tuple[float, ...], place: int, by: float) -> tuple[float, ...]:
+    """``state`` with ``by`` added to the number at ``place``."""
+    return (*state[:place], state[place] + by, *state[place + 1 :])
 
 
 def all_nan(state: tuple[float, ...]) -> tuple[float, ...]:

@@ -14,8 +14,7 @@ given a length travels along with the head: it stays upright, and e = w.
 
 from __future__ import annotations
 
-import math
-
+from rths_nodes.core.arithmetic import INF, hypot, sqrt
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import number, params
 
@@ -36,6 +35,48 @@ class ColumnGeometry:
     )
 
 
+Lengths = tuple[float, float]
+"""Of the column and of the actuator at rest (m); infinite for one that stays upright."""
+
+
+def lengths_of(geometry: ColumnGeometry) -> Lengths:
+    """Among the constants of a kernel."""
+    return geometry.column_length, INF if geometry.actuator_length is None else geometry.actuator_length
+
+
+def extension_at(k: Lengths, shortening: float, drift: float) -> float:
+    """How far the actuator extends (m) so that the column is shortened by ``shortening`` (m) at ``drift`` (m)."""
+    column, actuator = k
+    down = column - other_leg(column - shortening, drift)
+    return down if actuator == INF else hypot(actuator + down, drift) - actuator
+
+
+def lowered(k: Lengths, extension: float, drift: float) -> float:
+    """How far the head has come down (m) where the actuator has extended by ``extension`` (m)."""
+    _, actuator = k
+    return extension if actuator == INF else other_leg(actuator + extension, drift) - actuator
+
+
+def shortening_at(k: Lengths, extension: float, drift: float) -> float:
+    """What the column is shortened by (m) at ``drift`` (m)."""
+    return k[0] - hypot(k[0] - lowered(k, extension, drift), drift)
+
+
+def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, float, float, float]:
+    """Sine and cosine of the column's inclination, then those of the actuator's."""
+    length, actuator = k
+    down = lowered(k, extension, drift)
+    column = hypot(length - down, drift)
+    above = actuator + extension
+    upright = 1.0 if actuator == INF else (actuator + down) / above
+    return drift / column, (length - down) / column, drift / above, upright
+
+
+def other_leg(hypotenuse: float, one: float) -> float:
+    """The other leg of a right triangle; nan where there is none."""
+    return sqrt((hypotenuse - one) * (hypotenuse + one))
+
+
 class AxialLoad:
     """Extension of the actuator <-> shortening of the column, at a drift; in plain floats, all in m.
 
@@ -43,38 +84,24 @@ class AxialLoad:
     """
 
     def __init__(self, params: ColumnGeometry) -> None:
-        self._column, self._actuator = params.column_length, params.actuator_length
+        self._lengths = lengths_of(params)
 
     def extension(self, shortening: float, drift: float) -> float:
         """How far the actuator extends so that the column is shortened by ``shortening`` at ``drift``."""
-        down = self._column - _other(self._column - shortening, drift)
-        if self._actuator is None:
-            return down
-        return math.hypot(self._actuator + down, drift) - self._actuator
+        return extension_at(self._lengths, shortening, drift)
 
     def shortening(self, extension: float, drift: float) -> float:
         """What the column is shortened by at ``drift``, where the actuator has extended by ``extension``."""
-        down = self._down(extension, drift)
-        return self._column - math.hypot(self._column - down, drift)
+        return shortening_at(self._lengths, extension, drift)
 
     def directions(self, extension: float, drift: float) -> tuple[float, float, float, float]:
         """Sine and cosine of the column's inclination, then those of the actuator's."""
-        down = self._down(extension, drift)
-        column = math.hypot(self._column - down, drift)
-        above = math.inf if self._actuator is None else self._actuator + extension
-        cosine = 1.0 if self._actuator is None else (self._actuator + down) / above
-        return drift / column, (self._column - down) / column, drift / above, cosine
-
-    def _down(self, extension: float, drift: float) -> float:
-        """How far the head has come down."""
-        if self._actuator is None:
-            return extension
-        return _other(self._actuator + extension, drift) - self._actuator
+        return directions_at(self._lengths, extension, drift)
 
 
 def horizontal_share(drift: float, actuator_length: float) -> float:
     """The sine of the inclination of an actuator of ``actuator_length`` (m) at ``drift`` (m)."""
-    return drift / math.hypot(actuator_length, drift)
+    return drift / hypot(actuator_length, drift)
 
 
 def check_drift(geometry: ColumnGeometry, stroke: float, path: str) -> None:
@@ -85,9 +112,3 @@ def check_drift(geometry: ColumnGeometry, stroke: float, path: str) -> None:
             raise ConfigError(
                 f"{path}.{name} = {length:g} m: must be > {stroke:g} m, the stroke of the axis that moves the head"
             )
-
-
-def _other(hypotenuse: float, one: float) -> float:
-    """The other leg of a right triangle."""
-    left = (hypotenuse - one) * (hypotenuse + one)
-    return math.sqrt(left) if left >= 0.0 else math.nan

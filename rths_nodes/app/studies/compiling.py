@@ -91,27 +91,43 @@ def _own_forms() -> dict[Any, Any]:
 
     return {
         _key(arithmetic.matvec): matvec,
+        _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
         _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
+        _key(arithmetic.scaled): _unrolled(found, "s[{i}] * f[{i}]", "s, f"),
+        _key(arithmetic.first): _unrolled(found, "values[{i}]", "s, values"),
+        _key(arithmetic.raised): _unrolled(found, "s[{i}] + by if place == {i} else s[{i}]", "s, place, by"),
         _key(arithmetic.all_nan): _unrolled(found, "nan", "s"),
     }
 
 
 def _unrolled(found: Any, term: str, arguments: str) -> Any:
     """A function of a tuple ``s`` that gives ``term`` for each place in it."""
+    return _written_out(found, lambda s, *others: [term.format(i=i) for i in range(len(s))], arguments)
+
+
+def _products(rows: Any, vector: Any) -> list[str]:
+    """The terms of ``times``, from its types."""
+    columns = range(len(vector))
+    return [" + ".join(f"rows[{i}][{j}] * vector[{j}]" for j in columns) for i in range(len(rows))]
+
+
+def _written_out(found: Any, terms: Callable[..., list[str]], arguments: str) -> Any:
+    """A function that gives a tuple of ``terms``, which depend on the types of its arguments."""
     from numba.extending import overload
 
-    def by_length(*given: Any) -> Any:
+    def by_type(*given: Any) -> Any:
         raise NotImplementedError
 
-    def text_of(count: int) -> Any:
-        terms = ", ".join(term.format(i=i) for i in range(count))
+    def text_of(*types: Any) -> Any:
+        written = terms(*types)
         space: dict[str, Any] = {"nan": float("nan")}
-        exec(f"def of({arguments}):\n    return ({terms}{',' if count else ''})", space)
+        body = ", ".join(written) + ("," if written else "")
+        exec(f"def of({arguments}):\n    return ({body})", space)
         return space["of"]
 
     names: dict[str, Any] = {"text_of": text_of}
-    exec(f"def typed({arguments}):\n    return text_of(len(s))", names)
-    overload(by_length)(names["typed"])
-    call: dict[str, Any] = {"by_length": by_length}
-    exec(f"def of({arguments}):\n    return by_length({arguments})", call)
+    exec(f"def typed({arguments}):\n    return text_of({arguments})", names)
+    overload(by_type)(names["typed"])
+    call: dict[str, Any] = {"by_type": by_type}
+    exec(f"def of({arguments}):\n    return by_type({arguments})", call)
     return found.njit(error_model="numpy")(call["of"])

@@ -29,6 +29,7 @@ from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.parameters import integer, number, params, vector
@@ -55,7 +56,7 @@ TRAVEL_TIME = 2.0
 UNITS = "1 or s or s^2"
 
 
-class AdaptiveTimeSeries:
+class AdaptiveTimeSeries(Compensator):
     """Inverse of second order whose coefficients follow from a moving window of commands and measurements."""
 
     @params

@@ -25,6 +25,7 @@ from rths_nodes.control.compensators.ahead import lead_parameter
 from rths_nodes.control.compensators.instrument import Learning, Settings
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.models import file, inverse
@@ -36,7 +37,7 @@ ORDER = 3
 """Highest derivative."""
 
 
-class IdentifiedInverse:
+class IdentifiedInverse(Compensator):
     """The identified inverse of the rig, one axis or coupled ones; the coefficients are learned on in the test."""
 
     @params

@@ -23,6 +23,7 @@ import numpy as np
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.models import inverse
@@ -48,7 +49,7 @@ class Known(RigConstants):
         return feedforward(self.model(path))
 
 
-class ModelBased:
+class ModelBased(Compensator):
     """Feedforward by the inverse of a model that couples the axes, and LQG feedback on the deviation."""
 
     @params
