@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.control.compensators.coupled import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.strict import build
@@ -44,6 +45,8 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
         for _ in range(SAMPLES)
     ]
     kernel = cls.kernel_of(params)
+    if isinstance(kernel, CoupledKernel):  # two axes, of which the second moves the other way
+        rows = [(*(np.array([value, -0.5 * value]) for value in row[:5]), *row[5:]) for row in rows]
     return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
 
 
@@ -66,17 +69,19 @@ def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> t
 def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
     """Motion of two axes, and the forces of these, with a load behind them for who takes one."""
     constants, axes, forces = cls.kernel_of(params)
+    n_dof = len(params.matrix[0]) if params.type_name == "matrix" else 2
     metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
 
     def driven(k: Any, s: Any, x: Any, v: Any, a: Any, f: Any) -> Any:
         return s, (axes(k, x, v, a), forces(k, f, x))
 
-    def two(of: Iterator[float]) -> tuple[float, float]:
-        return next(of), next(of)
+    def some(of: Iterator[float], count: int) -> Any:
+        values = tuple(next(of) for _ in range(count))
+        return values if n_dof == 2 else np.array(values)
 
-    load = (next(newtons),) if cls.takes_loads else ()
-    rows = [(two(metres), two(metres), two(metres), two(newtons) + load) for _ in range(SAMPLES)]
-    return Kernel(constants, no_state, driven), constants(params, 2, 2), rows
+    n_forces = 3 if cls.takes_loads else 2
+    rows = [(*(some(metres, n_dof) for _ in range(3)), some(newtons, n_forces)) for _ in range(SAMPLES)]
+    return Kernel(constants, no_state, driven), constants(params, n_dof, 2), rows
 
 
 def of_semi_active(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
@@ -118,15 +123,39 @@ def has_kernel(family: str, name: str) -> bool:
     return made and cls.kernel_of(build(cls.Params, data_of(family, name), family)) is not None
 
 
-WITH_KERNEL = [pair for pair in COMPONENTS if has_kernel(*pair)]
+ONE_AXIS = {"displacement": [[1.0]], "velocity": [[0.02]], "acceleration": [[1e-4]], "jerk": [[0.0]]}
+TWO_AXES = data_of("compensator", "identified_inverse")
+VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("compensator", "none"): [{"lead": 0.01}],
+    ("compensator", "identified_inverse"): [
+        {"inverse": ONE_AXIS},
+        {"inverse": ONE_AXIS, "lead": 0.01, "order": 2, "decimation": 3, "memory": 0.01},
+        {"inverse": ONE_AXIS, "decimation": 70},
+        {"inverse": ONE_AXIS, "learning": False},
+        TWO_AXES | {"learning": False},
+        TWO_AXES | {"lead": 0.01, "decimation": 1},
+    ],
+    ("compensator", "chain"): [
+        {"first": {"type": "discrete_model", "update_after": 0.0}, "second": {"type": "pi_lead"}},
+    ],
+    ("compensator", "model_based"): [{"known": data_of("compensator", "model_based")["known"]}],
+    ("setup", "upright_load"): [{"actuator_length": 2.0, "setup": {"type": "matrix", "matrix": [[1, 0], [1, 1]]}}],
+    ("setup", "matrix"): [{"matrix": [[1.0, *[0.5] * 63], [0.5, -1.0, *[0.25] * 62]]}],
+    ("ramp", "predictor_corrector"): [{"order": 3}],
+    ("force_controller", "feed_forward_pi"): [{"stiffness": 1e9}],
+}
+"""Further parameters that make another text, or another way through it."""
+WITH_KERNEL = [
+    (*pair, data) for pair in COMPONENTS for data in (data_of(*pair), *VARIANTS.get(pair, [])) if has_kernel(*pair)
+]
 every_kernel = pytest.mark.parametrize(
-    ("family", "name"), WITH_KERNEL, ids=["-".join(pair) for pair in WITH_KERNEL]
+    ("family", "name", "data"), WITH_KERNEL, ids=["-".join(each[:2]) for each in WITH_KERNEL]
 )
 
 
-def made(family: str, name: str, seed: int, extreme: bool) -> Any:
+def made(family: str, name: str, data: dict[str, Any], seed: int, extreme: bool) -> Any:
     cls = registry.load(family, name)
-    params = build(cls.Params, data_of(family, name), family)
+    params = build(cls.Params, data, family)
     return FAMILIES[family](cls, params, np.random.default_rng(seed), extreme)
 
 
@@ -145,11 +174,11 @@ def same(one: Any, other: Any) -> bool:
 
 @every_kernel
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
-def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: bool) -> None:
+def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
     from rths_nodes.app.studies.compiling import compiled
 
-    kernel, constants, rows = made(family, name, 7, extreme)
+    kernel, constants, rows = made(family, name, data, 7, extreme)
     step = compiled(kernel.step)
     with np.errstate(all="ignore"):
         plain, quick = copied(kernel.rest(constants)), copied(kernel.rest(constants))
@@ -161,8 +190,8 @@ def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: 
 
 
 @every_kernel
-def test_a_copied_state_is_a_second_one(family: str, name: str) -> None:
-    kernel, constants, rows = made(family, name, 3, False)
+def test_a_copied_state_is_a_second_one(family: str, name: str, data: Any) -> None:
+    kernel, constants, rows = made(family, name, data, 3, False)
     state = copied(kernel.rest(constants))
     for inputs in rows[:5]:
         state, _ = kernel.step(constants, state, *inputs)
@@ -177,7 +206,7 @@ def test_a_copied_state_is_a_second_one(family: str, name: str) -> None:
 # What may stand in a kernel
 
 ALLOWED = {"abs", "len", "range", "float", "bool", "True", "False", "max", "min"}
-NUMPY = {"empty", "zeros", "array", "nan"}
+NUMPY = {"empty", "zeros", "array", "nan", "minimum", "maximum"}
 BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -219,8 +248,8 @@ def wrong_in(function: Any) -> list[str]:
 
 
 @every_kernel
-def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: str) -> None:
-    kernel, _, _ = made(family, name, 1, False)
+def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: str, data: Any) -> None:
+    kernel, _, _ = made(family, name, data, 1, False)
     found = {each.__qualname__: wrong_in(each) for each in functions_of(kernel.step, {}).values()}
     assert {name: words for name, words in found.items() if words} == {}
 

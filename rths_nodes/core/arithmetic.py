@@ -99,12 +99,9 @@ def rounded(x: float) -> float:
     return math.copysign(near, x)
 
 
-def dot(a: Sequence[float], b: Sequence[float]) -> float:
+def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
     """Sum of products from left to right."""
-    total = 0.0
-    for index in range(len(a)):
-        total += a[index] * b[index]
-    return total
+    return float(reduce(add, map(mul, a, b), 0.0))
 
 
 def matvec(matrix: Array, vector: Array) -> Array:

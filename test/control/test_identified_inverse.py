@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added
+from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, State
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
@@ -134,13 +135,12 @@ def test_noise_leaves_no_bias(make: Make) -> None:
     found = {}
     for instrument in ("target", "measurement"):
         following = law(make, ONE, **options)
-        if instrument == "measurement":
-            learn = following._learning.learn
-            following._learning.learn = lambda rows, learn=learn: learn(rows[:, [0, 1, 1]])
         values = []
         rig, measured = Rig(ONE), np.zeros(1)
         generator = np.random.default_rng(5)
         for motion in motions:
+            if instrument == "measurement":
+                following.current = State(*following.current)._replace(target=float(measured[0]))
             measured = rig.step(following.step(motion, measured)) + size * generator.normal(size=1)
             values.append(following.state()[0])
         found[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0
@@ -174,7 +174,8 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
     assert state["prior_distance[0]"] == pytest.approx(3.0)
-    (remark,) = following._params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
+    params = IdentifiedInverse.Params(inverse=dict(zip(NAMES, ONE.tolist(), strict=True)))
+    (remark,) = params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
     assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
 
 
@@ -261,16 +262,20 @@ def test_its_response_is_the_identified_inverse(make: Make) -> None:
 
 @pytest.mark.parametrize("samples", [1, 16])
 def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
-    one, block = DerivativeFilter(20.0, DT, 2), DerivativeFilter(20.0, DT, 2).block(samples)
+    """As one matrix, and by what each number adds."""
+    low_pass = DerivativeFilter(20.0, DT)
+    block, columns = low_pass.matrix(samples), low_pass.block(samples)
     values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
-    one.step(values[0])
-    state = one._state.copy()
+    one = low_pass.states(values)
     for first in range(1, len(values), samples):
-        chunk = values[first : first + samples]
-        for row in chunk:
-            one.step(row)
-        state = block @ np.concatenate([state, values[first - 1 : first], chunk])
-        np.testing.assert_allclose(state, one._state, atol=1e-12)
+        before, chunk = one[first - 1], values[first : first + samples]
+        state = block @ np.concatenate([before, values[first - 1 : first], chunk])
+        np.testing.assert_allclose(state, one[first + samples - 1], atol=1e-12)
+        sums = (0.0, 0.0, 0.0, 0.0)
+        numbers = [*before[:, 0], values[first - 1, 0], *chunk[:, 0]]
+        for column, number in zip([*columns.known, *columns.inputs], numbers, strict=True):
+            sums = added(sums, column, number)
+        np.testing.assert_allclose(sums, one[first + samples - 1, :, 0], atol=1e-12)
 
 
 def test_fewer_coefficients_are_those_of_a_lower_order(make: Make) -> None:

@@ -89,7 +89,15 @@ def _own_forms() -> dict[Any, Any]:
             result[row] = total
         return result
 
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def dot(a: Any, b: Any) -> Any:
+        total = 0.0
+        for index in range(len(a)):
+            total += a[index] * b[index]
+        return total
+
     return {
+        _key(arithmetic.dot): dot,
         _key(arithmetic.matvec): matvec,
         _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
         _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
