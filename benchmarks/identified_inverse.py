@@ -14,7 +14,7 @@ from typing import Any
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import published_indices
-from rths_nodes.control.compensators.identified_inverse import State as LawState
+from rths_nodes.control.compensators.single_inverse import State as LawState
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added
-from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, State
+from rths_nodes.control.compensators import coupled_inverse
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added, block_of
+from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, constants_in_arrays
+from rths_nodes.control.compensators.single_inverse import State
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 
@@ -174,7 +177,7 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
     assert state["prior_distance[0]"] == pytest.approx(3.0)
-    params = IdentifiedInverse.Params(inverse=dict(zip(NAMES, ONE.tolist(), strict=True)))
+    params = build(IdentifiedInverse.Params, {"inverse": dict(zip(NAMES, ONE.tolist(), strict=True))})
     (remark,) = params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
     assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
 
@@ -264,7 +267,8 @@ def test_its_response_is_the_identified_inverse(make: Make) -> None:
 def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
     """As one matrix, and by what each number adds."""
     low_pass = DerivativeFilter(20.0, DT)
-    block, columns = low_pass.matrix(samples), low_pass.block(samples)
+    block = low_pass.matrix(samples)
+    columns = block_of(block)
     values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
     one = low_pass.states(values)
     for first in range(1, len(values), samples):
@@ -304,3 +308,27 @@ def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
     words = [f"compensator.model={other}", "compensator.inverse=null"]
     with pytest.raises(ConfigError, match=r"compensator\.model = .*: leaves 0\.0002441 s of the transport out"):
         checked_loop(files.load("rths_benchmark_2020", words))
+
+
+@pytest.mark.parametrize("decimation", [1, 3, 16])
+@pytest.mark.parametrize("lead", [0.0, 2e-3])
+def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead: float) -> None:
+    """Of one axis; with an offset, a bridged sample and a shock on the way."""
+    following = law(make, 1.05 * ONE, decimation=decimation, lead=lead)
+    data = {
+        "inverse": dict(zip(NAMES, (1.05 * ONE).tolist(), strict=True)),
+        "decimation": decimation,
+        "lead": lead,
+    }
+    k = coupled_inverse.constants_of(*constants_in_arrays(build(IdentifiedInverse.Params, data), DT))
+    state = coupled_inverse.rest(k)
+    generator = np.random.default_rng(7)
+    for sample, motion in enumerate(waves(1, 1500)):
+        measured = 0.9 * motion.displacement + 1e-5 * generator.normal(size=1) + 1e-4
+        measured[0] += 5e-3 if sample == 700 else 0.0
+        motion.flagged = sample == 400
+        whole = motion.displacement, motion.velocity, motion.acceleration, measured, np.zeros(1)
+        state, commands = coupled_inverse.learning(k, state, *whole, motion.flagged, False)
+        np.testing.assert_allclose(following.step(motion, measured), commands, rtol=1e-10)
+    np.testing.assert_allclose(learned(following)[:4], state[0][0], rtol=1e-10)
+    assert np.abs(learned(following)[:4] / (1.05 * ONE).ravel() - 1.0).max() > 1e-3

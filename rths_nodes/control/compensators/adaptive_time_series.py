@@ -27,7 +27,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators.ahead import lead_parameter, response
-from rths_nodes.control.compensators.derivative_filter import KNOWN, DerivativeFilter, Five, Four, added
+from rths_nodes.control.compensators.derivative_filter import (
+    KNOWN,
+    DerivativeFilter,
+    Five,
+    Four,
+    added,
+    block_of,
+)
 from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
 from rths_nodes.control.compensators.window_fit import (
@@ -114,7 +121,7 @@ def constants(params: Any, dt: float) -> Constants:
     """Raises ConfigError for a window of too few rows, and for a cut-off beyond half the servo rate."""
     every = params.decimation
     low_pass = DerivativeFilter(params.cutoff_frequency, dt)
-    block = low_pass.block(every)
+    block = block_of(low_pass.matrix(every))
     rows = round(params.window / (every * dt))
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * every * dt

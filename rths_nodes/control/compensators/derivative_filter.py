@@ -82,12 +82,6 @@ class DerivativeFilter:
             whole[:, ORDER + index : ORDER + index + 2] += now[:, ORDER:]
         return whole
 
-    def block(self, samples: int) -> Block:
-        """The same by its columns, for the kernels."""
-        columns = self.matrix(samples).T
-        known, inputs = columns[:KNOWN], np.ascontiguousarray(columns[KNOWN:])
-        return Block(in_numbers(inputs) if samples <= FEW else inputs, in_numbers(known))
-
     def states(self, values: Array) -> Array:
         """States ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
         found = np.zeros((len(values) + 1, ORDER, values.shape[1]))
@@ -96,6 +90,12 @@ class DerivativeFilter:
             found[index + 1] = self._transition @ np.vstack([found[index], before, now])
             before = now
         return found[1:]
+
+
+def block_of(matrix: Array) -> Block:
+    """The ``matrix`` of a block by its columns."""
+    known, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
+    return Block(in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known))
 
 
 def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:

@@ -18,17 +18,15 @@ derivation, bounds, comparison and failures.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rths_nodes.control.compensators import coupled_inverse, instrument
+from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.ahead import lead_parameter
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
-from rths_nodes.control.compensators.derivative_filter import Four
-from rths_nodes.control.compensators.instrument import Settings, four, law_of, watch
+from rths_nodes.control.compensators.instrument import Settings, law_of
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
-from rths_nodes.core.arithmetic import dot
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -42,103 +40,16 @@ ORDER = 3
 """Highest derivative."""
 
 
-class Constants(NamedTuple):
-    """What the command is made of, and how it is learned."""
+def constants_in_arrays(params: Any, dt: float) -> tuple[float, Array, Array, Any]:
+    """Lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients, law.
 
-    lead: float
-    """s."""
-    slope: Any
-    """Weights of the last accelerations, the oldest first: the third derivative."""
-    identified: Any
-    learning: Any
-    """Nothing where it does not learn."""
-
-
-class State(NamedTuple):
-    """One axis."""
-
-    coefficients: Four
-    past: tuple[float, ...]
-    """Accelerations, m/s^2, the oldest first."""
-    command: float
-    target: float
-    """Both of the last sample, m; the target read ahead."""
-    watched: Any
-
-
-def constants_in_arrays(params: Any, dt: float) -> Constants:
-    """Of any number of axes: coefficients ``(order + 1, n_axes, n_axes)``, the law in arrays."""
+    Coefficients ``(order + 1, n_axes, n_axes)``; no law where nothing is learned.
+    """
     ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
     middle = ages.mean() - ages
     identified = identified_by(params)
     law = law_of(settings_of(params), identified, dt) if params.learning else ()
-    return Constants(params.lead, middle / (middle @ middle), identified, law)
-
-
-def constants(params: Any, dt: float) -> Constants:
-    """The same of one axis in numbers."""
-    lead, slope, identified, law = constants_in_arrays(params, dt)
-    if params.learning:
-        law = instrument.constants_of(law, settings_of(params), dt)
-    return Constants(lead, tuple(slope.tolist()), four(identified[:, 0, 0]), law)
-
-
-def rest(k: Constants) -> State:
-    """At rest at zero, with the coefficients as identified."""
-    watched = instrument.rest(k.learning) if k.learning else ()
-    return State(k.identified, (0.0,) * len(k.slope), 0.0, 0.0, watched)
-
-
-def of_series(
-    lead: float, slope: Any, coefficients: Four, past: Any, x: float, v: float, a: float
-) -> tuple[Any, float, float]:
-    """Past accelerations, the target read ahead, and the command: the sum of the derivatives."""
-    past = past[1:] + (a,)
-    jerk = dot(slope, past)
-    if lead > 0.0:
-        half, third = 0.5 * lead, lead / 3.0
-        x += lead * (v + half * (a + third * jerk))
-        v += lead * (a + half * jerk)
-        a += lead * jerk
-    c0, c1, c2, c3 = coefficients
-    return past, x, c0 * x + c1 * v + c2 * a + c3 * jerk
-
-
-def learning(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, float]:
-    """The measurement belongs to the command and the target of the last sample."""
-    lead, slope, _, law = k
-    coefficients, past, command, target, watched = s
-    watched, coefficients = watch(law, watched, coefficients, command, measured, target, rests)
-    past, target, command = of_series(lead, slope, coefficients, past, x, v, a)
-    return (coefficients, past, command, target, watched), command
-
-
-def as_identified(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, float]:
-    """The same without learning."""
-    lead, slope, _, _ = k
-    coefficients, past, _, _, watched = s
-    past, target, command = of_series(lead, slope, coefficients, past, x, v, a)
-    return (coefficients, past, command, target, watched), command
+    return params.lead, middle / (middle @ middle), identified, law
 
 
 class IdentifiedInverse(Coupled):
@@ -255,14 +166,13 @@ class IdentifiedInverse(Coupled):
     @classmethod
     def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
         """That of one axis in floats, that of several in arrays."""
-        if identified_by(params).shape[1] == 1:
-            return Kernel(constants, rest, learning if params.learning else as_identified)
-        step = coupled_inverse.learning if params.learning else coupled_inverse.as_identified
-
-        def in_arrays(params: Any, dt: float) -> Any:
-            return coupled_inverse.constants_of(*constants_in_arrays(params, dt))
-
-        return CoupledKernel(in_arrays, coupled_inverse.rest, step)
+        one = identified_by(params).shape[1] == 1
+        text: Any = single_inverse if one else coupled_inverse
+        return (Kernel if one else CoupledKernel)(
+            lambda params, dt: text.constants_of(*constants_in_arrays(params, dt)),
+            text.rest,
+            text.learning if params.learning else text.as_identified,
+        )
 
     def reset(self) -> None:
         """At rest at zero, with the coefficients as identified."""
@@ -302,7 +212,7 @@ class IdentifiedInverse(Coupled):
         one, watched = self._n_axes == 1, self.current[-1]
         blocks = 0
         if self._p.learning:  # they change once in a block
-            blocks = instrument.blocks(watched) if one else coupled_inverse.blocks(watched)
+            blocks = single_inverse.blocks(watched) if one else coupled_inverse.blocks(watched)
         if blocks != self._shown[0]:
             self._shown = blocks, self._told_of_one() if one else self._told_of_several()
         return self._shown[1]
@@ -311,8 +221,8 @@ class IdentifiedInverse(Coupled):
         count, (coefficients, *_, watched) = len(self._identified), self.current
         if not self._p.learning:
             return list(coefficients[:count])
-        knowledge = instrument.Knowledge(*watched[-1])
-        deviations = instrument.deviations_of(knowledge, self._constants.learning.correction.units)
+        knowledge = single_inverse.Knowledge(*watched[-1])
+        deviations = single_inverse.deviations_of(knowledge, self._constants.learning.correction.units)
         return [*coefficients[:count], *deviations[:count], knowledge.distance]
 
     def _told_of_several(self) -> list[float]:
