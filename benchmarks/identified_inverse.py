@@ -16,7 +16,8 @@ import numpy as np
 
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.published_indices import published_indices
-from rths_nodes.core.samples import EMPTY, Motion
+from rths_nodes.control.compensators.single_inverse import State as LawState
+from rths_nodes.core.samples import EMPTY
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -81,25 +82,29 @@ def null_offset(loop: Loop) -> None:
 
 def by_displacement(loop: Loop) -> None:
     """Velocity and acceleration of the target as differences of its displacement."""
-    compensator, before = loop.assembly.compensator, [np.zeros(1), np.zeros(1)]
-    step = compensator.step
+    compensator, before = loop.assembly.compensator, [0.0, 0.0]
+    commands = compensator.commands
 
-    def stepped(target: Motion, measured: Any) -> Any:
-        x = target.displacement
-        velocity = (x - before[0]) / SAMPLE
+    def commanded(x: Any, v: Any, a: Any, *others: Any) -> Any:
+        velocity = (x[0] - before[0]) / SAMPLE
         acceleration = (velocity - before[1]) / SAMPLE
-        before[:] = x.copy(), velocity
-        return step(Motion(x, velocity, acceleration, target.flagged, target.preparing, target.force), measured)
+        before[:] = x[0], velocity
+        return commands(x, [velocity], [acceleration], *others)
 
-    compensator.step = stepped
+    compensator.commands = commanded
 
 
 def by_measurement(loop: Loop) -> None:
     """The measured displacement in the place of the target as instrument: ordinary least squares."""
-    learning = loop.assembly.compensator._learning
-    if learning is not None:
-        learn = learning.learn
-        learning.learn = lambda rows: learn(rows[:, [0, 1, 1]])
+    compensator = loop.assembly.compensator
+    commands = compensator.commands
+
+    def commanded(x: Any, v: Any, a: Any, measured: Any, *others: Any) -> Any:
+        compensator.current = LawState(*compensator.current)._replace(target=measured[0])
+        return commands(x, v, a, measured, *others)
+
+    if loop.scenario.compensator.learning:
+        compensator.commands = commanded
 
 
 CONDITIONS: dict[str, tuple[list[str], Change | None]] = {

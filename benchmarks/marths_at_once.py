@@ -235,7 +235,7 @@ def run(rows: list[design.Row]) -> table.Found:
     scenario = scenarios[0]
     coupler = LongCoupler(scenario.setup)
     frames, rigs, limits = Frames(assembly, runs), Rigs(scenarios), Limits(scenario, runs)
-    law = LearnedInverse(assembly.compensator, np.full(runs, scenario.compensator.lead))
+    law = LearnedInverse(scenario.compensator, scenario.dt, np.full(runs, scenario.compensator.lead))
     # target, measured and true displacement of the axes, and what of the frame the indices take
     history = np.zeros((scenario.samples + 1, 6 + len(SEEN), runs))
     command = target = np.zeros((2, runs))

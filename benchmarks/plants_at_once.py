@@ -223,7 +223,8 @@ def run(rows: list[design.Row]) -> dict[str, Array]:
     structures = Structures(assemblies, dt, group, [assembly.external_force for assembly in first])
     rigs = Rigs(assemblies)
     leads = np.array([assembly.scenario.compensator.lead for assembly in assemblies])
-    law = LearnedInverse(assemblies[0].compensator, leads)
+    one = assemblies[0].scenario
+    law = LearnedInverse(one.compensator, one.dt, leads)
     ahead = np.array(
         [(s.force_lead / dt + 0.5 if s.force_lead else 0.0) for s in (a.scenario for a in assemblies)]
     )

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rths_nodes.analysis.reference.coupled import measured_names
+from rths_nodes.control.compensators.coupled import CoupledKernel
 from rths_nodes.core import arithmetic, registry
-from rths_nodes.core.kernels import Kernel, copied
+from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.actuators.specimen_path import path_of
 
-from .test_contracts import COMPONENTS, data_of
+from .test_contracts import COMPONENTS, data_of, frame
 
 DT = 1.0 / 1024.0
 SAMPLES = 400
@@ -45,6 +47,8 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
         for _ in range(SAMPLES)
     ]
     kernel = cls.kernel_of(params)
+    if isinstance(kernel, CoupledKernel):  # two axes, of which the second moves the other way
+        rows = [(*(np.array([value, -0.5 * value]) for value in row[:5]), *row[5:]) for row in rows]
     return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
 
 
@@ -134,6 +138,64 @@ def component(family: str, data: dict[str, Any]) -> Any:
     return cls(build(cls.Params, own, family))
 
 
+def of_ramp(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Each sample on the curve, and before a Target comes; and, at the first one of a step, that Target."""
+    constants, start, follow, step, predict = cls.kernel_of(params)
+    metres, substeps = numbers(rng, 0.01, extreme), 4
+
+    def driven(k: Any, s: Any, x: float, v: float, a: float, substep: int) -> Any:
+        before = predict(k, s, substep)
+        if substep == 1:
+            s = follow(k, s, x, v, a)
+        return s, (before, step(k, s, substep))
+
+    rows = [(next(metres), next(metres), next(metres), sample % substeps + 1) for sample in range(SAMPLES)]
+    kernel = Kernel(constants, lambda k: start(k, 0.01, -0.2, 3.0), driven)
+    return kernel, constants(params, DT, substeps), rows
+
+
+def of_setup(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Motion of two axes, and the forces of these, with a load behind them for who takes one."""
+    constants, axes, forces = cls.kernel_of(params)
+    n_dof = len(params.matrix[0]) if params.type_name == "matrix" else 2
+    metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
+
+    def driven(k: Any, s: Any, x: Any, v: Any, a: Any, f: Any) -> Any:
+        return s, (axes(k, x, v, a), forces(k, f, x))
+
+    def some(of: Iterator[float], count: int) -> Any:
+        values = tuple(next(of) for _ in range(count))
+        return values if n_dof == 2 else np.array(values)
+
+    n_forces = 3 if cls.takes_loads else 2
+    rows = [(*(some(metres, n_dof) for _ in range(3)), some(newtons, n_forces)) for _ in range(SAMPLES)]
+    return Kernel(constants, no_state, driven), constants(params, n_dof, 2), rows
+
+
+def of_semi_active(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """All auxiliary channels, the ground and a chance."""
+    names, kernel = measured_names(1), cls.kernel_of(params)
+    values = numbers(rng, 1.0, extreme)
+    rows = [
+        (np.array([next(values) for _ in names]), next(values), float(rng.random() < 0.5)) for _ in range(SAMPLES)
+    ]
+    return kernel, kernel.constants(params, frame(), DT, names), rows
+
+
+def of_force_controller(cls: Any, params: Any, rng: np.random.Generator, extreme: bool) -> tuple[Kernel, Any, Any]:
+    """Target, measured force, drift; now and then it takes over anew."""
+    constants, rest, begin, step = cls.kernel_of(params)
+    metres, newtons = numbers(rng, 0.01, extreme), numbers(rng, 1e5, extreme)
+
+    def driven(k: Any, s: Any, target: float, measured: float, drift: float, begins: bool) -> Any:
+        if begins:
+            s = begin(k, s, 0.001, target, drift, drift)
+        return step(k, s, target, measured, drift)
+
+    rows = [(next(newtons), next(newtons), next(metres), rng.random() < 0.05) for _ in range(SAMPLES)]
+    return Kernel(constants, rest, driven), constants(params, DT), rows
+
+
 FAMILIES: dict[str, Callable[..., Any]] = {
     "compensator": of_compensator,
     "restoring_force": of_restoring_force,
@@ -141,25 +203,58 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "specimen": of_specimen,
     "actuator": of_actuator,
     "rig": of_rig,
+    "ramp": of_ramp,
+    "setup": of_setup,
+    "semi_active": of_semi_active,
+    "force_controller": of_force_controller,
 }
 BASES = ("Actuator.", "Rig.")
 """Classes whose ``kernel_of`` says that there is none."""
+NEEDS_MORE = ("integrator", "specimen", "actuator", "rig")
+"""Families whose ``kernel_of`` takes more than parameters."""
 
 
 def has_kernel(family: str, name: str) -> bool:
-    own = getattr(registry.load(family, name), "kernel_of", None)
-    return family in FAMILIES and own is not None and not own.__qualname__.startswith(BASES)
+    cls = registry.load(family, name)
+    own = getattr(cls, "kernel_of", None)
+    if family not in FAMILIES or own is None or own.__qualname__.startswith(BASES):
+        return False
+    return family in NEEDS_MORE or own(build(cls.Params, data_of(family, name), family)) is not None
 
 
-WITH_KERNEL = [pair for pair in COMPONENTS if has_kernel(*pair)]
+ONE_AXIS = {"displacement": [[1.0]], "velocity": [[0.02]], "acceleration": [[1e-4]], "jerk": [[0.0]]}
+TWO_AXES = data_of("compensator", "identified_inverse")
+VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("compensator", "none"): [{"lead": 0.01}],
+    ("compensator", "identified_inverse"): [
+        {"inverse": ONE_AXIS},
+        {"inverse": ONE_AXIS, "lead": 0.01, "order": 2, "decimation": 3, "memory": 0.01},
+        {"inverse": ONE_AXIS, "decimation": 70},
+        {"inverse": ONE_AXIS, "learning": False},
+        TWO_AXES | {"learning": False},
+        TWO_AXES | {"lead": 0.01, "decimation": 1},
+    ],
+    ("compensator", "chain"): [
+        {"first": {"type": "discrete_model", "update_after": 0.0}, "second": {"type": "pi_lead"}},
+    ],
+    ("compensator", "model_based"): [{"known": data_of("compensator", "model_based")["known"]}],
+    ("setup", "upright_load"): [{"actuator_length": 2.0, "setup": {"type": "matrix", "matrix": [[1, 0], [1, 1]]}}],
+    ("setup", "matrix"): [{"matrix": [[1.0, *[0.5] * 63], [0.5, -1.0, *[0.25] * 62]]}],
+    ("ramp", "predictor_corrector"): [{"order": 3}],
+    ("force_controller", "feed_forward_pi"): [{"stiffness": 1e9}],
+}
+"""Further parameters that make another text, or another way through it."""
+WITH_KERNEL = [
+    (*pair, data) for pair in COMPONENTS for data in (data_of(*pair), *VARIANTS.get(pair, [])) if has_kernel(*pair)
+]
 every_kernel = pytest.mark.parametrize(
-    ("family", "name"), WITH_KERNEL, ids=["-".join(pair) for pair in WITH_KERNEL]
+    ("family", "name", "data"), WITH_KERNEL, ids=["-".join(each[:2]) for each in WITH_KERNEL]
 )
 
 
-def made(family: str, name: str, seed: int, extreme: bool) -> Any:
+def made(family: str, name: str, data: dict[str, Any], seed: int, extreme: bool) -> Any:
     cls = registry.load(family, name)
-    params = build(cls.Params, data_of(family, name), family)
+    params = build(cls.Params, data, family)
     return FAMILIES[family](cls, params, np.random.default_rng(seed), extreme)
 
 
@@ -178,9 +273,9 @@ def same(one: Any, other: Any) -> bool:
 
 @every_kernel
 @pytest.mark.parametrize("extreme", [False, True], ids=["random", "extreme"])
-def test_plain_and_compiled_give_the_same_bits(family: str, name: str, extreme: bool) -> None:
+def test_plain_and_compiled_give_the_same_bits(family: str, name: str, data: Any, extreme: bool) -> None:
     pytest.importorskip("numba")
-    agree(*made(family, name, 7, extreme))
+    agree(*made(family, name, data, 7, extreme))
 
 
 def agree(kernel: Any, constants: Any, rows: Any) -> None:
@@ -198,9 +293,9 @@ def agree(kernel: Any, constants: Any, rows: Any) -> None:
 
 
 @every_kernel
-def test_random_inputs_keep_to_finite_numbers(family: str, name: str) -> None:
+def test_random_inputs_keep_to_finite_numbers(family: str, name: str, data: Any) -> None:
     """So that more than nan is compared."""
-    kernel, constants, rows = made(family, name, 7, False)
+    kernel, constants, rows = made(family, name, data, 7, False)
     state = copied(kernel.rest(constants))
     for inputs in rows:
         state, found = kernel.step(constants, state, *inputs)
@@ -209,8 +304,8 @@ def test_random_inputs_keep_to_finite_numbers(family: str, name: str) -> None:
 
 
 @every_kernel
-def test_a_copied_state_is_a_second_one(family: str, name: str) -> None:
-    kernel, constants, rows = made(family, name, 3, False)
+def test_a_copied_state_is_a_second_one(family: str, name: str, data: Any) -> None:
+    kernel, constants, rows = made(family, name, data, 3, False)
     state = copied(kernel.rest(constants))
     for inputs in rows[:5]:
         state, _ = kernel.step(constants, state, *inputs)
@@ -225,7 +320,7 @@ def test_a_copied_state_is_a_second_one(family: str, name: str) -> None:
 # What may stand in a kernel
 
 ALLOWED = {"abs", "len", "range", "float", "bool", "True", "False", "max", "min"}
-NUMPY = {"empty", "zeros", "array", "nan"}
+NUMPY = {"empty", "zeros", "array", "nan", "minimum", "maximum"}
 BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -233,7 +328,7 @@ def functions_of(function: Any, seen: dict[Any, Any]) -> dict[Any, Any]:
     """``function`` and all of this package that it calls, but the arithmetic; two closures of one text are two."""
     if not isinstance(function, FunctionType) or id(function) in seen:
         return seen
-    if not function.__module__.startswith("rths_nodes.") or function.__module__ == arithmetic.__name__:
+    if not function.__module__.startswith(("rths_nodes.", __name__)) or function.__module__ == arithmetic.__name__:
         return seen
     seen[id(function)] = function
     reached = [function.__globals__.get(name) for name in function.__code__.co_names]
@@ -267,8 +362,8 @@ def wrong_in(function: Any) -> list[str]:
 
 
 @every_kernel
-def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: str) -> None:
-    kernel, _, _ = made(family, name, 1, False)
+def test_nothing_stands_in_a_kernel_that_has_no_defined_bits(family: str, name: str, data: Any) -> None:
+    kernel, _, _ = made(family, name, data, 1, False)
     found = {each.__qualname__: wrong_in(each) for each in functions_of(kernel.step, {}).values()}
     assert {name: words for name, words in found.items() if words} == {}
 

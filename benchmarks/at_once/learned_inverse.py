@@ -5,33 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from at_once.arrays import Array, product
-from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse
-from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, TAIL
+from rths_nodes.control.compensators.coupled_inverse import TAIL
+from rths_nodes.control.compensators.derivative_filter import ORDER
+from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, constants_in_arrays
+from rths_nodes.control.compensators.instrument import OF_DIFFERENCES
 
 
 class LearnedInverse:
-    """The law of all runs, with the constants of one of them, ``law``; ``lead`` ``(runs,)`` s is each run's own.
+    """The law of all runs with ``params`` at ``dt`` (s); ``lead`` ``(runs,)`` s is each run's own.
 
     ``distance`` ``(n_axes, runs)``: the largest so far of how far a coefficient has gone, in standard deviations.
     """
 
-    def __init__(self, law: IdentifiedInverse, lead: Array) -> None:
-        own = law._learning
-        assert own is not None
-        self._own, self._lead, self._every, self._slope = own, lead, law._every, law._slope
+    def __init__(self, params: IdentifiedInverse.Params, dt: float, lead: Array) -> None:
+        _, self._slope, identified, own = constants_in_arrays(params, dt)
+        self._own, self._lead, self._every = own, lead, params.decimation
         self._ahead = bool(lead.any())
-        count, n, _ = own._shape
+        count, n, _ = identified.shape
         self._count, self._n, self._runs = count, n, len(lead)
-        # a row of coefficients for each axis, in the order of the derivatives, in them that of the axes
-        self._units = np.repeat(own._units[:, 0], n)[:, None]
-        self._first, self._spread = own._first[:, :, None], own._spread[:, :, None]
-        self._prior = own._prior[..., None]
+        self._units = own.units[:, None]
+        self._first, self._spread = own.first[:, :, None], own.spread[:, :, None]
+        self._prior = own.prior[..., None]
         self._rows = np.tile(self._first, self._runs)
         self._covariance = np.tile(self._prior, self._runs)
         self._coefficients = self._rows / self._units
         axes = (n, self._runs)
         self._past = np.zeros((len(self._slope), *axes))
-        self._filtered = np.zeros((own._order, 3 * n * self._runs))
+        self._filtered = np.zeros((ORDER, 3 * n * self._runs))
         self._mean = np.zeros_like(self._filtered)
         self._noise, self._learned = np.zeros(axes), 0
         self._block: list[Array] = []
@@ -71,26 +71,26 @@ class LearnedInverse:
             self._last = rows.mean(axis=0, keepdims=True)
             self._filtered[0] = self._last
             self._tail = np.repeat(m[:1], TAIL, axis=0)
-        self._filtered = own._block @ np.concatenate([self._filtered, self._last, rows])
+        self._filtered = own.block @ np.concatenate([self._filtered, self._last, rows])
         self._last = rows[-1:]
         m = np.concatenate([self._tail, m])
         self._tail = m[-TAIL:]
         third = m[3:] - m[:-3] + 3.0 * (m[1:-2] - m[2:-1])
         self._learned += 1
-        share = max(own._forget, 1.0 / self._learned)
+        share = max(own.forget, 1.0 / self._learned)
         self._mean += share * (self._filtered - self._mean)
         self._noise += share * (np.square(third).mean(axis=0) / OF_DIFFERENCES - self._noise)
         moving = (self._filtered - self._mean).reshape(-1, 3, n, self._runs)
         y, seen, z = moving[0, 0], *(moving[:count, i].reshape(count * n, -1) for i in (1, 2))
-        self._covariance += own._forget * (self._prior - self._covariance)
+        self._covariance += own.forget * (self._prior - self._covariance)
         pz = product(self._covariance, z)
-        expected = own._noise_gain @ np.maximum(self._noise, own._least_noise) + (z * pz).sum(axis=1)
-        bound = own._deviations * np.sqrt(expected)
+        expected = own.noise_gain @ np.maximum(self._noise, own.least_noise) + (z * pz).sum(axis=1)
+        bound = own.deviations * np.sqrt(expected)
         error = np.clip(y - (self._rows * seen).sum(axis=1), -bound, bound)
         gain = pz / expected[:, None]
         self._rows += error[:, None] * gain
         self._covariance -= gain[:, :, None] * pz[:, None]
-        reach = own._range[:, :, None]
+        reach = own.reach[:, :, None]
         np.clip(self._rows, self._first - reach, self._first + reach, out=self._rows)
         self._coefficients = self._rows / self._units
         away = np.abs(self._rows - self._first)

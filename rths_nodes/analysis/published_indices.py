@@ -37,7 +37,7 @@ from rths_nodes.analysis.reference.linear import linear_response, states_its_tes
 from rths_nodes.analysis.response_errors import whole_response
 from rths_nodes.analysis.units import MS, PERCENT
 from rths_nodes.core.errors import ConfigError
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 from rths_nodes.loop.scenario.assembly import Assembly
 
 LONGEST_LAG = 50
@@ -223,12 +223,8 @@ def steps_of(of: Evaluation) -> Indices:
 
 def axes_of(assembly: Assembly, displacement: Array) -> Array:
     """Displacements of the axes ``(steps, n_axes)`` m at those of the degrees of freedom ``(steps, n_dof)``."""
-    setup = assembly.fresh("setup")
-    if hasattr(setup, "histories"):  # fixed combinations, all steps at a time
-        found: Array = setup.histories(displacement)
-        return found
-    still = np.zeros(displacement.shape[1])
-    return np.array([setup.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
+    found: Array = assembly.fresh("setup").histories(displacement)
+    return found
 
 
 def published_lag(target: Array, measured: Array) -> int:

@@ -10,11 +10,15 @@ A ramp that needs no Target at the first sub-steps of a step has their number as
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
 import numpy as np
 
+from rths_nodes.core.control import Ramp, Rows, motion_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array, Motion, Target
+from rths_nodes.core.samples import Motion, Target
 
 TABLE = {
     "linear": ":LinearRamp",
@@ -23,8 +27,111 @@ TABLE = {
     "predictor_corrector": ":PredictorCorrectorRamp",
 }
 
+FEW = 6
+"""Degrees of freedom up to which floats are quicker than arrays."""
+Triple = tuple[float, float, float]
+"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
+Cubic = tuple[float, float, float, float]
+"""Coefficients (m) of a polynomial in shares of a step."""
 
-class LinearRamp:
+
+class RampKernel(NamedTuple):
+    """Arithmetic of a ramp, for one degree of freedom."""
+
+    constants: Callable[[Any, float, int], Any]
+    """From parameters, dt (s) and the sub-steps of a step."""
+    start: Callable[..., Any]
+    """``start(constants, x, v, a) -> state`` at Target 0."""
+    follow: Callable[..., Any]
+    """``follow(constants, state, x, v, a) -> state`` in the step that ends at that Target."""
+    step: Callable[..., Any]
+    """``step(constants, state, substep) -> x, v, a``."""
+    predict: Callable[..., Any]
+    """As ``step``, before ``follow``, at one of the predicted sub-steps."""
+
+
+class OfKernel(Ramp):
+    """A ramp made of its ``KERNEL``: a state for each degree of freedom, or one of arrays where there are many."""
+
+    KERNEL: ClassVar[RampKernel]
+
+    def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None:
+        self._constants = self.KERNEL.constants(params, dt, substeps)
+        self._n = n_dof
+        self._states: list[Any] = []
+
+    @classmethod
+    def kernel_of(cls, params: Any) -> RampKernel:
+        """The kernel of one degree of freedom."""
+        return cls.KERNEL
+
+    def start(self, target: Target) -> None:
+        """Stand at Target 0."""
+        k, start = self._constants, self.KERNEL.start
+        self._states = [start(k, x, v, a) for x, v, a in self._each(target)]
+
+    def follow(self, target: Target) -> None:
+        k, follow, motions = self._constants, self.KERNEL.follow, self._each(target)
+        self._states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self._states, motions, strict=True)]
+
+    def step(self, substep: int) -> Motion:
+        return motion_of(self.rows(substep))
+
+    def predict(self, substep: int) -> Motion:
+        return motion_of(self.predicted_rows(substep))
+
+    def rows(self, substep: int) -> Rows:
+        return self._rows(self.KERNEL.step, substep)
+
+    def predicted_rows(self, substep: int) -> Rows:
+        return self._rows(self.KERNEL.predict, substep)
+
+    def _each(self, target: Target) -> list[Any]:
+        motion = target.displacement, target.velocity, target.acceleration
+        if self._n > FEW:
+            return [tuple(values.copy() for values in motion)]
+        return list(zip(*(values.tolist() for values in motion), strict=True))
+
+    def _rows(self, step: Callable[..., Any], substep: int) -> Rows:
+        k, states = self._constants, self._states
+        if self._n == 1:
+            x, v, a = step(k, states[0], substep)
+            return (x,), (v,), (a,)
+        if self._n > FEW:  # an acceleration of zero is one number for all of them
+            x, v, a = (np.broadcast_to(values, self._n).tolist() for values in step(k, states[0], substep))
+            return x, v, a
+        x, v, a = zip(*[step(k, state, substep) for state in states], strict=True)
+        return x, v, a
+
+
+def duration(params: Any, dt: float, substeps: int) -> tuple[float, int]:
+    """Length of a step (s), and its sub-steps."""
+    return dt * substeps, substeps
+
+
+def start_line(k: tuple[float, int], x: float, v: float, a: float) -> tuple[float, float, float, float]:
+    """Where the line begins and ends (m), their difference (m), its slope (m/s)."""
+    return x, x, 0.0, 0.0
+
+
+def follow_line(
+    k: tuple[float, int], s: tuple[float, float, float, float], x: float, v: float, a: float
+) -> tuple[float, float, float, float]:
+    """From the last target to this one."""
+    step, _ = k
+    _, before, _, _ = s
+    difference = x - before
+    return before, x, difference, difference / step
+
+
+def on_line(k: tuple[float, int], s: tuple[float, float, float, float], substep: int) -> Triple:
+    """Eq. (2)."""
+    _, substeps = k
+    before, _, difference, velocity = s
+    return substep / substeps * difference + before, velocity, 0.0
+
+
+class LinearRamp(OfKernel):
     """Straight line between targets, Eq. (2): the papers' ramp.
 
     Its slope jumps at each target; an inverse compensator turns that into a sawtooth at the step rate.
@@ -34,26 +141,33 @@ class LinearRamp:
     class Params:
         pass
 
-    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
-        self._step = dt * substeps
-        self._substeps = substeps
-        self._acceleration = np.zeros(n_dof)
-
-    def start(self, target: Target) -> None:
-        """Stand at Target 0."""
-        self._from = self._to = target.displacement.copy()
-
-    def follow(self, target: Target) -> None:
-        self._from, self._to = self._to, target.displacement.copy()
-        self._difference = self._to - self._from
-        self._velocity = self._difference / self._step
-
-    def step(self, substep: int) -> Motion:
-        displacement = substep / self._substeps * self._difference + self._from
-        return Motion(displacement, self._velocity, self._acceleration)
+    KERNEL = RampKernel(duration, start_line, follow_line, on_line, on_line)
 
 
-class QuadraticRamp:
+def start_parabola(k: tuple[float, int], x: float, v: float, a: float) -> tuple[float, float, float, float]:
+    """Where the parabola begins and ends (m), its slope at the begin (m/s), its curvature (m/s^2)."""
+    step, _ = k
+    return x - step * v + 0.5 * (step * step) * a, x, v, a
+
+
+def follow_parabola(
+    k: tuple[float, int], s: tuple[float, float, float, float], x: float, v: float, a: float
+) -> tuple[float, float, float, float]:
+    """Through the last two targets and this one."""
+    step, _ = k
+    before, last, _, _ = s
+    return last, x, (x - before) / (2.0 * step), (x - 2.0 * last + before) / (step * step)
+
+
+def on_parabola(k: tuple[float, int], s: tuple[float, float, float, float], substep: int) -> Triple:
+    """Along the parabola."""
+    step, substeps = k
+    begin, _, slope, acceleration = s
+    time = substep / substeps * step
+    return begin + time * (slope + 0.5 * time * acceleration), slope + time * acceleration, acceleration
+
+
+class QuadraticRamp(OfKernel):
     """Parabola through the last three targets: the slope jumps by a third difference only.
 
     The recommended ramp behind an inverse compensator. Before the first target the motion is continued
@@ -64,29 +178,54 @@ class QuadraticRamp:
     class Params:
         pass
 
-    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
-        self._step = dt * substeps
-        self._substeps = substeps
-
-    def start(self, target: Target) -> None:
-        """Stand at Target 0."""
-        h = self._step
-        self._to = target.displacement.copy()
-        self._from = self._to - h * target.velocity + 0.5 * h**2 * target.acceleration
-
-    def follow(self, target: Target) -> None:
-        before, self._from, self._to = self._from, self._to, target.displacement.copy()
-        self._slope = (self._to - before) / (2.0 * self._step)
-        self._acceleration = (self._to - 2.0 * self._from + before) / self._step**2
-
-    def step(self, substep: int) -> Motion:
-        time = substep / self._substeps * self._step
-        velocity = self._slope + time * self._acceleration
-        displacement = self._from + time * (self._slope + 0.5 * time * self._acceleration)
-        return Motion(displacement, velocity, self._acceleration)
+    KERNEL = RampKernel(duration, start_parabola, follow_parabola, on_parabola, on_parabola)
 
 
-class HermiteRamp:
+class Curve(NamedTuple):
+    """The last target and the coefficients (m) of the curve to it, in shares of the step."""
+
+    x: float
+    v: float
+    a: float
+    c0: float
+    c1: float
+    c2: float
+    c3: float
+    c4: float
+    c5: float
+
+
+def start_curve(k: tuple[float, int], x: float, v: float, a: float) -> Curve:
+    """At the first target, at rest."""
+    return Curve(x, v, a, x, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def follow_curve(k: tuple[float, int], s: Curve, x: float, v: float, a: float) -> tuple[float, ...]:
+    """Fifth degree, with displacement, velocity and acceleration of both targets at its ends."""
+    step, _ = k
+    x0, v0, a0, _, _, _, _, _, _ = s
+    gone, c1, by_v = x - x0, step * v0, step * v
+    c2, by_a = 0.5 * (step * step) * a0, 0.5 * (step * step) * a
+    c3 = 10.0 * gone - 6.0 * c1 - 4.0 * by_v - 3.0 * c2 + by_a
+    c4 = -15.0 * gone + 8.0 * c1 + 7.0 * by_v + 3.0 * c2 - 2.0 * by_a
+    c5 = 6.0 * gone - 3.0 * c1 - 3.0 * by_v - c2 + by_a
+    return x, v, a, x0, c1, c2, c3, c4, c5
+
+
+def on_curve(k: tuple[float, int], s: Curve, substep: int) -> Triple:
+    """Along the curve; the target itself at its end."""
+    step, substeps = k
+    x, v, a, c0, c1, c2, c3, c4, c5 = s
+    if substep == substeps:
+        return x, v, a
+    t = substep / substeps
+    x = c0 + t * (c1 + t * (c2 + t * (c3 + t * (c4 + t * c5))))
+    v = (c1 + t * (2.0 * c2 + t * (3.0 * c3 + t * (4.0 * c4 + t * (5.0 * c5))))) / step
+    a = (2.0 * c2 + t * (6.0 * c3 + t * (12.0 * c4 + t * (20.0 * c5)))) / (step * step)
+    return x, v, a
+
+
+class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
     The integrator's own motion: for compensators that use derivatives of the target. With one sub-step it hands on
@@ -97,52 +236,101 @@ class HermiteRamp:
     class Params:
         pass
 
-    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
-        step = dt * substeps
-        tables = hermite_weights(np.arange(1, substeps) / substeps)
-        scale = np.array([1.0, step, step**2, 1.0, step, step**2])
-        weights = [table * scale / step**order for order, table in enumerate(tables)]
-        self._weights = np.array(weights).transpose(1, 0, 2).copy()
-        self._substeps = substeps
-
-    def start(self, target: Target) -> None:
-        """Stand at Target 0."""
-        self._to = _end(target)
-
-    def follow(self, target: Target) -> None:
-        before, self._to = self._to, _end(target)
-        if self._substeps > 1:
-            self._ends = np.array(before + self._to)
-
-    def step(self, substep: int) -> Motion:
-        if substep == self._substeps:
-            return Motion(*self._to)
-        displacement, velocity, acceleration = self._weights[substep - 1].dot(self._ends)
-        return Motion(displacement, velocity, acceleration)
+    KERNEL = RampKernel(duration, start_curve, follow_curve, on_curve, on_curve)
 
 
-def _end(target: Target) -> tuple[Array, Array, Array]:
-    return target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()
+class Prediction(NamedTuple):
+    """Length of a step (s), sub-steps, those that are predicted, order of the polynomial."""
+
+    step: float
+    substeps: int
+    predicted: int
+    order: int
 
 
-def hermite_weights(times: Array) -> Array:
-    """Weights of value, first and second derivative at 0 and at 1, in this order, for the curve at ``times``.
+class Predicted(NamedTuple):
+    """Polynomials (m, in shares of the step) of this step and of the next, what this one misses at its end.
 
-    For value, first and second derivative there, ``(3, len(times), 6)``.
+    Behind them the last targets (m), the newest first.
     """
-    powers = np.arange(6)
-    factorials = np.array([1.0, 1.0, 2.0])
-    at_one = np.array([[1.0] * 6, powers, powers * (powers - 1)])
-    conditions = np.vstack([np.diag(factorials) @ np.eye(3, 6), at_one])
-    coefficients = np.linalg.inv(conditions)
-    value = np.vander(times, 6, increasing=True)
-    first, second = np.zeros_like(value), np.zeros_like(value)
-    first[:, 1:] = value[:, :-1] * powers[1:]
-    second[:, 1:] = first[:, :-1] * powers[1:]
-    return np.array([value, first, second]) @ coefficients
+
+    now: Cubic
+    next: Cubic
+    error: float
+    x: float
+    before: float
+    earlier: float
 
 
-class PredictorCorrectorRamp:
+def prediction(params: Any, dt: float, substeps: int) -> Prediction:
+    """What is predicted is rounded down to whole samples."""
+    return Prediction(dt * substeps, substeps, predicted_of(params, substeps), params.order)
+
+
+def predicted_of(params: Any, substeps: int) -> int:
+    """Sub-steps that are predicted."""
+    return int(params.predicted_share * substeps + ROUNDING)
+
+
+def through(order: int, x: float, before: float, earlier: float, first: float) -> Cubic:
+    """Coefficients of the polynomial through the last ``order`` + 1 targets, by their backward differences."""
+    one = x - before
+    if order == 1:
+        return x, one, 0.0 * one, 0.0 * one
+    two = one - (before - earlier)
+    if order == 2:
+        return x, one + 0.5 * two, 0.5 * two, 0.0 * two
+    three = two - (before - 2.0 * earlier + first)
+    return x, one + 0.5 * two + three / 3.0, 0.5 * (two + three), three / 6.0
+
+
+def start_prediction(k: Prediction, x: float, v: float, a: float) -> Predicted:
+    """The motion is continued backwards with the velocity and acceleration of the start."""
+    step, _, _, order = k
+    before = x - step * v + 0.5 * (step * step) * a
+    earlier = x - 2.0 * step * v + 2.0 * (step * step) * a
+    first = x - 3.0 * step * v + 4.5 * (step * step) * a
+    curve = through(order, x, before, earlier, first)
+    return Predicted(curve, curve, 0.0 * x, x, before, earlier)
+
+
+def follow_prediction(k: Prediction, s: Predicted, x: float, v: float, a: float) -> tuple[Any, ...]:
+    """What was predicted of this target, and the polynomial that predicts the next."""
+    _, _, _, order = k
+    _, curve, _, before, earlier, first = s
+    c0, c1, c2, c3 = curve
+    error = x - (c0 + c1 + c2 + c3)
+    return curve, through(order, x, before, earlier, first), error, x, before, earlier
+
+
+def predicted_at(k: Prediction, s: Predicted, substep: int) -> Triple:
+    """Along the polynomial of the next step, whose target is not there yet."""
+    step, substeps, _, _ = k
+    return along_polynomial(s[1], step, substep / substeps)
+
+
+def along_polynomial(curve: Cubic, step: float, t: float) -> Triple:
+    """Motion at the share ``t`` of a step (s)."""
+    c0, c1, c2, c3 = curve
+    v = (c1 + t * (2.0 * c2 + t * (3.0 * c3))) / step
+    return c0 + t * (c1 + t * (c2 + t * c3)), v, (2.0 * c2 + t * (6.0 * c3)) / (step * step)
+
+
+def corrected_at(k: Prediction, s: Predicted, substep: int) -> Triple:
+    """The prediction, and the cubic 3 r^2 - 2 r^3 of its error over the share r of the rest of the step."""
+    step, substeps, predicted, _ = k
+    curve, _, error, _, _, _ = s
+    x, v, a = along_polynomial(curve, step, substep / substeps)
+    if substep <= predicted:
+        return x, v, a
+    start = predicted / substeps
+    r = (substep / substeps - start) / (1.0 - start)
+    rate = 1.0 / (step * (1.0 - start))
+    x = x + r * r * (3.0 - 2.0 * r) * error
+    return x, v + 6.0 * r * (1.0 - r) * rate * error, a + (6.0 - 12.0 * r) * (rate * rate) * error
+
+
+class PredictorCorrectorRamp(OfKernel):
     """Prediction from past targets while the next is being computed, then correction towards it without a jump.
 
     For an integrator slower than one sample: its target is not needed in the first ``predicted_share`` of a step,
@@ -164,55 +352,8 @@ class PredictorCorrectorRamp:
         )
         order: int = integer("order of the polynomial", default=2, at_least=1, at_most=3)
 
+    KERNEL = RampKernel(prediction, start_prediction, follow_prediction, corrected_at, predicted_at)
+
     def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
-        self._step = dt * substeps
-        self._order = params.order
-        times = np.arange(substeps + 1) / substeps
-        self._prediction = [table / self._step**k for k, table in enumerate(extrapolation(times, params.order))]
-        self.predicted = int(params.predicted_share * substeps + ROUNDING)
-        start = self.predicted / substeps
-        s = np.clip((times - start) / (1.0 - start), 0.0, 1.0)
-        rate = (s > 0.0) / (self._step * (1.0 - start))
-        shapes = (3.0 * s**2 - 2.0 * s**3, 6.0 * (s - s**2) * rate, (6.0 - 12.0 * s) * rate**2)
-        self._correction = list(np.array(shapes).T.tolist())
-
-    def start(self, target: Target) -> None:
-        """Stand at Target 0."""
-        back = -self._step * np.arange(self._order + 2)[:, None]
-        # newest first; the last row makes place when the first target comes
-        self._targets = target.displacement + back * target.velocity + 0.5 * back**2 * target.acceleration
-
-    def follow(self, target: Target) -> None:
-        self._targets = np.vstack([target.displacement, self._targets[:-1]])
-        self._past = self._targets[1:]
-        self._error = self._targets[0] - self._prediction[0][-1] @ self._past
-
-    def predict(self, substep: int) -> Motion:
-        """Motion at a sub-step of the predicted share, before :meth:`follow`; the same as after it."""
-        return self._predicted(substep, self._targets[:-1])
-
-    def _predicted(self, substep: int, past: Array) -> Motion:
-        return Motion(*(table[substep].dot(past) for table in self._prediction))
-
-    def step(self, substep: int) -> Motion:
-        predicted = self._predicted(substep, self._past)
-        if substep <= self.predicted:
-            return predicted
-        x, v, a = predicted.displacement, predicted.velocity, predicted.acceleration
-        by_x, by_v, by_a = self._correction[substep]
-        return Motion(x + by_x * self._error, v + by_v * self._error, a + by_a * self._error)
-
-
-def extrapolation(times: Array, order: int) -> tuple[Array, Array, Array]:
-    """Weights of past values, spaced by 1 and the newest first, for the polynomial through them at ``times`` >= 0.
-
-    For value, first and second derivative, shapes ``(len(times), order + 1)``.
-    """
-    powers = np.arange(order + 1)
-    # coefficients of the polynomial from its values at 0, -1, -2, ...
-    from_values = np.linalg.inv(np.vander(-powers.astype(float), order + 1, increasing=True))
-    value = np.vander(times, order + 1, increasing=True)
-    first, second = np.zeros_like(value), np.zeros_like(value)
-    first[:, 1:] = value[:, :-1] * powers[1:]
-    second[:, 1:] = first[:, :-1] * powers[1:]
-    return value @ from_values, first @ from_values, second @ from_values
+        super().__init__(params, dt, substeps, n_dof)
+        self.predicted = predicted_of(params, substeps)

@@ -120,12 +120,9 @@ def place(index: int, period: int) -> int:
     return index % period
 
 
-def dot(a: Sequence[float], b: Sequence[float]) -> float:
+def dot(a: Sequence[float] | Array, b: Sequence[float] | Array) -> float:
     """Sum of products from left to right."""
-    total = 0.0
-    for index in range(len(a)):
-        total += a[index] * b[index]
-    return total
+    return float(reduce(add, map(mul, a, b), 0.0))
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
@@ -214,6 +211,21 @@ def along_mean(
         return state
     slopes = zip(state, a, b, c, d, strict=True)
     return tuple([s + sixth * (p + 2.0 * (q + r) + t) for s, p, q, r, t in slopes])
+
+
+def scaled(state: tuple[float, ...], factors: tuple[float, ...]) -> tuple[float, ...]:
+    """Each number of ``state`` times its factor."""
+    return tuple([s * factor for s, factor in zip(state, factors, strict=True)])
+
+
+def first(state: tuple[float, ...], values: Sequence[float]) -> tuple[float, ...]:
+    """As many of the ``values`` as ``state`` has numbers, the first ones."""
+    return tuple(values[: len(state)])
+
+
+def raised(state: tuple[float, ...], place: int, by: float) -> tuple[float, ...]:
+    """``state`` with ``by`` added to the number at ``place``."""
+    return (*state[:place], state[place] + by, *state[place + 1 :])
 
 
 def all_nan(state: tuple[float, ...]) -> tuple[float, ...]:

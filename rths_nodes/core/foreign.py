@@ -1,12 +1,14 @@
 """Components of other packages: what they get wrong is told in their name, before anything moves where it can be.
 
 What one raises becomes an error with its family, its type and what was tried: a :class:`ConfigError` while it is
-built, a :class:`ComponentError` in a test. What it lacks of its family is refused when it is built; a compensator
-is asked for one command at rest, on a copy of its own.
+built, a :class:`ComponentError` in a test. What it lacks of its family is refused when it is built, or given to it
+where the base class of the family has a default; a compensator is asked for one command at rest, on a copy of its
+own.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
@@ -28,16 +30,15 @@ PROTOCOLS: dict[str, Any] = {
     "actuator": protocols.Actuator,
     "specimen": protocols.Specimen,
     "rig": protocols.Rig,
+    "force_controller": protocols.ForceController,
 }
 """Family -> what its members have. A port has more to tell: ``laboratory/ports/named.py``."""
-OWN = {
-    "specimen": ("force", "initial_state", "rate"),
-    "actuator": ("displacement", "force", "reset", "step", "velocity"),
-    "rig": ("displacement", "force", "reset", "step", "velocity"),
+NEEDED = {
+    protocols.Specimen: ("force", "initial_state", "rate"),
+    protocols.Actuator: ("displacement", "force", "reset", "step", "velocity"),
+    protocols.Rig: ("displacement", "force", "reset", "step", "velocity"),
 }
-"""Family with a base class -> what a member has to have of its own; the rest it gets from there."""
-OPTIONAL = ("state_units",)
-"""What a member of another family may leave out."""
+"""Base class whose methods call a kernel -> what a member without one has to have of its own."""
 _MOTION = ("displacement", "velocity", "acceleration", "exact_acceleration", "restoring_force")
 SHOWN = {
     "integrator": _MOTION,
@@ -53,8 +54,7 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     """The component ``cls`` of another package. Raises ConfigError in its name for what is wrong with it."""
     label = f"{family}.type = {params.type_name!r}"
     protocol = PROTOCOLS.get(family)
-    base: type = PROTOCOLS[family] if family in OWN else object
-    made = _guarded(cls, base, family, label) if protocol is not None and isinstance(cls, type) else cls
+    made = _guarded(cls, family, label) if protocol is not None and isinstance(cls, type) else cls
 
     def one() -> Any:
         try:
@@ -67,8 +67,8 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     built = one()
     outside = bool(getattr(built, "external", False))  # it shows nothing before it is opened
     if protocol is not None:
-        wanted = _methods(family) if outside else _members(family)
-        if missing := [name for name in wanted if not (hasattr(cls, name) or _shows(built, name, base))]:
+        wanted = _methods(protocol) if outside else _wanted(protocol)
+        if missing := [name for name in wanted if not hasattr(built, name)]:
             raise ConfigError(f"{label}: {cls.__name__} lacks {', '.join(missing)} of the family {family}")
         if not outside:
             _check_shown(built, family, label)
@@ -77,20 +77,32 @@ def build(family: str, cls: Any, params: Any, arguments: tuple[Any, ...]) -> Any
     return built
 
 
-def _shows(built: Any, name: str, base: type) -> bool:
-    """Whether the object has it, and not only from the ``base`` that it was given."""
-    return hasattr(built, name) and not hasattr(base, name)
+def _methods(protocol: Any) -> list[str]:
+    return [name for name in _wanted(protocol) if callable(getattr(protocol, name, None))]
 
 
-def _methods(family: str) -> list[str]:
-    return [name for name in _members(family) if callable(getattr(PROTOCOLS[family], name, None))]
+def _wanted(protocol: Any) -> list[str]:
+    """What a member must have: of a family with a base class all that has no default there."""
+    given = _defaults(protocol)
+    return [name for name in _members(protocol) if name not in given]
 
 
-def _members(family: str) -> list[str]:
-    if family in OWN:
-        return list(OWN[family])
-    names = {*vars(PROTOCOLS[family]), *PROTOCOLS[family].__annotations__}
-    return sorted(name for name in names if not name.startswith("_") and name not in OPTIONAL)
+def _defaults(protocol: Any) -> dict[str, Any]:
+    """What the base class of a family gives to a member that does not inherit; a protocol gives nothing."""
+    needed = NEEDED.get(protocol) or protocol.__abstractmethods__
+    known = {name: value for base in reversed(_own(protocol)) for name, value in vars(base).items()}
+    given = {name: value for name, value in known.items() if not name.startswith("_") and name not in needed}
+    return given if needed else {}
+
+
+def _own(protocol: Any) -> list[type]:
+    """The class itself, and those of its bases that stand beside it."""
+    return [base for base in protocol.__mro__ if base.__module__ == protocol.__module__]
+
+
+def _members(protocol: Any) -> list[str]:
+    names = {name for base in _own(protocol) for name in (*vars(base), *inspect.get_annotations(base))}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 def _probe(compensator: Any, label: str, n_axes: int) -> None:
@@ -108,16 +120,17 @@ def _probe(compensator: Any, label: str, n_axes: int) -> None:
 
 
 @cache
-def _guarded(cls: type, base: type, family: str, label: str) -> type:
-    """A class as ``cls``, whose methods raise in its name, with what ``base`` has where it has it not."""
-    names = [name for name in _members(family) if callable(getattr(cls, name, None)) and name != "Params"]
+def _guarded(cls: type, family: str, label: str) -> type:
+    """A class as ``cls``, whose methods raise in its name."""
+    members = {name: inspect.getattr_static(cls, name, None) for name in _members(PROTOCOLS[family])}
+    names = [name for name, member in members.items() if callable(member) and name != "Params"]
     methods = {name: _guard(getattr(cls, name), f"{label}: {name}") for name in names}
+    given = {name: value for name, value in _defaults(PROTOCOLS[family]).items() if not hasattr(cls, name)}
     if family == "compensator" and "step" in methods:
         methods["step"] = _command(methods["step"], f"{label}: step")
     elif family in SHOWN and "step" in methods:
         methods["step"] = _showing(methods["step"], family, label)
-    bases = (cls,) if issubclass(cls, base) else (cls, base)
-    return type(cls.__name__, bases, methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
+    return type(cls.__name__, (cls,), given | methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 def _guard(method: Callable[..., Any], label: str) -> Callable[..., Any]:

@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from rths_nodes.core.actuator import Actuator as Actuator
+from rths_nodes.core.control import Compensator as Compensator
+from rths_nodes.core.control import ForceController as ForceController
+from rths_nodes.core.control import Ramp as Ramp
+from rths_nodes.core.control import SemiActive as SemiActive
+from rths_nodes.core.control import Setup as Setup
 from rths_nodes.core.discretisation import StepMatrices
-from rths_nodes.core.force_controller import ForceController as ForceController
 from rths_nodes.core.readback import Readback
 from rths_nodes.core.rig import Rig as Rig
-from rths_nodes.core.samples import EMPTY, Array, Command, Measurement, Motion, Target
+from rths_nodes.core.samples import EMPTY, Array, Command, Measurement
 from rths_nodes.core.specimen import Specimen as Specimen
 
 
@@ -187,91 +191,6 @@ class Integrator(Protocol):
         What ``rths stability`` judges. Empty where nothing is known of them: such a test is refused there.
         """
         return ()
-
-
-class Ramp(Protocol):
-    """Interpolates Targets at the servo rate, per degree of freedom; ``control/ramps.py``: one may predict."""
-
-    Params: ClassVar[type]
-
-    def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None: ...
-
-    def start(self, target: Target) -> None: ...
-
-    def follow(self, target: Target) -> None:
-        """Begin the step that ends at ``target``."""
-        ...
-
-    def step(self, substep: int) -> Motion:
-        """Motion at sub-step 1..substeps of the step under way."""
-        ...
-
-
-class Setup(Protocol):
-    """Degrees of freedom <-> actuator axes, by virtual work; not a number beyond the reach of the rig."""
-
-    Params: ClassVar[type]
-
-    def __init__(self, params: Any, n_dof: int, n_axes: int) -> None: ...
-
-    def axes(self, motion: Motion) -> Motion: ...
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
-
-        The axes are those that move; a setup that declares ``takes_loads = True`` gets the forces of those that
-        are controlled by force behind them.
-
-        The pose is that of the Target of the same step: the object that moved the axes there may be another one.
-        """
-        ...
-
-    def degrees_of_freedom(self, displacement: Array) -> Array:
-        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
-        ...
-
-
-class SemiActive(Protocol):
-    """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once in an integration step."""
-
-    Params: ClassVar[type]
-    inputs: tuple[str, ...]
-    """Names of what it controls, with their units: those that the rig must have."""
-
-    def __init__(self, params: Any, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        """``dt`` is the integration step (s); ``measured`` names the auxiliary channels of a Measurement."""
-        ...
-
-    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Inputs ``(len(inputs),)`` from a Measurement and the ground acceleration (m/s^2) of the same step."""
-        ...
-
-    def reset(self) -> None: ...
-
-
-class Compensator(Protocol):
-    """Turns the target of the coming sample into a command that makes the actuator be there in time."""
-
-    Params: ClassVar[type]
-    state_names: tuple[str, ...]
-    """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
-    state_units: Mapping[str, str]
-    """Unit of each name, without the axis; what is left out has none.
-
-    One that adapts may state ``state_limits``, too: smallest and largest value by the same names, in these units.
-    """
-
-    def __init__(self, params: Any, dt: float, n_axes: int) -> None: ...
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
-        ...
-
-    def state(self) -> Sequence[float]:
-        """Inner numbers for recording, in the order of ``state_names``."""
-        ...
-
-    def reset(self) -> None: ...
 
 
 class Port(Readback, Protocol):

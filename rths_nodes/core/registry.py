@@ -114,6 +114,12 @@ def class_of(family: str, built: Any) -> Any:
     return load(family, type(built).type_name)
 
 
+def kernel_of(family: str, params: Any) -> Any:
+    """The kernel of the component that belongs to checked ``params``; None where it has none."""
+    cls = class_of(family, params)
+    return cls.kernel_of(params) if hasattr(cls, "kernel_of") else None
+
+
 def build(family: str, params: Any, *arguments: Any) -> Any:
     """The component of ``family`` with checked ``params``; ``arguments`` are the others of its constructor.
 

@@ -59,7 +59,7 @@ def test_the_law_of_many_runs_is_that_of_each(name: str, changes: tuple[str, ...
     scenario = files.load(name, [f"compensator.{change}" for change in changes])
     laws = [Assembly(scenario).compensator for _ in range(3)]
     n, dt = len(scenario.axes), scenario.dt
-    many = program.LearnedInverse(laws[0], np.full(3, scenario.compensator.lead))
+    many = program.LearnedInverse(scenario.compensator, dt, np.full(3, scenario.compensator.lead))
     random, sizes = np.random.default_rng(4), np.array([1e-5, 1e-3, 1e-2])
     for k in range(400):
         x, v, a = (

@@ -13,6 +13,7 @@ from rths_nodes.app.cli import main
 from rths_nodes.core import registry
 from rths_nodes.core.models.file import load
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.assembly import Assembly
 
 pytestmark = pytest.mark.long
 

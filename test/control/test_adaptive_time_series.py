@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from rths_nodes.control.compensators.adaptive_time_series import WindowFit
+from rths_nodes.control.compensators.adaptive_time_series import constants
 from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.window_fit import Fit, empty, fitted, with_row, without_oldest
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Motion
@@ -266,10 +267,8 @@ def test_axes_adapt_on_their_own(make: Callable[..., Any], decimation: int) -> N
 def test_the_filter_gives_its_output_and_the_derivatives() -> None:
     """Butterworth: |H| = 1 / sqrt(1 + (f / fc)^8), and a derivative is a factor of j f / fc."""
     cutoff, f = 20.0, 13.0
-    low_pass = DerivativeFilter(cutoff, DT, 2)
     phases = 2.0 * math.pi * f * DT * np.arange(1024)
-    for phase in phases:
-        found = low_pass.step(np.array([math.cos(phase), math.sin(phase)])).copy()
+    found = DerivativeFilter(cutoff, DT).states(np.column_stack([np.cos(phases), np.sin(phases)]))[-1]
     z = found[:, 0] + 1j * found[:, 1]
     assert abs(z[0]) == pytest.approx((1.0 + (f / cutoff) ** 8) ** -0.5, rel=2e-3)  # runs straight, not in an arc
     np.testing.assert_allclose(z[1:] / z[:-1], 1j * f / cutoff, rtol=2e-3, atol=2e-3)
@@ -277,10 +276,9 @@ def test_the_filter_gives_its_output_and_the_derivatives() -> None:
 
 def test_the_filter_is_exact_on_a_straight_line() -> None:
     """It lags by 2.6131 / w, and its slope is the line's."""
-    low_pass = DerivativeFilter(20.0, DT, 1)
+    low_pass = DerivativeFilter(20.0, DT)
     w = low_pass.frequency
-    for k in range(2048):
-        found = low_pass.step(np.array([0.3 * k * DT]))
+    found = low_pass.states(0.3 * DT * np.arange(2048.0)[:, None])[-1]
     lag = 2.0 * (math.cos(math.pi / 8.0) + math.cos(3.0 * math.pi / 8.0)) / w
     expected = [0.3 * (2047 * DT - lag), 0.3 / w, 0.0, 0.0]
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9, atol=1e-12)
@@ -296,18 +294,28 @@ def test_the_fit_is_that_of_least_squares_over_the_window() -> None:
         "regularization_ratio": 1e-12,
         "trigger_amplitude": 1e-9,
     } | bounds
-    w = 3.0
-    fit = WindowFit(build(cls.Params, data, "x"), w, DT, 2)
-    fit.reset()
+    k = constants(build(cls.Params, data, "x"), DT)
+    fit, window = k.fit._replace(powers=(1.0, 3.0, 9.0), shares=(18.0, 54.0, 162.0)), empty(k.rows)
     rng = np.random.default_rng(8)
-    rows, sent = rng.normal(size=(50, 3, 2)), rng.normal(size=(50, 2))
-    for command, measured in zip(sent, rows, strict=True):
-        fit.add(command, measured)
-    for axis in range(2):
-        fit.fit(axis)
-        regressors = rows[-20:, :, axis] * w ** np.arange(3)
-        expected = np.linalg.lstsq(regressors, sent[-20:, axis], rcond=None)[0]
-        np.testing.assert_allclose(fit.wanted[:, axis], expected, rtol=1e-6)
+    rows, sent = rng.normal(size=(50, 3)), rng.normal(size=50)
+    for measured, command in zip(rows.tolist(), sent.tolist(), strict=True):
+        window = with_row(fit, without_oldest(fit, window), *measured, command)
+    found = fitted(fit, window, (1.0, 0.1, 0.01))
+    expected = np.linalg.lstsq(rows[-20:] * 3.0 ** np.arange(3), sent[-20:], rcond=None)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_what_has_left_the_window_leaves_nothing_behind() -> None:
+    """A motion a million times as large, and long gone: the sums are those of the rows that are there."""
+    fit, window = Fit((0.0,) * 3, (1.0,) * 3, (1.0,) * 3, (1.0,) * 3, 1e-3, 1e-3), empty(20)
+    rng = np.random.default_rng(9)
+    rows = rng.normal(size=(75, 4)) * np.where(np.arange(75) < 25, 1e3, 1e-3)[:, None]
+    for row in rows.tolist():
+        window = with_row(fit, without_oldest(fit, window), *row)
+    x, y, z, u = rows[-20:].T
+    pairs = [(x, x), (x, y), (x, z), (y, y), (y, z), (z, z), (x, u), (y, u), (z, u)]
+    np.testing.assert_allclose(window[2], [p @ q for p, q in pairs], rtol=1e-10)
+    assert window[3] == np.sum(np.abs(x) > 1e-3)
 
 
 # Parameters

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.ahead import Ahead
+from rths_nodes.control.compensators.ahead import with_lead
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.samples import Motion
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
@@ -38,29 +39,44 @@ def cubic(times: np.ndarray) -> list[Motion]:
     return [Motion(*row) for row in zip(x, v, a, strict=True)]
 
 
+SHOWING = Kernel(lambda params, dt: (), no_state, lambda k, s, x, v, a, *others: (s, (x, v, a)))
+"""Its command is the target that it sees."""
+
+
+def read_ahead(motions: list[Motion]) -> list[Motion]:
+    """``motions`` as a compensator behind the lead sees them."""
+    kernel, found = with_lead(SHOWING, LEAD), []
+    k = kernel.constants(None, DT)
+    states = [kernel.rest(k) for _ in range(2)]
+    for motion in motions:
+        seen = []
+        for axis, target in enumerate(zip(motion.displacement, motion.velocity, motion.acceleration, strict=True)):
+            states[axis], target = kernel.step(k, states[axis], *map(float, target), 0.0, 0.0, False, False)
+            seen.append(target)
+        found.append(Motion(*np.transpose(seen)))
+    return found
+
+
 def test_it_is_exact_on_cubics() -> None:
-    ahead = Ahead(LEAD, DT, 2)
-    found = [ahead.of(motion) for motion in cubic(TIMES)][1:]
+    found = read_ahead(cubic(TIMES))[1:]
     for motion, expected in zip(found, cubic(TIMES + LEAD)[1:], strict=True):
         np.testing.assert_allclose(motion.displacement, expected.displacement, rtol=1e-12)
         np.testing.assert_allclose(motion.velocity, expected.velocity, rtol=1e-9)
         np.testing.assert_allclose(motion.acceleration, expected.acceleration, rtol=1e-9)
 
 
-def test_without_a_lead_the_target_itself_is_handed_on() -> None:
-    motion = cubic(TIMES)[7]
-    assert Ahead(0.0, DT, 2).of(motion) is motion
+def test_without_a_lead_there_is_nothing_in_front_of_the_kernel() -> None:
+    assert with_lead(SHOWING, 0.0) is SHOWING
 
 
 @pytest.mark.parametrize("name", READING)
 def test_with_a_lead_it_answers_to_the_later_target(make: Callable[..., Any], name: str) -> None:
     """On a motion of third degree, from the second sample on; the first has no jerk yet."""
     plain, led = (make("compensator", name, DT, 2, **READING[name], lead=lead) for lead in (0.0, LEAD))
-    later = [Ahead(LEAD, DT, 2), cubic(TIMES)]
-    for motion, read_ahead in zip(cubic(TIMES), map(later[0].of, later[1]), strict=True):
+    for motion, later in zip(cubic(TIMES), read_ahead(cubic(TIMES)), strict=True):
         measured = 0.9 * motion.displacement
-        motion.force = read_ahead.force = 1e3 * measured
-        np.testing.assert_array_equal(led.step(motion, measured), plain.step(read_ahead, measured))
+        motion.force = later.force = 1e3 * measured
+        np.testing.assert_array_equal(led.step(motion, measured), plain.step(later, measured))
 
 
 @pytest.mark.parametrize("name", [name for name in READING if name != "pi_lead"])

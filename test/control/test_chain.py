@@ -10,6 +10,7 @@ import pytest
 
 from rths_nodes.control.compensators.chain import Chain
 from rths_nodes.core import registry, yaml_text
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.flat_names import flatten, unflatten
 from rths_nodes.core.parameters import params
@@ -63,7 +64,7 @@ def test_the_second_sees_the_output_of_the_first(make: Callable[..., Any]) -> No
     np.testing.assert_allclose(commands(swapped), expected, atol=1e-15)
 
 
-class Spy:
+class Spy(Compensator):
     """A compensator that keeps what it is given, and doubles it."""
 
     @params

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators import coupled_inverse
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, added, block_of
+from rths_nodes.control.compensators.identified_inverse import IdentifiedInverse, constants_in_arrays
+from rths_nodes.control.compensators.single_inverse import State
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.file import LoadingModel, save
 from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario import files
 
@@ -134,13 +138,12 @@ def test_noise_leaves_no_bias(make: Make) -> None:
     found = {}
     for instrument in ("target", "measurement"):
         following = law(make, ONE, **options)
-        if instrument == "measurement":
-            learn = following._learning.learn
-            following._learning.learn = lambda rows, learn=learn: learn(rows[:, [0, 1, 1]])
         values = []
         rig, measured = Rig(ONE), np.zeros(1)
         generator = np.random.default_rng(5)
         for motion in motions:
+            if instrument == "measurement":
+                following.current = State(*following.current)._replace(target=float(measured[0]))
             measured = rig.step(following.step(motion, measured)) + size * generator.normal(size=1)
             values.append(following.state()[0])
         found[instrument] = np.mean(values[15_000:]) / ONE[0, 0, 0] - 1.0
@@ -174,7 +177,8 @@ def test_a_coefficient_stays_within_its_deviations(make: Make) -> None:
     state = dict(zip(following.state_names, following.state(), strict=True))
     assert state["c0[0]"] == pytest.approx(1.3 * 0.99 * (1.0 - 3.0 * 0.02))
     assert state["prior_distance[0]"] == pytest.approx(3.0)
-    (remark,) = following._params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
+    params = build(IdentifiedInverse.Params, {"inverse": dict(zip(NAMES, ONE.tolist(), strict=True))})
+    (remark,) = params.remarks({"axes.north.prior_distance": 3.0, "axes.south.prior_distance": 2.9})
     assert remark.startswith("axes.north: a coefficient has come to the end of its range, 3 standard deviations")
 
 
@@ -261,16 +265,21 @@ def test_its_response_is_the_identified_inverse(make: Make) -> None:
 
 @pytest.mark.parametrize("samples", [1, 16])
 def test_a_block_of_the_filter_is_so_many_steps(samples: int) -> None:
-    one, block = DerivativeFilter(20.0, DT, 2), DerivativeFilter(20.0, DT, 2).block(samples)
+    """As one matrix, and by what each number adds."""
+    low_pass = DerivativeFilter(20.0, DT)
+    block = low_pass.matrix(samples)
+    columns = block_of(block)
     values = np.random.default_rng(2).normal(size=(5 * samples + 1, 2))
-    one.step(values[0])
-    state = one._state.copy()
+    one = low_pass.states(values)
     for first in range(1, len(values), samples):
-        chunk = values[first : first + samples]
-        for row in chunk:
-            one.step(row)
-        state = block @ np.concatenate([state, values[first - 1 : first], chunk])
-        np.testing.assert_allclose(state, one._state, atol=1e-12)
+        before, chunk = one[first - 1], values[first : first + samples]
+        state = block @ np.concatenate([before, values[first - 1 : first], chunk])
+        np.testing.assert_allclose(state, one[first + samples - 1], atol=1e-12)
+        sums = (0.0, 0.0, 0.0, 0.0)
+        numbers = [*before[:, 0], values[first - 1, 0], *chunk[:, 0]]
+        for column, number in zip([*columns.known, *columns.inputs], numbers, strict=True):
+            sums = added(sums, column, number)
+        np.testing.assert_allclose(sums, one[first + samples - 1, :, 0], atol=1e-12)
 
 
 def test_fewer_coefficients_are_those_of_a_lower_order(make: Make) -> None:
@@ -299,3 +308,27 @@ def test_what_does_not_fit_is_refused(make: Make, tmp_path: Any) -> None:
     words = [f"compensator.model={other}", "compensator.inverse=null"]
     with pytest.raises(ConfigError, match=r"compensator\.model = .*: leaves 0\.0002441 s of the transport out"):
         checked_loop(files.load("rths_benchmark_2020", words))
+
+
+@pytest.mark.parametrize("decimation", [1, 3, 16])
+@pytest.mark.parametrize("lead", [0.0, 2e-3])
+def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead: float) -> None:
+    """Of one axis; with an offset, a bridged sample and a shock on the way."""
+    following = law(make, 1.05 * ONE, decimation=decimation, lead=lead)
+    data = {
+        "inverse": dict(zip(NAMES, (1.05 * ONE).tolist(), strict=True)),
+        "decimation": decimation,
+        "lead": lead,
+    }
+    k = coupled_inverse.constants_of(*constants_in_arrays(build(IdentifiedInverse.Params, data), DT))
+    state = coupled_inverse.rest(k)
+    generator = np.random.default_rng(7)
+    for sample, motion in enumerate(waves(1, 1500)):
+        measured = 0.9 * motion.displacement + 1e-5 * generator.normal(size=1) + 1e-4
+        measured[0] += 5e-3 if sample == 700 else 0.0
+        motion.flagged = sample == 400
+        whole = motion.displacement, motion.velocity, motion.acceleration, measured, np.zeros(1)
+        state, commands = coupled_inverse.learning(k, state, *whole, motion.flagged, False)
+        np.testing.assert_allclose(following.step(motion, measured), commands, rtol=1e-10)
+    np.testing.assert_allclose(learned(following)[:4], state[0][0], rtol=1e-10)
+    assert np.abs(learned(following)[:4] / (1.05 * ONE).ravel() - 1.0).max() > 1e-3

@@ -12,6 +12,8 @@ from rths_nodes.control.compensators.lqg import (
     FeedbackParams,
     deviation_controller,
     loop_radius,
+    rest,
+    step,
 )
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
@@ -75,9 +77,9 @@ def test_deviations_decay_as_the_radius_tells() -> None:
     state, line = rng.standard_normal(9), [np.zeros(3)] * 3
     feedback, norms, late = np.zeros(3), [], np.zeros(3)
     phi, before, now = transition(plant.system, plant.inputs, DT)
-    part.reset()
+    known = rest(part.constants)
     for _ in range(3000):
-        part.step(plant.outputs @ state, feedback)
+        step(part.constants, known, plant.outputs @ state, feedback)
         line = [*line[1:], feedback.copy()]  # what was sent two samples ago arrives now
         state = phi @ state + before @ late + now @ line[0]
         late = line[0]

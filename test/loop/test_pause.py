@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.limits import Limits
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, FLAG_TRIPPED, Command, Measurement, Motion, Target
@@ -315,7 +316,7 @@ def test_a_command_that_may_not_be_sent_trips_after_a_pause_as_well(wrong: float
 def test_slowed_samples_do_not_adapt() -> None:
     seen: list[bool] = []
 
-    class Watching:
+    class Watching(Compensator):
         state_names = ()
 
         def step(self, motion: Motion, measured: np.ndarray) -> np.ndarray:
@@ -325,8 +326,11 @@ def test_slowed_samples_do_not_adapt() -> None:
         def state(self) -> tuple[float, ...]:
             return ()
 
+        def reset(self) -> None:
+            seen.clear()
+
     parts = Assembly(SINE)
-    stage = CommandStage(SINE, parts.ramp, parts.fresh("setup"), Watching(), ())  # type: ignore[arg-type]
+    stage = CommandStage(SINE, parts.ramp, parts.fresh("setup"), Watching(), ())
     stage.target(command_target(0))
     stage.target(command_target(1))
     zero = np.zeros(1)

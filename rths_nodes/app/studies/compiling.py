@@ -94,13 +94,24 @@ def _own_forms() -> dict[Any, Any]:
     def numbers(vector: Any) -> Any:
         return vector
 
+    @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+    def dot(a: Any, b: Any) -> Any:
+        total = 0.0
+        for index in range(len(a)):
+            total += a[index] * b[index]
+        return total
+
     return {
+        _key(arithmetic.dot): dot,
         _key(arithmetic.matvec): matvec,
         _key(arithmetic.numbers): numbers,
         _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
         _key(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
         _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
         _key(arithmetic.along_mean): _unrolled(found, MEAN, "s, h, a, b, c, d"),
+        _key(arithmetic.scaled): _unrolled(found, "s[{i}] * f[{i}]", "s, f"),
+        _key(arithmetic.first): _unrolled(found, "values[{i}]", "s, values"),
+        _key(arithmetic.raised): _unrolled(found, "s[{i}] + by if place == {i} else s[{i}]", "s, place, by"),
         _key(arithmetic.all_nan): _unrolled(found, "nan", "s"),
     }
 

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from rths_nodes.control.compensators.ahead import lead_parameter, response, with_lead
+from rths_nodes.control.compensators.ahead import lead_parameter, response
 from rths_nodes.control.compensators.per_axis import Adaptable, PerAxis
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ConfigError
@@ -210,12 +210,6 @@ class Adaptive(PerAxis):
         def validate(self, path: str) -> None:
             """Refuses the gains of the other indicator, and the energy indicator without a gain."""
             LawParams.validate(self, path)
-            if getattr(self.compensator, "lead", 0.0):
-                raise ConfigError(
-                    f"{path}.compensator.lead = {self.compensator.lead:g} s: must be left out; {path}.lead is "
-                    "read "
-                    "by the law as well"
-                )
             mine, others = ("mm2", "joule") if self.indicator == "tracking" else ("joule", "mm2")
             for name in (f"k_p_per_{others}", f"k_i_per_{others}_s"):
                 value = getattr(self, name)
@@ -244,54 +238,53 @@ class Adaptive(PerAxis):
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:
         cls, own = self.adapted(params)
         self._inner = cls(own, dt, n_axes)
-        super().__init__(params, dt, n_axes)
         adaptable, indicator = cls.ADAPTABLE, "energy" if params.by_energy else "tracking"
         assert adaptable is not None
         name, law = adaptable.name, constants_of(params, adaptable, own, dt)
-        self._law = law
+        self._estimate = law.estimate
         sample, none = _units(name, dt)
         params.refuse_outside(none + law.estimate / sample, "compensator.compensator: alpha")
         names = (name, f"delta_{name}", f"{indicator}_indicator")
         self.state_units = {each: UNITS[each] for each in names}
         self.state_limits = {name: (law.low, law.high)}
-        self.state_names = tuple(f"{each}[{axis}]" for axis in range(n_axes) for each in names)
+        super().__init__(params, dt, n_axes)
 
     @classmethod
     def adapted(cls, params: Any) -> tuple[type[PerAxis], Any]:
         """The compensator that is adapted, and its parameters. Raises ConfigError where it has no delay."""
         inner: type[PerAxis] = registry.class_of("compensator", params.compensator)
-        if getattr(inner, "ADAPTABLE", None) is None:
+        if not issubclass(inner, PerAxis) or inner.ADAPTABLE is None:
             raise ConfigError(
                 f"compensator.compensator: {type(params.compensator).type_name} has no alpha or delay to adapt; "
                 "known: derivative_feedforward, inverse, linear_acceleration"
             )
+        if params.compensator.lead:
+            raise ConfigError(
+                f"compensator.compensator.lead = {params.compensator.lead:g} s: must be left out; "
+                "compensator.lead is read by the law as well"
+            )
         return inner, params.compensator
 
     @classmethod
-    def kernel_of(cls, params: Any) -> Kernel:
+    def own_kernel(cls, params: Any) -> Kernel:
         """The law around the kernel of the compensator that it adapts."""
         inner, own = cls.adapted(params)
         adaptable = inner.ADAPTABLE
         assert adaptable is not None
-        kernel = Kernel(
+        return Kernel(
             lambda of_law, dt: constants_of(of_law, adaptable, own, dt),
             lambda k: rest(k, adaptable),
             adaptive(adaptable.led),
         )
-        return with_lead(kernel, params.lead)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the estimate of the adapted parameter."""
         own: Complex = self._inner.frequency_response(omega)  # type: ignore[attr-defined]
         return own * response(self._p.lead, omega)
 
-    def state(self) -> list[float]:
-        values: list[float] = []
-        estimate, leads = self._law.estimate, bool(self._p.lead)
-        for state in self.states:
-            parameter, _, _, indicator, *_ = state[1] if leads else state
-            values += (parameter, parameter - estimate, indicator)
-        return values
+    def numbers(self, state: State) -> tuple[float, float, float]:
+        parameter, _, _, indicator, *_ = state
+        return parameter, parameter - self._estimate, indicator
 
 
 def _units(name: str, dt: float) -> tuple[float, float]:

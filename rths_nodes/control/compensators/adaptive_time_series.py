@@ -21,18 +21,37 @@ Three things differ from the print:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.derivative_filter import (
+    KNOWN,
+    DerivativeFilter,
+    Five,
+    Four,
+    added,
+    block_of,
+)
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.control.compensators.window_fit import (
+    Fit,
+    Three,
+    Window,
+    empty,
+    fitted,
+    limited,
+    with_row,
+    without_oldest,
+)
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params, vector
-from rths_nodes.core.samples import Array, Motion
 
 COEFFICIENTS = 3
 """a0, a1, a2."""
@@ -55,7 +74,147 @@ TRAVEL_TIME = 2.0
 UNITS = "1 or s or s^2"
 
 
-class AdaptiveTimeSeries:
+class Constants(NamedTuple):
+    """The law of one axis."""
+
+    inputs: Any
+    known: Any
+    """Columns of the filter's block, which ends where a row is fitted."""
+    last: int
+    """Place of the last sample of a block."""
+    settling: int
+    """Samples for which it rests behind a bridged one."""
+    initial: Three
+    rate: Three
+    """In a sample."""
+    rows: int
+    fit: Fit
+
+
+class State(NamedTuple):
+    """One axis."""
+
+    place: int
+    """Of the last sample in its block; -1 behind the last one."""
+    turn: int
+    """Place at which this axis is fitted: one axis after the other, so that no sample takes long."""
+    rest: int
+    """Samples for which it still rests."""
+    sent: float
+    """The last command, m."""
+    coefficients: Three
+    wanted: Three
+    """Of the last fit."""
+    command: Four
+    measured: Four
+    """What is known of the filtered signals at the end of the block."""
+    of_command: Five
+    of_measured: Five
+    """Filtered at the end of the last block, and the last input."""
+    window: Window
+
+
+NOTHING = (0.0, 0.0, 0.0, 0.0)
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Raises ConfigError for a window of too few rows, and for a cut-off beyond half the servo rate."""
+    every = params.decimation
+    low_pass = DerivativeFilter(params.cutoff_frequency, dt)
+    block = block_of(low_pass.matrix(every))
+    rows = round(params.window / (every * dt))
+    if rows < LEAST_ROWS:
+        least = LEAST_ROWS * every * dt
+        raise ConfigError(
+            f"compensator.window = {params.window:g} s: must be >= {least:g} s, {LEAST_ROWS} rows of "
+            f"{every} samples"
+        )
+    lower, initial, upper = params.bounded()
+    ranges = [high - low for low, high in zip(lower, upper, strict=True)]
+    powers = [low_pass.frequency**index for index in range(COEFFICIENTS)]
+    rate = params.rate or [each / TRAVEL_TIME for each in ranges]
+    return Constants(
+        inputs=block.inputs,
+        known=block.known,
+        last=every - 1,
+        settling=round(1.0 / (params.cutoff_frequency * dt)),
+        initial=three(initial),
+        rate=three([each * dt for each in rate]),
+        rows=rows,
+        fit=Fit(
+            three(lower),
+            three(upper),
+            three(powers),
+            three([each * power for each, power in zip(ranges, powers, strict=True)]),
+            params.regularization_ratio,
+            params.trigger_amplitude,
+        ),
+    )
+
+
+def three(values: Sequence[float]) -> Three:
+    """Three floats."""
+    a, b, c = values
+    return a, b, c
+
+
+def rest(k: Constants) -> State:
+    """At rest at zero, with the coefficients of the parameters; fitted where its rows end."""
+    still = (0.0, *NOTHING)
+    return State(-1, k.last, 0, 0.0, k.initial, k.initial, NOTHING, NOTHING, still, still, empty(k.rows))
+
+
+def step(
+    k: Constants,
+    s: Any,
+    x: float,
+    v: float,
+    a: float,
+    measured: float,
+    force: float,
+    rests: bool,
+    preparing: bool,
+) -> tuple[Any, float]:
+    """Filter the last command with what was measured of it; at the end of a block fit; then the series."""
+    inputs, known, last, settling, _, rate, _, fit = k
+    place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window = s
+    place += 1
+    column = inputs[place]
+    command, seen = added(command, column, sent), added(seen, column, measured)
+    # a bridged measurement leaves its trace in the filter for about a period of the cut-off
+    resting = settling if rests else max(0, resting - 1)
+    if place < KNOWN or place == last:
+        for index in range(place, KNOWN if place == last else place + 1):
+            command = added(command, known[index], of_command[index])
+            seen = added(seen, known[index], of_seen[index])
+    if place == KNOWN or (place == last and last < KNOWN):
+        window = without_oldest(fit, window)
+    if place == last:
+        if resting == 0:
+            window = with_row(fit, window, seen[0], seen[1], seen[2], command[0])
+        (p, q, r, t), (e, f, g, h) = command, seen
+        of_command, of_seen = (p, q, r, t, sent), (e, f, g, h, measured)
+        command, seen = NOTHING, NOTHING
+    if resting == 0:
+        if place == turn:
+            wanted = fitted(fit, window, wanted)
+        coefficients = moved(coefficients, wanted, rate)
+    if place == last:
+        place = -1
+    a0, a1, a2 = coefficients
+    sent = a0 * x + a1 * v + a2 * a
+    return (place, turn, resting, sent, coefficients, wanted, command, seen, of_command, of_seen, window), sent
+
+
+def moved(coefficients: Three, wanted: Three, rate: Three) -> Three:
+    """``coefficients`` on the way to those ``wanted``, no faster than ``rate``."""
+    a, b, c = coefficients
+    d, e, f = wanted
+    p, q, r = rate
+    return limited(d, a - p, a + p), limited(e, b - q, b + q), limited(f, c - r, c + r)
+
+
+class AdaptiveTimeSeries(PerAxis):
     """Inverse of second order whose coefficients follow from a moving window of commands and measurements."""
 
     @params
@@ -128,146 +287,28 @@ class AdaptiveTimeSeries:
             """Warnings about the ramp in front."""
             return acceleration_cautions(test)
 
+    KERNEL = Kernel(constants, rest, step)
     state_units: Mapping[str, str] = {"a0": "1", "a1": "s", "a2": "s^2"}
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._p = params
-        self._n_axes = n_axes
-        self._filter = DerivativeFilter(params.cutoff_frequency, dt, 2 * n_axes)
-        self._fit = WindowFit(params, self._filter.frequency, dt, n_axes)
-        lower, initial, upper = (np.array(values)[:, None] for values in params.bounded())
-        ends = zip(self.state_units, *(values[:, 0].tolist() for values in (lower, upper)), strict=True)
-        self.state_limits: Mapping[str, tuple[float, float]] = {name: (low, high) for name, low, high in ends}
-        rate = (upper - lower) / TRAVEL_TIME if params.rate is None else np.array(params.rate)[:, None]
-        self._initial, self._step = initial, rate * dt
-        self._settling = round(1.0 / (params.cutoff_frequency * dt))
-        self._sent = np.zeros((2, n_axes))
-        self._ahead = Ahead(params.lead, dt, n_axes)
-        self._coefficients = np.zeros((COEFFICIENTS, n_axes))
-        self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
-        self.reset()
+        lower, _, upper = params.bounded()
+        self.state_limits = dict(zip(self.state_units, zip(lower, upper, strict=True), strict=True))
+        super().__init__(params, dt, n_axes)
 
     def reset(self) -> None:
-        """At rest at zero, with the coefficients of the parameters."""
-        self._filter.reset()
-        self._fit.reset()
-        self._ahead.reset()
-        self._coefficients[:] = self._initial
-        self._sent[:] = 0.0
-        self._sample = self._rest = 0
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        self._watch(measured, target.flagged)
-        a = self._coefficients
-        if self._rest == 0:
-            np.minimum(np.maximum(self._fit.wanted, a - self._step), a + self._step, out=a)
-        target = self._ahead.of(target)
-        command: Array = a[0] * target.displacement + a[1] * target.velocity + a[2] * target.acceleration
-        self._sent[0] = command
-        return command
-
-    def _watch(self, measured: Array, flagged: bool) -> None:
-        """Filter the last command with what was measured of it; at every ``decimation``-th sample, fit."""
-        self._sent[1] = measured
-        series = self._filter.step(self._sent.reshape(-1))
-        # a bridged measurement leaves its trace in the filter for about a period of the cut-off
-        self._rest = self._settling if flagged else max(0, self._rest - 1)
-        self._sample = (self._sample + 1) % self._p.decimation
-        if self._rest:
-            return
-        if self._sample == 0:
-            self._fit.add(series[0, : self._n_axes], series[:COEFFICIENTS, self._n_axes :])
-        # one axis after the other, so that no sample takes long
-        for axis in range(self._sample, self._n_axes, self._p.decimation):
-            self._fit.fit(axis)
+        """At rest at zero, with the coefficients of the parameters; each axis has its own turn."""
+        super().reset()
+        for axis, state in enumerate(self.states):
+            own: State = state[1] if self._leads else state
+            own = own._replace(turn=(axis - 1) % self._p.decimation)
+            self.states[axis] = (state[0], own) if self._leads else own
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the first coefficients, and exact derivatives."""
         a0, a1, a2 = self._p.bounded()[1]
         s = 1j * omega
-        return np.asarray((a0 + a1 * s + a2 * s**2) * self._ahead.response(omega))
+        return np.asarray((a0 + a1 * s + a2 * s**2) * response(self._p.lead, omega))
 
-    def state(self) -> list[float]:
-        values: list[float] = self._coefficients.T.ravel().tolist()
-        return values
-
-
-class WindowFit:
-    """Least squares of the commands by the measurements and their derivatives, over a moving window.
-
-    ``wanted`` (3, n_axes) are the coefficients of the last fit, within their limits.
-    """
-
-    def __init__(self, params: AdaptiveTimeSeries.Params, frequency: float, dt: float, n_axes: int) -> None:
-        rows = round(params.window / (params.decimation * dt))
-        if rows < LEAST_ROWS:
-            least = LEAST_ROWS * params.decimation * dt
-            raise ConfigError(
-                f"compensator.window = {params.window:g} s: must be >= {least:g} s, {LEAST_ROWS} rows of "
-                f"{params.decimation} samples"
-            )
-        lower, self._initial, upper = params.bounded()
-        # the filter gives derivatives over powers of its frequency; in shares of their ranges all coefficients
-        # weigh the same, and one whose range is empty stays where it is
-        powers = [frequency**index for index in range(COEFFICIENTS)]
-        shares = [(high - low) * power for low, high, power in zip(lower, upper, powers, strict=True)]
-        self._columns = list(zip(lower, upper, powers, shares, strict=True))
-        self._shares = shares
-        self._trigger, self._ratio = params.trigger_amplitude, params.regularization_ratio
-        self._rows = np.zeros((n_axes, COEFFICIENTS + 1, rows))
-        self.wanted = np.zeros((COEFFICIENTS, n_axes))
-
-    def reset(self) -> None:
-        """Nothing seen yet."""
-        self._rows[:] = 0.0
-        self._row = 0
-        self.wanted[:] = np.array(self._initial)[:, None]
-
-    def add(self, command: Array, measured: Array) -> None:
-        """One row: the filtered command ``(n_axes,)``, the measurement and its derivatives ``(3, n_axes)``."""
-        rows = self._rows
-        rows[:, :COEFFICIENTS, self._row] = measured.T
-        rows[:, COEFFICIENTS, self._row] = command
-        self._row = (self._row + 1) % rows.shape[2]
-
-    def fit(self, axis: int) -> None:
-        """Fit one axis, if it has moved enough."""
-        rows = self._rows[axis]
-        if max(rows[0].max(), -rows[0].min()) <= self._trigger:
-            return
-        products = (rows @ rows.T).tolist()
-        wanted = self.wanted[:, axis].tolist()
-        change = self._change(products, [a * column[2] for a, column in zip(wanted, self._columns, strict=True)])
-        for index, (low, high, power, share) in enumerate(self._columns):
-            moved = wanted[index] + change[index] * share / power
-            self.wanted[index, axis] = min(max(moved, low), high)
-
-    def _change(self, products: list[list[float]], now: list[float]) -> tuple[float, float, float]:
-        """Smallest change, in shares, that explains what the coefficients ``now`` miss."""
-        x, y, z, u = products
-        s, t, r = self._shares
-        a, b, c = now
-        xx, xy, xz, yy, yz, zz = s * s * x[0], s * t * x[1], s * r * x[2], t * t * y[1], t * r * y[2], r * r * z[2]
-        weight = self._ratio * (xx + yy + zz) or 1.0
-        missed = (
-            s * (u[0] - x[0] * a - x[1] * b - x[2] * c),
-            t * (u[1] - y[0] * a - y[1] * b - y[2] * c),
-            r * (u[2] - z[0] * a - z[1] * b - z[2] * c),
-        )
-        return solved((xx + weight, xy, xz, yy + weight, yz, zz + weight), missed)
-
-
-def solved(left: tuple[float, ...], right: tuple[float, ...]) -> tuple[float, float, float]:
-    """Solution of three equations with a symmetric positive definite matrix, given by its upper triangle.
-
-    Plain floats: a call of numpy.linalg.solve takes longer than a sample may.
-    """
-    xx, xy, xz, yy, yz, zz = left
-    p, q, r = right
-    f, g = xy / xx, xz / xx
-    yy, yz, zz = yy - f * xy, yz - f * xz, zz - g * xz
-    q, r = q - f * p, r - g * p
-    h = yz / yy
-    third = (r - h * q) / (zz - h * yz)
-    second = (q - yz * third) / yy
-    return (p - xy * second - xz * third) / xx, second, third
+    def numbers(self, state: State) -> Sequence[float]:
+        _, _, _, _, coefficients, _, _, _, _, _, _ = state
+        return coefficients

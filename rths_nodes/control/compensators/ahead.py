@@ -17,7 +17,6 @@ import numpy as np
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number
-from rths_nodes.core.samples import Array, Motion
 
 LONGEST = 0.1
 """s: as far as a Taylor series of a motion of some Hz is worth something."""
@@ -80,37 +79,3 @@ def response(lead: float, omega: Frequencies) -> Complex:
     """Target ``lead`` (s) ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
     s = 1j * np.asarray(omega) * lead
     return np.asarray(1.0 + s * (1.0 + 0.5 * s * (1.0 + s / 3.0)), complex)
-
-
-class Ahead:
-    """The target as it will be ``lead`` (s) later; with a lead of zero the target itself."""
-
-    def __init__(self, lead: float, dt: float, n_axes: int) -> None:
-        self._lead, self._dt = lead, dt
-        self._acceleration = np.zeros(n_axes)
-
-    def reset(self) -> None:
-        """The target was at rest."""
-        self._acceleration[:] = 0.0
-
-    def of(self, target: Motion) -> Motion:
-        """``target`` read ahead; flags and force are those of now."""
-        lead = self._lead
-        if not lead:
-            return target
-        x, v, a = target.displacement, target.velocity, target.acceleration
-        jerk: Array = (a - self._acceleration) / self._dt
-        self._acceleration[:] = a
-        half = 0.5 * lead
-        return Motion(
-            x + lead * (v + half * (a + lead / 3.0 * jerk)),
-            v + lead * (a + half * jerk),
-            a + lead * jerk,
-            target.flagged,
-            target.preparing,
-            target.force,
-        )
-
-    def response(self, omega: Frequencies) -> Complex:
-        """Target ahead over target at ``omega`` (rad/s), for exact derivatives: ``(n,)``."""
-        return response(self._lead, omega)

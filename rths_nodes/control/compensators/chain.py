@@ -7,19 +7,49 @@ polynomial makes up for most of the delay, the model in front of it for what is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
+from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.core import registry
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, params
-from rths_nodes.core.samples import Array, Motion
 
 
-class Chain:
+def between(dt: float, s: tuple[float, float], output: float) -> tuple[tuple[float, float], float, float]:
+    """Velocity and acceleration of the ``output`` (m) of the first one, from itself and its velocity before."""
+    before, velocity_before = s
+    velocity = (output - before) / dt
+    return (output, velocity), velocity, (velocity - velocity_before) / dt
+
+
+def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """The step of two compensators in series, of which each works on one axis."""
+
+    def step(
+        k: Any,
+        s: Any,
+        x: float,
+        v: float,
+        a: float,
+        measured: float,
+        force: float,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, float]:
+        dt, of_first, of_second = k
+        one, middle, two = s
+        one, output = first(of_first, one, x, v, a, measured, force, rests, preparing)
+        middle, velocity, acceleration = between(dt, middle, output)
+        two, command = second(of_second, two, output, velocity, acceleration, measured, force, rests, preparing)
+        return (one, middle, two), command
+
+    return step
+
+
+class Chain(OnNumbers):
     """The output of one compensator is the target of another.
 
     Velocity and acceleration of the second one's target are backward differences of the first one's output. A
@@ -41,32 +71,56 @@ class Chain:
         self.state_units: Mapping[str, str] = {
             _bare(name): stage.state_units[_bare(own)]
             for name, (stage, own) in names.items()
-            if _bare(own) in getattr(stage, "state_units", {})  # one of another package may state none
+            if _bare(own) in stage.state_units
         }
         self.state_limits: Mapping[str, tuple[float, float]] = {
             _bare(name): stage.state_limits[_bare(own)]
             for name, (stage, own) in names.items()
-            if _bare(own) in getattr(stage, "state_limits", {})
+            if _bare(own) in stage.state_limits
         }
-        self._between = Motion(np.zeros(n_axes), np.zeros(n_axes), np.zeros(n_axes))
+        self._n_axes = n_axes
+        self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Params) -> Kernel | None:
+        """The kernels of both in series; None where one of them has none, or couples the axes."""
+        first, second = (registry.kernel_of("compensator", own) for own in (params.first, params.second))
+        if not (isinstance(first, Kernel) and isinstance(second, Kernel)):
+            return None
+
+        def constants(params: Any, dt: float) -> Any:
+            return dt, first.constants(params.first, dt), second.constants(params.second, dt)
+
+        def rest(k: Any) -> Any:
+            _, of_first, of_second = k
+            return first.rest(of_first), (0.0, 0.0), second.rest(of_second)
+
+        return Kernel(constants, rest, chained(first.step, second.step))
 
     def reset(self) -> None:
         """The first one's output was zero before the test."""
         self._first.reset()
         self._second.reset()
-        between = self._between
-        between.displacement[:] = between.velocity[:] = between.acceleration[:] = 0.0
+        self._between = [(0.0, 0.0)] * self._n_axes
 
-    def step(self, target: Motion, measured: Array) -> Array:
-        output = self._first.step(target, measured)
-        between = self._between
-        velocity = (output - between.displacement) / self._dt
-        between.acceleration[:] = (velocity - between.velocity) / self._dt
-        between.velocity[:] = velocity
-        between.displacement[:] = output
-        between.flagged, between.preparing, between.force = target.flagged, target.preparing, target.force
-        command: Array = self._second.step(between, measured)
-        return command
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]:
+        output = self._first.commands(x, v, a, measured, force, rests, preparing)
+        found = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]
+        self._between = [s for s, _, _ in found]
+        velocity, acceleration = [v for _, v, _ in found], [a for _, _, a in found]
+        commands: list[float] = self._second.commands(
+            output, velocity, acceleration, measured, force, rests, preparing
+        )
+        return commands
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s), the derivatives between the two taken as exact."""

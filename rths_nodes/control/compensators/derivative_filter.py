@@ -2,26 +2,48 @@
 
 Butterworth, fourth order, in the phase-variable form z' = w (A z + b u), where z holds the output y and its first
 three derivatives over powers of w, solved exactly for an input that runs straight from sample to sample.
+
+It is worked off in blocks of samples: what the states are at the end of one is the sum of what each input adds to
+it and of what the states and the last input before the block do, which are known long before its end.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import Array
 
+ORDER = 4
+KNOWN = ORDER + 1
+"""Numbers that are known before a block: the states and the last input."""
+FEW = 64
+"""Samples up to which a block stands in numbers; an array of more takes a compiler less time."""
+
+Four = tuple[float, float, float, float]
+"""y, y'/w, y''/w^2, y'''/w^3."""
+Five = tuple[float, float, float, float, float]
+"""The same and the last input."""
+
+
+class Block(NamedTuple):
+    """What adds to the states at the end of a block of samples."""
+
+    inputs: Any
+    """Each input, in the order of the samples: four numbers each."""
+    known: Any
+    """Each number that is known before."""
+
 
 class DerivativeFilter:
     """Butterworth filter of fourth order that gives its output and the derivatives of it, exact for ramps.
 
-    ``step(values)`` takes ``(n,)`` and gives ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3 with w the cut-off
-    ``frequency`` in rad/s.
+    States are ``(4, n)``: y, y'/w, y''/w^2, y'''/w^3 with w the cut-off ``frequency`` in rad/s.
     """
 
-    ORDER = 4
-
-    def __init__(self, cutoff_frequency: float, dt: float, n: int) -> None:
+    def __init__(self, cutoff_frequency: float, dt: float) -> None:
         highest = 0.5 / dt
         if cutoff_frequency >= highest:
             raise ConfigError(
@@ -30,15 +52,13 @@ class DerivativeFilter:
             )
         self.frequency = 2.0 * np.pi * cutoff_frequency
         self._transition = self._held(self.frequency * dt)
-        self._all = np.zeros((self.ORDER + 2, n))
-        self._state, self._before, self._now = self._all[: self.ORDER], self._all[-2], self._all[-1]
 
     @classmethod
     def _held(cls, phase: float) -> Array:
         """Matrix ``(4, 6)`` from states, last and new input to the new states, the input running straight."""
         from scipy.linalg import expm
 
-        order = cls.ORDER
+        order = ORDER
         denominator = np.ones(1)
         for angle in (np.pi / 8.0, 3.0 * np.pi / 8.0):
             denominator = np.polymul(denominator, [1.0, 2.0 * np.cos(angle), 1.0])
@@ -52,25 +72,38 @@ class DerivativeFilter:
         held: Array = np.ascontiguousarray(solved)
         return held
 
-    def block(self, samples: int) -> Array:
-        """Matrix ``(4, 4 + 1 + samples)`` from states, last and ``samples`` new inputs to the states after them.
-
-        The same as so many steps, for inputs that are worked off together.
-        """
-        order, now = self.ORDER, self._transition
-        whole = np.zeros((order, order + 1 + samples))
-        whole[:, :order] = np.eye(order)
+    def matrix(self, samples: int) -> Array:
+        """Matrix ``(4, 5 + samples)`` from states, last and ``samples`` new inputs to the states after them."""
+        now = self._transition
+        whole = np.zeros((ORDER, KNOWN + samples))
+        whole[:, :ORDER] = np.eye(ORDER)
         for index in range(samples):
-            whole = now[:, :order] @ whole
-            whole[:, order + index : order + index + 2] += now[:, order:]
+            whole = now[:, :ORDER] @ whole
+            whole[:, ORDER + index : ORDER + index + 2] += now[:, ORDER:]
         return whole
 
-    def reset(self) -> None:
-        """The input was zero before."""
-        self._all[:] = 0.0
+    def states(self, values: Array) -> Array:
+        """States ``(samples, 4, n)`` for the inputs ``values`` ``(samples, n)``, which were zero before."""
+        found = np.zeros((len(values) + 1, ORDER, values.shape[1]))
+        before = np.zeros_like(values[:1])
+        for index, now in enumerate(values):
+            found[index + 1] = self._transition @ np.vstack([found[index], before, now])
+            before = now
+        return found[1:]
 
-    def step(self, values: Array) -> Array:
-        self._now[:] = values
-        self._state[:] = self._transition.dot(self._all)
-        self._before[:] = values
-        return self._state
+
+def block_of(matrix: Array) -> Block:
+    """The ``matrix`` of a block by its columns."""
+    known, inputs = matrix.T[:KNOWN], np.ascontiguousarray(matrix.T[KNOWN:])
+    return Block(in_numbers(inputs) if len(inputs) <= FEW else inputs, in_numbers(known))
+
+
+def in_numbers(rows: Array) -> tuple[tuple[float, ...], ...]:
+    """``rows`` as tuples of floats."""
+    return tuple(tuple(row) for row in rows.tolist())
+
+
+def added(states: Four, column: Any, value: float) -> Four:
+    """``states`` with what the input ``value``, or another number, adds by its ``column``."""
+    a, b, c, d = states
+    return a + column[0] * value, b + column[1] * value, c + column[2] * value, d + column[3] * value

@@ -28,18 +28,21 @@ hardly begun make forces of MN. While ``guarded``,
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.core.arithmetic import INF, sqrt
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import flag, integer, number, params, text, vector
-from rths_nodes.core.samples import Array, Motion
-from rths_nodes.core.signals import Taps, ThreeParameterLeastSquares
+from rths_nodes.core.samples import Array
+from rths_nodes.core.signals import Numbers, known, updated
 
 TAPS = 3
 """Parameters of the model, Eq. (3)."""
@@ -57,7 +60,140 @@ PEAK_TO_RMS = 4.0
 """Peaks of a Gaussian noise within a second or so, over its rms."""
 
 
-class DiscreteModel:
+Theta = tuple[float, float, float]
+"""The parameters."""
+
+
+class Constants(NamedTuple):
+    """The law; without its limits they are out of reach."""
+
+    initial: Theta
+    spacing: int
+    forgetting: float
+    covariance: float
+    """1/m^2."""
+    resets: bool
+    """The covariance is the first one again behind a soft start."""
+    begin: float
+    """s."""
+    dt: float
+    rate: float
+    """In a sample."""
+    largest: float
+    quiet: float
+    """m."""
+
+
+class State(NamedTuple):
+    """One axis: the parameters in use, the model that learns, the past of target, measurement and output."""
+
+    theta: Theta
+    model: Numbers
+    targets: Array
+    measured: Array
+    """Both are rings (m)."""
+    now: int
+    output: float
+    prepared: bool
+    sample: int
+    """Of the test, without its soft start."""
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """From the parameters, in SI units and samples."""
+    p, guarded = params, params.guarded
+    return Constants(
+        initial=tuple(p.initial),
+        spacing=p.spacing,
+        forgetting=p.forgetting,
+        covariance=p.initial_covariance_per_mm2 * PER_MM2,
+        resets=p.after_soft_start == "reset",
+        begin=p.update_after,
+        dt=dt,
+        rate=p.parameter_rate * dt if guarded else INF,
+        largest=p.largest_gain if guarded else INF,
+        quiet=p.quiet_amplitude if guarded else 0.0,
+    )
+
+
+def rest(k: Constants) -> State:
+    """At rest, nothing learned."""
+    size = (TAPS - 1) * k.spacing + 1
+    model = known(*k.initial, k.covariance)
+    return State(k.initial, model, np.zeros(size), np.zeros(size), 0, 0.0, False, 0)
+
+
+def taken_over(theta: Theta, model: Numbers, rate: float, largest: float) -> Theta:
+    """``theta`` moved towards the identified parameters, as far as the limits allow."""
+    a, b, c = theta
+    x, y, z, _, _, _, _, _, _ = model
+    distance = sqrt((x - a) * (x - a) + (y - b) * (y - b) + (z - c) * (z - c))
+    wanted = (x, y, z)
+    if distance > rate:
+        part = rate / distance
+        wanted = (a + part * (x - a), b + part * (y - b), c + part * (z - c))
+    return wanted if gain(wanted) <= largest else theta
+
+
+def gain(theta: tuple[float, ...]) -> float:
+    """The largest factor by which ``theta`` can enlarge a bounded target."""
+    a, b, c = theta
+    return abs(a) + abs(b) + abs(c)
+
+
+def step(
+    k: Constants,
+    s: State,
+    x: float,
+    v: float,
+    a: float,
+    measured: float,
+    force: float,
+    rests: bool,
+    preparing: bool,
+) -> tuple[Any, float]:
+    """Eqs. (3) and (5) with the newest pair, the last measurement and the output of that sample; then Eq. (4)."""
+    _, spacing, forgetting, covariance, resets, begin, dt, rate, largest, quiet = k
+    theta, model, targets, seen, now, output, prepared, sample = s
+    if prepared and not preparing:  # the soft start is over: the rig is at rest, and what was learned counts
+        targets[:] = 0.0
+        seen[:] = 0.0
+        output = 0.0
+        one, two, three, _, _, _, _, _, _ = model
+        theta = taken_over(theta, model, INF, largest)
+        if resets:
+            model = known(one, two, three, covariance)
+    if not preparing:
+        sample += 1
+    now += 1
+    if now == len(seen):
+        now = 0
+    before = now - spacing
+    if before < 0:
+        before += len(seen)
+    earlier = before - spacing
+    if earlier < 0:
+        earlier += len(seen)
+    seen[now] = measured
+    targets[now] = x
+    if not rests and (preparing or sample * dt >= begin):
+        m, m_before, m_earlier = measured, float(seen[before]), float(seen[earlier])
+        if moves(m, m_before, m_earlier, quiet):
+            model = updated(model, forgetting, m, m_before, m_earlier, output)
+        if not preparing:
+            theta = taken_over(theta, model, rate, largest)
+    one, two, three = theta
+    output = one * x + two * float(targets[before]) + three * float(targets[earlier])
+    return (theta, model, targets, seen, now, output, preparing, sample), output
+
+
+def moves(m: float, before: float, earlier: float, quiet: float) -> bool:
+    """Whether one of the taps is not below ``quiet`` (m)."""
+    up = m >= quiet or before >= quiet or earlier >= quiet
+    return up or m <= -quiet or before <= -quiet or earlier <= -quiet
+
+
+class DiscreteModel(PerAxis):
     """Compensation by an adaptive discrete model with three parameters (SADC), per axis."""
 
     @params
@@ -99,7 +235,7 @@ class DiscreteModel:
             """Refuses initial parameters that are not three, or beyond their own limit."""
             if len(self.initial) != TAPS:
                 raise ConfigError(f"{path}.initial = {show(list(self.initial))}: must be {TAPS} numbers")
-            if self.guarded and _gain(self.initial) > self.largest_gain:
+            if self.guarded and gain(self.initial) > self.largest_gain:
                 raise ConfigError(
                     f"{path}.initial = {show(list(self.initial))}: the sum of their magnitudes must be <= "
                     f"largest_gain = {self.largest_gain:g}"
@@ -130,114 +266,14 @@ class DiscreteModel:
 
     state_units: Mapping[str, str] = {f"theta_{tap + 1}": "1" for tap in range(TAPS)}
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._p = params
-        self._dt = dt
-        self._axes = [_Axis(params, dt) for _ in range(n_axes)]
-        self._command = np.zeros(n_axes)
-        self._ahead = Ahead(params.lead, dt, n_axes)
-        self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
-        self.reset()
-
-    def reset(self) -> None:
-        """At rest, nothing learned."""
-        for axis in self._axes:
-            axis.reset()
-        self._ahead.reset()
-        self._preparing = False
-        self._sample = 0
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        preparing = target.preparing
-        if self._preparing and not preparing:
-            self._begin_test()
-        self._preparing = preparing
-        self._sample += not preparing
-        learning = not target.flagged and (preparing or self._sample * self._dt >= self._p.update_after)
-        command = self._command
-        wanted_ahead = self._ahead.of(target).displacement
-        values = zip(self._axes, wanted_ahead.tolist(), measured.tolist(), strict=True)
-        for index, (axis, wanted, seen) in enumerate(values):
-            taps = axis.measured.push(seen)
-            if learning:
-                axis.learn(taps)
-                if not preparing:
-                    axis.take_over()
-            command[index] = axis.answer(wanted)
-        return command
-
-    def _begin_test(self) -> None:
-        """The soft start is over: the rig is at rest, and what was learned counts."""
-        for axis in self._axes:
-            axis.rest()
-            axis.theta = axis.model.theta if axis.allowed(axis.model.theta) else axis.theta
-            if self._p.after_soft_start == "reset":
-                axis.model.forget()
+    KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the initial parameters, Eq. (4)."""
         spacing = self._p.spacing * self._dt
         own = taps(omega, self._p.initial, [tap * spacing for tap in range(TAPS)])
-        return own * self._ahead.response(omega)
+        return own * response(self._p.lead, omega)
 
-    def state(self) -> list[float]:
-        return [value for axis in self._axes for value in axis.theta]
-
-
-class _Axis:
-    """One axis: the parameters in use, the model that learns, the past of target, measurement and output."""
-
-    def __init__(self, params: DiscreteModel.Params, dt: float) -> None:
-        self._initial = list(params.initial)
-        self._rate = params.parameter_rate * dt if params.guarded else math.inf
-        self._largest = params.largest_gain if params.guarded else math.inf
-        self._quiet = params.quiet_amplitude if params.guarded else 0.0
-        self.target = Taps(TAPS, params.spacing)
-        self.measured = Taps(TAPS, params.spacing)
-        self.model = ThreeParameterLeastSquares(
-            params.initial, params.initial_covariance_per_mm2 * PER_MM2, params.forgetting
-        )
-
-    def reset(self) -> None:
-        self.model.reset()
-        self.theta = self._initial
-        self.rest()
-
-    def rest(self) -> None:
-        """The past is forgotten: a rig at rest at zero."""
-        self.target.reset()
-        self.measured.reset()
-        self._output = 0.0
-
-    def learn(self, seen: list[float]) -> None:
-        """Eqs. (3) and (5) with the newest pair: the last measurement and the output of that same sample."""
-        if max(seen) >= self._quiet or min(seen) <= -self._quiet:
-            self.model.update(seen, self._output)
-
-    def take_over(self) -> None:
-        """Move the parameters in use towards the identified ones, as far as the limits allow."""
-        theta, wanted = self.theta, self.model.theta
-        distance = math.dist(theta, wanted)
-        if distance > self._rate:
-            part = self._rate / distance
-            (a, b, c), (x, y, z) = theta, wanted
-            wanted = [a + part * (x - a), b + part * (y - b), c + part * (z - c)]
-        if self.allowed(wanted):
-            self.theta = wanted
-
-    def allowed(self, theta: list[float]) -> bool:
-        """True when no target is enlarged beyond the limit."""
-        return _gain(theta) <= self._largest
-
-    def answer(self, wanted: float) -> float:
-        """Eq. (4)."""
-        now, before, earlier = self.target.push(wanted)
-        a, b, c = self.theta
-        self._output = output = a * now + b * before + c * earlier
-        return output
-
-
-def _gain(theta: tuple[float, ...] | list[float]) -> float:
-    """The largest factor by which ``theta`` can enlarge a bounded target."""
-    a, b, c = theta
-    return abs(a) + abs(b) + abs(c)
+    def numbers(self, state: State) -> Sequence[float]:
+        theta: Theta = state[0]
+        return theta

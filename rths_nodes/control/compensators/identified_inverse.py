@@ -17,26 +17,42 @@ derivation, bounds, comparison and failures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from rths_nodes.control.compensators import coupled_inverse, single_inverse
 from rths_nodes.control.compensators.ahead import lead_parameter
-from rths_nodes.control.compensators.instrument import Learning, Settings
+from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
+from rths_nodes.control.compensators.instrument import Settings, law_of
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.models import file, inverse
 from rths_nodes.core.parameters import flag, integer, number, params, path, section, vector
 from rths_nodes.core.rounding import ROUNDING
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 ORDER = 3
 """Highest derivative."""
 
 
-class IdentifiedInverse:
+def constants_in_arrays(params: Any, dt: float) -> tuple[float, Array, Array, Any]:
+    """Lead (s), weights of the last accelerations for the third derivative, oldest first, coefficients, law.
+
+    Coefficients ``(order + 1, n_axes, n_axes)``; no law where nothing is learned.
+    """
+    ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
+    middle = ages.mean() - ages
+    identified = identified_by(params)
+    law = law_of(settings_of(params), identified, dt) if params.learning else ()
+    return params.lead, middle / (middle @ middle), identified, law
+
+
+class IdentifiedInverse(Coupled):
     """The identified inverse of the rig, one axis or coupled ones; the coefficients are learned on in the test."""
 
     @params
@@ -130,113 +146,114 @@ class IdentifiedInverse:
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for a model of another number of axes."""
-        identified = _identified(params)
-        if identified.shape[1] != n_axes:
-            origin = params.model or "compensator.inverse"
-            raise ConfigError(f"{origin}: {identified.shape[1]} axes; the test has {n_axes}")
-        self._params = params
-        self._n, self._dt, self._lead = n_axes, dt, params.lead
-        self._count = params.order + 1
-        self._identified = identified[: self._count]
-        self._learning = Learning(_settings(params), self._identified, dt) if params.learning else None
-        self._every = params.decimation
-        ages = dt * np.arange(max(1, round(params.jerk_window / dt)), -1, -1.0)
-        middle = ages.mean() - ages
-        self._slope = middle / (middle @ middle)  # of a straight line through the accelerations, oldest first
-        names = [_name("c", power, i, j, n_axes) for power, i, j in np.ndindex(self._count, n_axes, n_axes)]
+        self._identified = identified_by(params)
+        count, n, _ = self._identified.shape
+        if n != n_axes:
+            raise ConfigError(f"{params.model or 'compensator.inverse'}: {n} axes; the test has {n_axes}")
+        self._p, self._n_axes = params, n_axes
+        kernel = self.kernel_of(params)
+        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
+        names = [_name("c", power, i, j, n) for power, i, j in np.ndindex(count, n, n)]
         self.state_units: Mapping[str, str] = {
-            _bare(name): inverse.UNITS[index // n_axes**2] for index, name in enumerate(names)
+            _bare(name): inverse.UNITS[index // n**2] for index, name in enumerate(names)
         }
-        if self._learning:
+        if params.learning:
             self.state_units |= {f"sigma_{name}": unit for name, unit in self.state_units.items()}
-            names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n_axes)]
+            names += [f"sigma_{name}" for name in names] + [f"prior_distance[{axis}]" for axis in range(n)]
         self.state_names = tuple(names)
         self.reset()
 
+    @classmethod
+    def kernel_of(cls, params: Params) -> Kernel | CoupledKernel:
+        """That of one axis in floats, that of several in arrays."""
+        one = identified_by(params).shape[1] == 1
+        text: Any = single_inverse if one else coupled_inverse
+        return (Kernel if one else CoupledKernel)(
+            lambda params, dt: text.constants_of(*constants_in_arrays(params, dt)),
+            text.rest,
+            text.learning if params.learning else text.as_identified,
+        )
+
     def reset(self) -> None:
         """At rest at zero, with the coefficients as identified."""
-        self._use(self._identified)
-        self._past = np.zeros((len(self._slope), self._n))
-        self._pair: tuple[list[float], list[float]] = ([0.0] * self._n, [0.0] * self._n)
-        self._rows: list[list[float]] = []
-        if self._learning:
-            self._learning.reset()
-        self._state = self._told()
+        super().reset()
+        self._shown: tuple[int | None, list[float]] = None, []
 
-    def _use(self, coefficients: Array) -> None:
-        self._coefficients = coefficients
-        # one axis in plain floats, several by one product
-        self._plain: list[float] = coefficients[:, 0, 0].tolist() + [0.0] * (ORDER + 1 - self._count)
-        self._matrix = np.hstack(list(coefficients))
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        if self._learning:
-            self._watch(measured, target.flagged)
-        x, v, a = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
-        tau, past = self._lead, self._past
-        past[:-1] = past[1:]
-        past[-1] = target.acceleration
-        jerk = self._slope.dot(past).tolist()
-        if tau:
-            half, third = 0.5 * tau, tau / 3.0
-            motion = list(zip(x, v, a, jerk, strict=True))
-            x = [d + tau * (e + half * (f + third * g)) for d, e, f, g in motion]
-            v = [e + tau * (f + half * g) for _, e, f, g in motion]
-            a = [f + tau * g for _, _, f, g in motion]
-        if self._n == 1:
-            c0, c1, c2, c3 = self._plain
-            u = [c0 * x[0] + c1 * v[0] + c2 * a[0] + c3 * jerk[0]]
-            command = np.array(u)
-        else:
-            command = self._matrix @ np.array([*x, *v, *a, *jerk][: self._count * self._n])
-            u = command.tolist()
-        self._pair = u, x
-        return command
-
-    def _watch(self, measured: Array, flagged: bool) -> None:
-        """The measurement of the last sample with its command and target; after some of them, learn."""
-        u, x = self._pair
-        rows = self._rows
-        rows.append([*u, *measured.tolist(), *x])
-        learning = self._learning
-        assert learning is not None
-        if flagged:
-            learning.rest()
-        if len(rows) == self._every:
-            learning.learn(np.array(rows))
-            rows.clear()
-            self._use(learning.coefficients)
-            self._state = self._told()
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]:
+        if self._n_axes > 1:
+            return super().commands(x, v, a, measured, force, rests, preparing)
+        self.current, command = self._step(
+            self._constants, self.current, x[0], v[0], a[0], measured[0], force[0], rests, preparing
+        )
+        return [command]
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s) with the identified coefficients, for exact derivatives.
 
         ``(n,)`` for one axis, ``(n, n_axes, n_axes)`` for several.
         """
-        rest = np.zeros((ORDER + 1 - self._count, self._n, self._n))  # what the lead makes of the lower ones
-        ahead = inverse.ahead(np.concatenate([self._identified, rest]), self._lead)
+        count, n, _ = self._identified.shape
+        nothing = np.zeros((ORDER + 1 - count, n, n))  # what the lead makes of the lower ones
+        ahead = inverse.ahead(np.concatenate([self._identified, nothing]), self._p.lead)
         found = inverse.inverse_response(ahead, 1j * np.asarray(omega))
-        return found[:, 0, 0] if self._n == 1 else found
+        return found[:, 0, 0] if n == 1 else found
 
     def state(self) -> list[float]:
-        return self._state
+        """Coefficients, their standard deviations, and how far one has gone from what was identified."""
+        one, watched = self._n_axes == 1, self.current[-1]
+        blocks = 0
+        if self._p.learning:  # they change once in a block
+            blocks = single_inverse.blocks(watched) if one else coupled_inverse.blocks(watched)
+        if blocks != self._shown[0]:
+            self._shown = blocks, self._told_of_one() if one else self._told_of_several()
+        return self._shown[1]
 
-    def _told(self) -> list[float]:
-        told: list[float] = self._coefficients.ravel().tolist()
-        if self._learning:
-            told += [*self._learning.deviation.ravel().tolist(), *self._learning.distance.tolist()]
+    def _told_of_one(self) -> list[float]:
+        count, (coefficients, *_, watched) = len(self._identified), self.current
+        if not self._p.learning:
+            return list(coefficients[:count])
+        knowledge = single_inverse.Knowledge(*watched[-1])
+        deviations = single_inverse.deviations_of(knowledge, self._constants.learning.correction.units)
+        return [*coefficients[:count], *deviations[:count], knowledge.distance]
+
+    def _told_of_several(self) -> list[float]:
+        matrix, *_, watched = self.current
+        told = self._by_power(matrix)
+        if self._p.learning:
+            known = coupled_inverse.Watched(*watched)
+            variances = np.diagonal(known.covariance, axis1=1, axis2=2)
+            deviations = np.sqrt(np.maximum(variances, 0.0)) / self._constants.learning.units
+            told += [*self._by_power(deviations), *known.distance.tolist()]
         return told
 
+    def _by_power(self, rows: Array) -> list[float]:
+        """A row for each axis ``(n, count * n)`` as ``(count, n, n)``."""
+        n = self._n_axes
+        found: list[float] = rows.reshape(n, -1, n).transpose(1, 0, 2).ravel().tolist()
+        return found
 
-def _settings(params: IdentifiedInverse.Params) -> Settings:
+
+def settings_of(params: Any) -> Settings:
+    """How it is learned."""
     return Settings(*(getattr(params, name) for name in Settings._fields))
 
 
-def _identified(params: IdentifiedInverse.Params) -> Array:
+def identified_by(params: Any) -> Array:
+    """The coefficients that are used, ``(order + 1, n_axes, n_axes)``."""
     if params.inverse is not None:
-        return params.inverse.coefficients("compensator.inverse")
-    assert params.model is not None
-    return file.load(params.model, inverse_only=True).feedforward
+        found: Array = params.inverse.coefficients("compensator.inverse")
+    else:
+        found = file.load(params.model, inverse_only=True).feedforward
+    return found[: params.order + 1]
 
 
 def _name(letter: str, power: int, i: int, j: int, n: int) -> str:

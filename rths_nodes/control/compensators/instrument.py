@@ -20,23 +20,25 @@ identified to be.
   valve at its end, a shock and a rig that is not linear teach little.
 - The coefficients stay within ``deviations`` standard deviations of what was identified.
 - Behind a bridged sample learning rests for the time that the filter remembers.
+
+It learns once in a block of samples. What each of them adds to the filtered signals and to the estimate of the
+noise is added at that sample, and what is known of a block before its end, at its first ones: at the last one only
+the correction is left. ``single_inverse.py`` has the text for one axis, in floats, ``coupled_inverse.py`` that for
+several, in arrays; their constants are made here.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.derivative_filter import DerivativeFilter
+from rths_nodes.control.compensators.derivative_filter import DerivativeFilter, Four
+from rths_nodes.core.arithmetic import sqrt
 from rths_nodes.core.samples import Array
 
 FADED = 8.0
 """Periods of the cut-off frequency after which the filter has forgotten."""
-
-TAIL = 3
-"""Samples before a block that its third differences need."""
 
 OF_DIFFERENCES = 20.0
 """Variance of the third differences of white noise over its own: 1 + 9 + 9 + 1."""
@@ -56,122 +58,132 @@ class Settings(NamedTuple):
     """m."""
 
 
-class Learning:
-    """A row of coefficients for each axis, and how well they are known.
+class Law(NamedTuple):
+    """The law in arrays. Derivatives count in powers of the cut-off frequency, so that all are of one size.
 
-    ``coefficients`` ``(order + 1, n_axes, n_axes)``, their standard ``deviation`` of the same shape, and the
-    ``distance`` ``(n_axes,)`` that a coefficient of an axis has gone from what was identified, in standard
-    deviations, the largest so far.
-    Inside, derivatives count in powers of the cut-off frequency, so that all are of one size.
+    A row of coefficients for each axis ``(n_axes, m)``, m = derivatives times axes: for each derivative those of
+    all axes.
     """
 
-    def __init__(self, settings: Settings, identified: Array, dt: float) -> None:
-        """``identified`` as ``coefficients``; ``dt`` is the servo period in s."""
-        count, n, _ = identified.shape
-        self._shape, self._n = (count, n, n), n
-        every, cutoff = settings.decimation, settings.cutoff_frequency
-        filter_ = DerivativeFilter(cutoff, dt, 1)
-        self._block = filter_.block(every)
-        self._order = filter_.ORDER
-        self._units = filter_.frequency ** np.arange(count)[:, None]
-        self._first = self._rows_of(identified)
-        sizes = np.abs(identified).max(axis=2, keepdims=True)  # of the axis' own motion, as a rule
-        spread = np.array(settings.relative_deviation[:count])[:, None, None] * np.broadcast_to(sizes, self._shape)
-        self._spread = self._rows_of(spread)
-        self._prior = np.array([np.diag(row**2) for row in self._spread])
-        self._forget = min(1.0, every * dt / settings.memory)
-        self._deviations = settings.deviations
-        self._range = settings.deviations * self._spread
-        self._least_noise = settings.displacement_noise_rms**2
-        dependent = max(1.0, 1.0 / (every * dt) / (2.0 * cutoff))
-        self._noise_gain = dependent * self._noise_passed(filter_, dt)
-        self._settling = -(-round(1.0 / (cutoff * dt)) // every)
-        self.reset()
+    block: Array
+    """Of the filter, ``(4, 5 + decimation)``."""
+    units: Array
+    """``(m,)``: a coefficient is its number over this."""
+    first: Array
+    """As identified."""
+    spread: Array
+    """Standard deviations of what was identified."""
+    reach: Array
+    """How far a coefficient may go."""
+    prior: Array
+    """P_0, ``(n_axes, m, m)``."""
+    forget: float
+    """delta."""
+    noise_gain: Array
+    """R of each axis per variance of white noise in each measured displacement, ``(n_axes, n_axes)``."""
+    least_noise: float
+    """m^2."""
+    deviations: float
+    settling: int
+    """Blocks that the filter remembers."""
 
-    def _rows_of(self, coefficients: Array) -> Array:
-        """Coefficients ``(count, n, n)`` as a row for each axis ``(n, count * n)``, in powers of the cut-off."""
-        scaled = coefficients * self._units[:, :, None]
-        return np.ascontiguousarray(scaled.transpose(1, 0, 2).reshape(self._n, -1))
 
-    def _noise_passed(self, filter_: DerivativeFilter, dt: float) -> Array:
-        """Variance of e of each axis per variance of white noise in each measured displacement, ``(n, n)``."""
-        filter_.reset()
-        samples = round(FADED / (filter_.frequency / (2.0 * np.pi) * dt))
-        impulse = np.array([filter_.step(np.array([float(k == 0)]))[:, 0].copy() for k in range(samples)])
-        seen = impulse[:, : self._shape[0]]
-        row = self._first.reshape(self._n, self._shape[0], self._n)
-        passed: Array = np.square(np.einsum("kp,rpc->krc", seen, row)).sum(axis=0)
-        return passed
+def law_of(settings: Settings, identified: Array, dt: float) -> Law:
+    """Of coefficients as ``identified``, ``(order + 1, n_axes, n_axes)``; ``dt`` is the servo period in s."""
+    count, n, _ = identified.shape
+    every, cutoff = settings.decimation, settings.cutoff_frequency
+    low_pass = DerivativeFilter(cutoff, dt)
+    units = low_pass.frequency ** np.arange(count)[:, None, None]
 
-    def reset(self) -> None:
-        """As identified, the signals at rest before."""
-        self._rows = self._first.copy()
-        self._covariance = self._prior.copy()
-        self._filtered = np.zeros((self._order, 3 * self._n))
-        self._last = np.zeros((1, 3 * self._n))
-        self._tail = np.zeros((TAIL, self._n))
-        self._mean = np.zeros((self._order, 3 * self._n))
-        self._noise = np.zeros(self._n)
-        self._begun, self._learned, self._resting = False, 0, 0
-        self.distance = np.zeros(self._n)
-        self._publish()
+    def rows_of(coefficients: Array) -> Array:
+        return np.ascontiguousarray((coefficients * units).transpose(1, 0, 2).reshape(n, -1))
 
-    def rest(self) -> None:
-        """A bridged sample: what it left in the filter teaches nothing."""
-        self._resting = self._settling + 1
+    first = rows_of(identified)
+    sizes = np.abs(identified).max(axis=2, keepdims=True)  # of the axis' own motion, as a rule
+    share = np.array(settings.relative_deviation[:count])[:, None, None]
+    spread = rows_of(share * np.broadcast_to(sizes, identified.shape))
+    dependent = max(1.0, 1.0 / (every * dt) / (2.0 * cutoff))
+    return Law(
+        block=low_pass.matrix(every),
+        units=np.repeat(units.ravel(), n),
+        first=first,
+        spread=spread,
+        reach=settings.deviations * spread,
+        prior=np.array([np.diag(row**2) for row in spread]),
+        forget=min(1.0, every * dt / settings.memory),
+        noise_gain=dependent * _noise_passed(low_pass, first.reshape(n, count, n), dt),
+        least_noise=settings.displacement_noise_rms**2,
+        deviations=settings.deviations,
+        settling=-(-round(1.0 / (cutoff * dt)) // every),
+    )
 
-    def learn(self, rows: Array) -> None:
-        """The next block ``(decimation, 3 n_axes)`` of commands, measured displacements and targets, m."""
-        noise = self._take(rows)
-        if self._resting:
-            self._resting -= 1
-            return
-        self._learned += 1
-        share = max(self._forget, 1.0 / self._learned)  # of all samples so far, until the memory is full
-        self._mean += share * (self._filtered - self._mean)
-        self._noise += share * (noise - self._noise)
-        self._correct(self._filtered - self._mean, self._noise_gain @ np.maximum(self._noise, self._least_noise))
-        self._publish()
 
-    def _take(self, rows: Array) -> Array:
-        """The filter goes on by the block ``rows``; the variance of the noise in its measurements, ``(n,)``."""
-        measured = rows[:, self._n : 2 * self._n]
-        if not self._begun:  # at rest before, at whatever the sensors show there
-            self._begun = True
-            self._last = rows.mean(axis=0, keepdims=True)
-            self._filtered[0] = self._last
-            self._tail[:] = measured[0]
-        self._filtered, self._last = self._block @ np.concatenate([self._filtered, self._last, rows]), rows[-1:]
-        m = np.concatenate([self._tail, measured])
-        self._tail = m[-TAIL:]
-        third = m[3:] - m[:-3] + 3.0 * (m[1:-2] - m[2:-1])
-        variance: Array = np.square(third).mean(axis=0) / OF_DIFFERENCES
-        return variance
+def _noise_passed(low_pass: DerivativeFilter, rows: Array, dt: float) -> Array:
+    """Variance of e of each axis per variance of white noise in each measured displacement, ``(n, n)``."""
+    impulse = np.zeros((round(FADED / (low_pass.frequency / (2.0 * np.pi) * dt)), 1))
+    impulse[0] = 1.0
+    seen = low_pass.states(impulse)[:, : rows.shape[1], 0]
+    passed: Array = np.square(np.einsum("kp,rpc->krc", seen, rows)).sum(axis=0)
+    return passed
 
-    def _correct(self, moving: Array, variance: Array) -> None:
-        """One step of the recursion by the filtered signals and the ``variance`` of each axis' e, ``(n,)``."""
-        n, count = self._n, self._shape[0]
-        y = moving[0, :n]
-        seen = moving[:count, n : 2 * n].ravel()
-        instrument = moving[:count, 2 * n :].ravel()
-        self._covariance += self._forget * (self._prior - self._covariance)
-        for axis, (row, p) in enumerate(zip(self._rows, self._covariance, strict=True)):
-            pz = p @ instrument
-            expected = float(variance[axis] + instrument @ pz)
-            bound = self._deviations * math.sqrt(expected)
-            error = min(max(float(y[axis] - row @ seen), -bound), bound)
-            row += error / expected * pz
-            p -= np.outer(pz / expected, pz)
-        np.clip(self._rows, self._first - self._range, self._first + self._range, out=self._rows)
 
-    def _publish(self) -> None:
-        self.coefficients = self._matrices(self._rows)
-        variances = np.diagonal(self._covariance, axis1=1, axis2=2)
-        self.deviation = self._matrices(np.sqrt(np.maximum(variances, 0.0)))
-        away = np.abs(self._rows - self._first)
-        share = np.divide(away, self._spread, out=np.zeros_like(away), where=self._spread > 0.0)
-        self.distance = np.maximum(self.distance, share.max(axis=1))
+# The recursion of one axis with four coefficients, of which those beyond the order are nothing
 
-    def _matrices(self, rows: Array) -> Array:
-        found: Array = rows.reshape(self._n, self._shape[0], self._n).transpose(1, 0, 2) / self._units[:, :, None]
-        return found
+Covariance = tuple[float, float, float, float, float, float, float, float, float, float]
+"""P by its upper triangle, row by row."""
+
+
+def corrected(
+    row: Four, covariance: Covariance, y: float, seen: Four, z: Four, variance: float, deviations: float
+) -> tuple[Four, Covariance]:
+    """One step of the recursion by the filtered signals and R, the ``variance`` of e."""
+    aa, ab, ac, ad, bb, bc, bd, cc, cd, dd = covariance
+    a, b, c, d = row
+    p, q, r, s = seen
+    f, g, h, i = z
+    pa = aa * f + ab * g + ac * h + ad * i
+    pb = ab * f + bb * g + bc * h + bd * i
+    pc = ac * f + bc * g + cc * h + cd * i
+    pd = ad * f + bd * g + cd * h + dd * i
+    expected = variance + (f * pa + g * pb + h * pc + i * pd)
+    bound = deviations * sqrt(expected)
+    error = y - (a * p + b * q + c * r + d * s)
+    if error < -bound:
+        error = -bound
+    if error > bound:
+        error = bound
+    gain = error / expected
+    ka, kb, kc, kd = pa / expected, pb / expected, pc / expected, pd / expected
+    covariance = (
+        aa - ka * pa,
+        ab - ka * pb,
+        ac - ka * pc,
+        ad - ka * pd,
+        bb - kb * pb,
+        bc - kb * pc,
+        bd - kb * pd,
+        cc - kc * pc,
+        cd - kc * pd,
+        dd - kd * pd,
+    )
+    return (a + gain * pa, b + gain * pb, c + gain * pc, d + gain * pd), covariance
+
+
+def within(row: Four, low: Four, high: Four) -> Four:
+    """``row`` within its ranges."""
+    a, b, c, d = row
+    e, f, g, h = low
+    p, q, r, s = high
+    a = e if a < e else p if a > p else a
+    b = f if b < f else q if b > q else b
+    c = g if c < g else r if c > r else c
+    d = h if d < h else s if d > s else d
+    return a, b, c, d
+
+
+def farthest(row: Four, first: Four, per_spread: Four) -> float:
+    """The largest distance of a coefficient from what was identified, in standard deviations."""
+    a, b, c, d = row
+    e, f, g, h = first
+    p, q, r, s = per_spread
+    return max(max(abs(a - e) * p, abs(b - f) * q), max(abs(c - g) * r, abs(d - h) * s))

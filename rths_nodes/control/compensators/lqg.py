@@ -14,10 +14,12 @@ observer looks for deviations in the range of frequencies where they are; v is w
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag, solve_continuous_are
 
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.models.inverse import StateSpace
@@ -41,27 +43,35 @@ class FeedbackParams:
     shaping_damping: float = number("damping ratio of the shaping filter", "1", 0.7, more_than=0.0)
 
 
-class DeviationController:
+class DeviationController(NamedTuple):
     """z^_k = Phi z^_{k-1} + Gamma y_{k-1}, u~_k = -K z^_k."""
 
-    def __init__(self, phi: Array, gamma: Array, gain: Array) -> None:
-        """``phi`` ``(n, n)``, ``gamma`` ``(n, n_axes)``, ``gain`` ``(n_axes, n)``."""
-        self.phi, self.gamma, self.gain = phi, gamma, gain
-        self._onward = np.hstack([phi, gamma])
-        self._answer = -gain
-        self._n = len(phi)
-        self._known = np.zeros(self._onward.shape[1])
+    phi: Array
+    """``(n, n)``."""
+    gamma: Array
+    """``(n, n_axes)``."""
+    gain: Array
+    """``(n_axes, n)``."""
 
-    def reset(self) -> None:
-        """No deviation so far."""
-        self._known[:] = 0.0
+    @property
+    def constants(self) -> tuple[Array, Array]:
+        """Phi and Gamma side by side, and -K: those of :func:`step`."""
+        return np.hstack([self.phi, self.gamma]), -self.gain
 
-    def step(self, deviation: Array, feedback: Array) -> None:
-        """From the deviation one sample ago ``(n_axes,)`` m: that of now into ``feedback`` ``(n_axes,)`` m."""
-        n, known = self._n, self._known
-        known[n:] = deviation
-        known[:n] = self._onward.dot(known)
-        self._answer.dot(known[:n], feedback)
+
+def rest(k: tuple[Array, Array]) -> Array:
+    """z^ and the deviation, in one array: none so far."""
+    onward, _ = k
+    return np.zeros(onward.shape[1])
+
+
+def step(k: tuple[Array, Array], known: Array, deviation: Array, feedback: Array) -> None:
+    """From the deviation one sample ago ``(n_axes,)`` m: that of now into ``feedback`` ``(n_axes,)`` m."""
+    onward, answer = k
+    n = len(onward)
+    known[n:] = deviation
+    known[:n] = matvec(onward, known)
+    feedback[:] = matvec(answer, known[:n])
 
 
 def deviation_controller(

@@ -15,13 +15,16 @@ derivatives are those of the target: the ramp in front must hand on the integrat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from rths_nodes.control.compensators import lqg
+from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -30,7 +33,7 @@ from rths_nodes.core.models.coupled_rig import RigConstants, feedforward
 from rths_nodes.core.models.file import LoadingModel, load
 from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.parameters import flag, number, params, path, section
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 Rows = tuple[tuple[float, ...], ...]
 
@@ -48,7 +51,80 @@ class Known(RigConstants):
         return feedforward(self.model(path))
 
 
-class ModelBased:
+class Constants(NamedTuple):
+    """The law of all axes."""
+
+    dt: float
+    matrix: Array
+    """Command per displacement to jerk of all axes, read ahead ``(n_axes, 4 n_axes)``."""
+    feedback: Any
+    """Constants of the feedback; nothing without one."""
+
+
+class State(NamedTuple):
+    """Arrays that are worked in place."""
+
+    derivatives: Array
+    """Displacement, velocity, acceleration and jerk of all axes, of the last target."""
+    feedforward: Array
+    """m."""
+    feedback: Array
+    """m."""
+    observer: Array
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Raises ConfigError for a lead below zero, and for a loop that is not stable."""
+    model = model_of(params)
+    lead = lead_of(params, model)
+    feedback: Any = ()
+    if params.feedback is not None:
+        plant, coupled = model.plant(), params.coupled
+        feedback = deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin).constants
+    return Constants(dt, np.hstack(list(inverse.ahead(feedforward_of(params, model), lead))), feedback)
+
+
+def rest(k: Constants) -> State:
+    """The target was at rest at zero, and the rig at the target."""
+    n = len(k.matrix)
+    observer = lqg.rest(k.feedback) if k.feedback else np.zeros(0)
+    return State(np.zeros(len(DERIVATIVES) * n), np.zeros(n), np.zeros(n), observer)
+
+
+def law(feedback: Callable[..., None]) -> Callable[..., Any]:
+    """The step of the law with a ``feedback`` on the deviation."""
+
+    def step(
+        k: Constants,
+        s: State,
+        x: Array,
+        v: Array,
+        a: Array,
+        measured: Array,
+        force: Array,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, Array]:
+        dt, matrix, of_feedback = k
+        derivatives, u_ff, u_fb, observer = s
+        n = len(matrix)
+        # the target of the sample before belongs to this measurement
+        feedback(of_feedback, observer, measured - derivatives[:n], u_fb)
+        derivatives[3 * n :] = (a - derivatives[2 * n : 3 * n]) / dt
+        derivatives[:n] = x
+        derivatives[n : 2 * n] = v
+        derivatives[2 * n : 3 * n] = a
+        u_ff[:] = matvec(matrix, derivatives)
+        return (derivatives, u_ff, u_fb, observer), u_ff + u_fb
+
+    return step
+
+
+def no_feedback(k: Any, observer: Array, deviation: Array, feedback: Array) -> None:
+    """The deviation is left as it is."""
+
+
+class ModelBased(Coupled):
     """Feedforward by the inverse of a model that couples the axes, and LQG feedback on the deviation."""
 
     @params
@@ -98,63 +174,54 @@ class ModelBased:
 
     def __init__(self, params: Params, dt: float, n_axes: int) -> None:
         """Raises ConfigError for a model of another number of axes, and for a loop that is not stable."""
-        self._dt, self._n = dt, n_axes
-        model = _model(params)
+        self._n_axes = n_axes
+        model = model_of(params)
         if model.n_axes != n_axes:
             raise ConfigError(
                 f"{model.origin}: {model.n_axes} axes ({', '.join(model.axes) or 'without names'}); the test has "
                 f"{n_axes}"
             )
-        self.feedforward = model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
+        self.feedforward = feedforward_of(params, model)
         """Coefficients ``(4, n_axes, n_axes)`` of displacement, velocity, acceleration and jerk."""
-        self.lead = params.lead + model.lead
+        self.lead = lead_of(params, model)
         """Time by which the target is read ahead, s."""
-        if self.lead < 0.0:
-            raise ConfigError(
-                f"{model.origin}: lead = {model.lead:g} s: with {params.lead:g} s of lead and transport the sum "
-                "must be >= 0"
-            )
-        read_ahead = inverse.ahead(self.feedforward, self.lead)
-        self._matrix = np.hstack(list(read_ahead))
-        self._feedback = None
-        if params.feedback is not None:
-            self._feedback = deviation_controller(
-                model.plant(), params.feedback, params.coupled, dt, self.lead, model.origin
-            )
-        self._derivatives = np.zeros(len(DERIVATIVES) * n_axes)
-        self._x, self._v, self._a, self._jerk = self._derivatives.reshape(len(DERIVATIVES), n_axes)
-        self._u_ff, self._u_fb = np.zeros(n_axes), np.zeros(n_axes)
+        kernel = self.kernel_of(params)
+        self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self.reset()
 
-    def reset(self) -> None:
-        """The target was at rest at zero, and the rig at the target."""
-        self._derivatives[:] = 0.0
-        self._u_ff[:] = self._u_fb[:] = 0.0
-        if self._feedback:
-            self._feedback.reset()
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        if self._feedback:
-            # the target of the sample before belongs to this measurement
-            self._feedback.step(measured - self._x, self._u_fb)
-        np.subtract(target.acceleration, self._a, out=self._jerk)
-        self._jerk /= self._dt
-        self._x[:], self._v[:], self._a[:] = target.displacement, target.velocity, target.acceleration
-        self._matrix.dot(self._derivatives, self._u_ff)
-        return self._u_ff + self._u_fb
+    @classmethod
+    def kernel_of(cls, params: Params) -> CoupledKernel:
+        """The law, with feedback where it has parameters."""
+        return CoupledKernel(constants, rest, law(no_feedback if params.feedback is None else lqg.step))
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Feedforward alone over target ``(n, n_axes, n_axes)`` at ``omega`` (rad/s), for exact derivatives."""
-        coefficients = self._matrix.reshape(self._n, len(DERIVATIVES), self._n).transpose(1, 0, 2)
-        return inverse.inverse_response(coefficients, 1j * np.asarray(omega))
+        return inverse.inverse_response(inverse.ahead(self.feedforward, self.lead), 1j * np.asarray(omega))
 
     def state(self) -> list[float]:
-        return [value for pair in zip(self._u_ff.tolist(), self._u_fb.tolist(), strict=True) for value in pair]
+        _, u_ff, u_fb, _ = self.current
+        return [value for pair in zip(u_ff.tolist(), u_fb.tolist(), strict=True) for value in pair]
 
 
-def _model(params: ModelBased.Params) -> LoadingModel:
+def model_of(params: Any) -> LoadingModel:
+    """That of the file, or of the known constants."""
     if params.known is not None:
         return LoadingModel((), params.known.coefficients("compensator.known"), origin="compensator.known")
-    assert params.model is not None
     return load(params.model)
+
+
+def feedforward_of(params: Any, model: LoadingModel) -> Array:
+    """Its inverse, or that without what one axis does to the others."""
+    return model.feedforward if params.coupled else inverse.diagonal(model.feedforward)
+
+
+def lead_of(params: Any, model: LoadingModel) -> float:
+    """Time by which the target is read ahead, s. Raises ConfigError for one below zero."""
+    lead: float = params.lead + model.lead
+    if lead < 0.0:
+        raise ConfigError(
+            f"{model.origin}: lead = {model.lead:g} s: with {params.lead:g} s of lead and transport the sum "
+            "must be >= 0"
+        )
+    return lead

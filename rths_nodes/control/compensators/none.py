@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.frequency_response import Complex, Frequencies
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import params
-from rths_nodes.core.samples import Array, Motion
 
 
-class NoCompensation:
+def step(
+    k: tuple[()],
+    s: tuple[()],
+    x: float,
+    v: float,
+    a: float,
+    measured: float,
+    force: float,
+    rests: bool,
+    preparing: bool,
+) -> tuple[tuple[()], float]:
+    """d^p = d^c."""
+    return s, x
+
+
+class NoCompensation(PerAxis):
     """d^p = d^c."""
 
     @params
     class Params:
         lead: float = lead_parameter()
 
-    state_names: tuple[str, ...] = ()
-    state_units: Mapping[str, str] = {}
-
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._ahead = Ahead(params.lead, dt, n_axes)
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        return self._ahead.of(target).displacement
+    KERNEL = Kernel(lambda params, dt: (), no_state, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s): one, without a lead."""
-        return self._ahead.response(omega)
-
-    def state(self) -> tuple[float, ...]:
-        return ()
-
-    def reset(self) -> None:
-        """The target was at rest."""
-        self._ahead.reset()
+        return response(self._p.lead, omega)

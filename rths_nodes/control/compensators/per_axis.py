@@ -9,12 +9,14 @@ step ``led(constants, state, delay, x, v, a) -> state, command``, from which :fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from rths_nodes.control.compensators.ahead import with_lead
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.samples import Array, Motion
 
@@ -52,28 +54,60 @@ def fixed(adaptable: Adaptable) -> Kernel:
     )
 
 
-class PerAxis:
-    """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``; parameters with ``lead`` read ahead by it."""
+class OnNumbers(Compensator):
+    """A compensator that computes in numbers: its ``step`` calls ``commands``."""
 
-    Params: ClassVar[type]
+    _n_axes: int
+
+    @abstractmethod
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]: ...
+
+    def step(self, target: Motion, measured: Array) -> Array:
+        motion = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
+        force = target.force.tolist() or [0.0] * self._n_axes
+        return np.array(self.commands(*motion, measured.tolist(), force, target.flagged, target.preparing))
+
+
+class PerAxis(OnNumbers):
+    """A compensator made of its ``KERNEL``, or of its ``ADAPTABLE``, with a state for each axis.
+
+    What it shows of a state are its ``numbers``, whose names without the axis and units are ``state_units``.
+    """
+
     KERNEL: ClassVar[Kernel | None] = None
     ADAPTABLE: ClassVar[Adaptable | None] = None
-    state_names: tuple[str, ...] = ()
-    state_units: Mapping[str, str] = {}
-    state_limits: Mapping[str, tuple[float, float]] = {}
+    READS_AHEAD: ClassVar[bool] = True
+    """The target is read ahead by the parameter ``lead`` in front of the kernel."""
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
+        self._leads = self.READS_AHEAD and bool(params.lead)
         kernel = self.kernel_of(params)
         self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
+        self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
         self.reset()
 
     @classmethod
     def kernel_of(cls, params: Any) -> Kernel:
         """The kernel of one axis with these parameters."""
+        own = cls.own_kernel(params)
+        return with_lead(own, params.lead) if cls.READS_AHEAD else own
+
+    @classmethod
+    def own_kernel(cls, params: Any) -> Kernel:
+        """The same, for a target that is not read ahead."""
         own = fixed(cls.ADAPTABLE) if cls.ADAPTABLE is not None else cls.KERNEL
         assert own is not None, cls
-        return with_lead(own, getattr(params, "lead", 0.0))
+        return own
 
     def reset(self) -> None:
         """At rest; the target was zero before."""
@@ -89,7 +123,6 @@ class PerAxis:
         rests: bool,
         preparing: bool,
     ) -> list[float]:
-        """Commands (m) by axis, from what :meth:`step` gets, as numbers."""
         step, k, states, commands = self._step, self._constants, self.states, []
         for axis, state in enumerate(states):
             states[axis], command = step(
@@ -98,10 +131,10 @@ class PerAxis:
             commands.append(command)
         return commands
 
-    def step(self, target: Motion, measured: Array) -> Array:
-        motion = target.displacement.tolist(), target.velocity.tolist(), target.acceleration.tolist()
-        force = target.force.tolist() or [0.0] * self._n_axes
-        return np.array(self.commands(*motion, measured.tolist(), force, target.flagged, target.preparing))
-
-    def state(self) -> Sequence[float]:
+    def numbers(self, state: Any) -> Sequence[float]:
+        """What is shown of the ``state`` of an axis, in the order of ``state_units``."""
         return ()
+
+    def state(self) -> list[float]:
+        own = [state[1] for state in self.states] if self._leads else self.states
+        return [number for state in own for number in self.numbers(state)]

@@ -9,17 +9,69 @@ measurement of an instant acts on the command from the same instant on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter
+from rths_nodes.control.compensators.per_axis import PerAxis
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.samples import Array, Motion
 
 
-class ProportionalIntegralLead:
-    """PI control of the tracking error, the target led in phase; per axis, in plain floats.
+class Constants(NamedTuple):
+    """K_p, K_i dt / 2, and the phase lead by Tustin's rule: its taps now and before, and what it keeps."""
+
+    proportional: float
+    half: float
+    now: float
+    before: float
+    kept: float
+
+
+class State(NamedTuple):
+    """Target, led target, error and integral (m) of the last sample."""
+
+    target: float
+    led: float
+    error: float
+    integral: float
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """By Tustin's rule."""
+    first, second = 2.0 * params.lead_time, 2.0 * params.lag_time
+    below = dt + second
+    taps = (dt + first) / below, (dt - first) / below, (second - dt) / below
+    return Constants(params.proportional, 0.5 * dt * params.integral, *taps)
+
+
+def rest(k: Constants) -> State:
+    """The target was at rest at zero, and the rig at the target."""
+    return State(0.0, 0.0, 0.0, 0.0)
+
+
+def step(
+    k: Constants,
+    s: State,
+    x: float,
+    v: float,
+    a: float,
+    measured: float,
+    force: float,
+    rests: bool,
+    preparing: bool,
+) -> tuple[tuple[float, float, float, float], float]:
+    """PI control of the error of the last sample; the led target waits for its measurement."""
+    proportional, half, now, before, kept = k
+    x_before, led, error_before, integral = s
+    error = led - measured
+    integral += half * (error + error_before)
+    led = now * x + before * x_before + kept * led
+    return (x, led, error, integral), proportional * error + integral
+
+
+class ProportionalIntegralLead(PerAxis):
+    """PI control of the tracking error, the target led in phase.
 
     It has no response from target to command alone: that depends on the rig, whose measurement it feeds back.
     """
@@ -38,31 +90,7 @@ class ProportionalIntegralLead:
 
     state_units: Mapping[str, str] = {"u_integral": "m"}
 
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        self._ahead = Ahead(params.lead, dt, n_axes)
-        self._k_p, self._half = params.proportional, 0.5 * dt * params.integral
-        one, first, second = dt, 2.0 * params.lead_time, 2.0 * params.lag_time
-        below = one + second
-        self._now, self._before, self._kept = (one + first) / below, (one - first) / below, (second - one) / below
-        self._axes = [[0.0] * 4 for _ in range(n_axes)]
-        self._command = np.zeros(n_axes)
-        self.state_names = tuple(f"u_integral[{axis}]" for axis in range(n_axes))
+    KERNEL = Kernel(constants, rest, step)
 
-    def reset(self) -> None:
-        """The target was at rest at zero, and the rig at the target."""
-        self._ahead.reset()
-        self._axes = [[0.0] * 4 for _ in self._axes]
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        goals = self._ahead.of(target).displacement.tolist()
-        for index, (axis, y, m) in enumerate(zip(self._axes, goals, measured.tolist(), strict=True)):
-            y_before, led, error_before, integral = axis
-            error = led - m  # of the last sample
-            integral += self._half * (error + error_before)
-            led = self._now * y + self._before * y_before + self._kept * led
-            axis[:] = y, led, error, integral
-            self._command[index] = self._k_p * error + integral
-        return self._command
-
-    def state(self) -> list[float]:
-        return [axis[3] for axis in self._axes]
+    def numbers(self, state: State) -> Sequence[float]:
+        return state[3:]

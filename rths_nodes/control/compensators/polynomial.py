@@ -14,15 +14,17 @@ phi = w delay = pi/3 (n = 2) and pi/2 (n = 3) on: higher frequencies must be dam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rths_nodes.control.compensators.ahead import Ahead, lead_parameter
+from rths_nodes.control.compensators.ahead import lead_parameter, response
+from rths_nodes.control.compensators.per_axis import PerAxis
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies, taps
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import integer, number, params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 MAX_ORDER = 4
 """The highest order of Table 1."""
@@ -55,7 +57,68 @@ def weights(order: int, eta: float) -> Array:
     return found
 
 
-class Polynomial:
+class Constants(NamedTuple):
+    """The weights a_i, newest first, and the spacing s in samples."""
+
+    weights: tuple[float, ...]
+    spacing: int
+
+
+class State(NamedTuple):
+    """Targets (m) of the last n s samples and of now, a ring, and the place of the newest."""
+
+    history: Array
+    now: int
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Raises ConfigError for a delay beyond the history that the polynomial rests on."""
+    samples = params.delay / dt
+    if samples > LONGEST:
+        raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
+    spacing = max(1, round(samples)) if params.spacing is None else params.spacing
+    history = params.order * spacing
+    if params.order and samples > history + ROUNDING:
+        raise ConfigError(
+            f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
+            f"{params.order} at a spacing of {spacing} samples rests on"
+        )
+    return Constants(tuple(weights(params.order, samples / spacing).tolist()), spacing)
+
+
+def rest(k: Constants) -> State:
+    """The target was zero before the test."""
+    return State(np.zeros((len(k.weights) - 1) * k.spacing + 1), 0)
+
+
+def step(
+    k: Constants,
+    s: State,
+    x: float,
+    v: float,
+    a: float,
+    measured: float,
+    force: float,
+    rests: bool,
+    preparing: bool,
+) -> tuple[tuple[Array, int], float]:
+    """The sum of the weighted targets."""
+    weights, spacing = k
+    history, now = s
+    now += 1
+    if now == len(history):
+        now = 0
+    history[now] = x
+    at, command = now, 0.0
+    for weight in weights:
+        command += weight * float(history[at])
+        at -= spacing
+        if at < 0:
+            at += len(history)
+    return (history, now), command
+
+
+class Polynomial(PerAxis):
     """Polynomial extrapolation of the target by a constant delay (Horiuchi et al. 1996)."""
 
     @params
@@ -79,44 +142,10 @@ class Polynomial:
             """Parameter -> seconds of history that it needs."""
             return {"delay": self.delay * (max(1, self.order) if self.spacing is None else 1)}
 
-    state_names: tuple[str, ...] = ()
-    state_units: Mapping[str, str] = {}
-
-    def __init__(self, params: Params, dt: float, n_axes: int) -> None:
-        samples = params.delay / dt
-        if samples > LONGEST:
-            raise ConfigError(f"compensator.delay = {params.delay:g} s: must be <= {LONGEST * dt:g} s")
-        spacing = max(1, round(samples)) if params.spacing is None else params.spacing
-        history = params.order * spacing
-        if params.order and samples > history + ROUNDING:
-            raise ConfigError(
-                f"compensator.delay = {params.delay:g} s: must be <= {history * dt:g} s, the history that order "
-                f"{params.order} at a spacing of {spacing} samples rests on"
-            )
-        self._dt = dt
-        self._weights = weights(params.order, samples / spacing)
-        self._ages = spacing * np.arange(params.order + 1)
-        self._history = np.zeros((history + 1, n_axes))
-        self._now = 0
-        self._ahead = Ahead(params.lead, dt, n_axes)
-
-    def reset(self) -> None:
-        """The target was zero before the test."""
-        self._history[:] = 0.0
-        self._now = 0
-        self._ahead.reset()
-
-    def step(self, target: Motion, measured: Array) -> Array:
-        history = self._history
-        self._now = now = (self._now + 1) % len(history)
-        history[now] = self._ahead.of(target).displacement
-        # a row before the first is counted from the end, as a ring wants it
-        command: Array = self._weights @ history[now - self._ages]
-        return command
+    KERNEL = Kernel(constants, rest, step)
 
     def frequency_response(self, omega: Frequencies) -> Complex:
         """Command over target at ``omega`` (rad/s); with the delay behind it, Eq. (6) of Horiuchi et al."""
-        return taps(omega, self._weights, self._ages * self._dt) * self._ahead.response(omega)
-
-    def state(self) -> tuple[float, ...]:
-        return ()
+        found, spacing = constants(self._p, self._dt)
+        ages = spacing * self._dt * np.arange(len(found))
+        return taps(omega, found, ages) * response(self._p.lead, omega)

@@ -17,9 +17,12 @@ k_i T < pi / 2 and k_p = 0; a fifth of that leaves a margin for a specimen that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from rths_nodes.core.axial_load import AxialLoad, ColumnGeometry, check_drift
+from rths_nodes.core.axial_load import ColumnGeometry, check_drift, extension_at, lengths_of
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import ForceController
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import integer, number, params, section
 
@@ -27,11 +30,87 @@ FAST = 0.3
 """k_i T beyond which it is told: a specimen five times as stiff would make the loop unstable."""
 
 
-class FeedForwardPi:
+class ForceKernel(NamedTuple):
+    """Arithmetic of a force controller of one axis."""
+
+    constants: Callable[[Any, float], Any]
+    """From parameters and dt (s)."""
+    rest: Callable[[Any], Any]
+    begin: Callable[..., Any]
+    """``begin(constants, state, place, target, drift, drift_before) -> state``."""
+    step: Callable[..., Any]
+    """``step(constants, state, target, measured, drift) -> state, command``."""
+
+
+class Constants(NamedTuple):
+    """1 / K (m/N), k_i dt, k_p, the delay in samples, and the lengths of the column (m)."""
+
+    compliance: float
+    integral: float
+    proportional: float
+    ahead: float
+    column: tuple[float, ...]
+
+
+class State(NamedTuple):
+    """z (m), what of it feedback has added since the begin (m), target (N) and drift (m) of the sample before."""
+
+    total: float
+    correction: float
+    target: float
+    drift: float
+
+
+def constants(params: Any, dt: float) -> Constants:
+    """Of the law, and of the column where there is one."""
+    p = params
+    lengths = () if p.column is None else lengths_of(p.column)
+    return Constants(1.0 / p.stiffness, p.integral_gain * dt, p.proportional_gain, p.lead / dt, lengths)
+
+
+def rest(k: Constants) -> State:
+    """Nothing is controlled, and nothing is known."""
+    return State(0.0, 0.0, 0.0, 0.0)
+
+
+def uncoupled(k: tuple[()], shortening: float, drift: float) -> float:
+    """Without a column the shortening is the extension."""
+    return shortening
+
+
+def law(extension: Callable[..., float]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """``begin`` and ``step`` of the law in front of an actuator with this ``extension``."""
+
+    def fed_forward(k: Constants, s: Any, target: float, drift: float) -> float:
+        compliance, _, _, ahead, column = k
+        _, _, target_before, drift_before = s
+        force = target + ahead * (target - target_before)
+        return extension(column, force * compliance, drift + ahead * (drift - drift_before))
+
+    def begin(
+        k: Constants, s: State, place: float, target: float, drift: float, drift_before: float
+    ) -> tuple[float, float, float, float]:
+        before = (0.0, 0.0, target, drift_before)
+        return place - fed_forward(k, before, target, drift), 0.0, target, drift
+
+    def step(
+        k: Constants, s: State, target: float, measured: float, drift: float
+    ) -> tuple[tuple[float, float, float, float], float]:
+        compliance, integral, proportional, _, _ = k
+        total, correction, _, _ = s
+        error = (target - measured) * compliance
+        more = integral * error
+        total += more
+        command = fed_forward(k, s, target, drift) + total + proportional * error
+        return (total, correction + more, target, drift), command
+
+    return begin, step
+
+
+class FeedForwardPi(ForceController):
     """Force controller of one axis, with ``dt`` (s); plain floats. Signs are those of an axis.
 
-    :meth:`begin` takes over at a place without moving it, :meth:`step` goes on from there. ``correction`` (m) is
-    what the integral has added since then.
+    :meth:`begin` takes over at a place without moving it, :meth:`step` goes on from there.
     """
 
     @params
@@ -89,39 +168,28 @@ class FeedForwardPi:
             ]
 
     def __init__(self, params: Params, dt: float) -> None:
-        p = params
-        self._compliance = 1.0 / p.stiffness
-        self._integral, self._proportional = p.integral_gain * dt, p.proportional_gain
-        self._ahead = p.lead / dt
-        self._column = None if p.column is None else AxialLoad(p.column)
-        self.coupled_to = None if p.column is None else p.coupled_to - 1
+        constants, self._rest, self._begin, self._step = self.kernel_of(params)
+        self._constants = constants(params, dt)
+        self.coupled_to = None if params.column is None else params.coupled_to - 1
         self.reset()
+
+    @classmethod
+    def kernel_of(cls, params: Params) -> ForceKernel:
+        """The law with the geometry of the parameters."""
+        return ForceKernel(constants, rest, *law(uncoupled if params.column is None else extension_at))
+
+    @property
+    def correction(self) -> float:
+        """What feedback has added to the displacement command since :meth:`begin`, m."""
+        return float(self._state[1])
 
     def reset(self) -> None:
         """Nothing is controlled, and nothing is known."""
-        self._sum = self.correction = 0.0
-        self._target = self._drift = 0.0
+        self._state = self._rest(self._constants)
 
     def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
-        """Take over an axis that is commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
-
-        ``drift`` and ``drift_before`` (m) are the targets of the axis that moves the head, now and a sample
-        before.
-        """
-        self._target, self._drift, self.correction = target, drift_before, 0.0
-        self._sum = place - self._fed_forward(target, drift)
+        self._state = self._begin(self._constants, self._state, place, target, drift, drift_before)
 
     def step(self, target: float, measured: float, drift: float) -> float:
-        """Displacement command (m) for the force ``target`` (N) of the coming sample, after ``measured`` (N)."""
-        error = (target - measured) * self._compliance
-        more = self._integral * error
-        self.correction += more
-        self._sum += more
-        return self._fed_forward(target, drift) + self._sum + self._proportional * error
-
-    def _fed_forward(self, target: float, drift: float) -> float:
-        force = target + self._ahead * (target - self._target)
-        moved = drift + self._ahead * (drift - self._drift)
-        self._target, self._drift = target, drift
-        shortening = force * self._compliance
-        return shortening if self._column is None else self._column.extension(shortening, moved)
+        self._state, command = self._step(self._constants, self._state, target, measured, drift)
+        return float(command)

@@ -7,21 +7,96 @@ gives the auxiliary inputs for the step that begins there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_continuous_are
 
+from rths_nodes.control.semi_active.of_kernel import OfKernel
 from rths_nodes.core import channels
+from rths_nodes.core.arithmetic import matvec
 from rths_nodes.core.discretisation import transition
 from rths_nodes.core.errors import ConfigError, show
+from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import number, params, vector
 from rths_nodes.core.partition import whole
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array
 from rths_nodes.core.sparse import is_sparse
 
 
-class ClippedOptimal:
+class Constants(NamedTuple):
+    """The controller, worked off in a step."""
+
+    gain: Array
+    """K ``(1, 2 n)`` of f_c = -K z^, z = (x, x'): N/m and N s/m."""
+    observer: Array
+    """L ``(2 n, n + 1)`` of the Kalman filter."""
+    onward: Array
+    """z^ of now from z^, measurements before, measurements now."""
+    channels: Any
+    """Places of the measurements among the auxiliary channels."""
+    ground: Array
+    """What the acceleration of the ground adds to each of them."""
+    voltage: float
+    """V."""
+
+
+class State(NamedTuple):
+    """z^ ``(2 n,)``, the measurements of the step before and of this one, in one array; f_c there, N."""
+
+    known: Array
+    desired: float
+
+
+def constants(params: Any, structure: Structure | None, dt: float, measured: Sequence[str]) -> Constants:
+    """For the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
+
+    Raises ConfigError without a structure, when numbers do not fit to it, or a channel is missing.
+    """
+    if structure is None:
+        raise ConfigError("semi_active clipped_optimal: needs a structure")
+    if is_sparse(structure.mass):
+        raise ConfigError(
+            f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for its "
+            "Riccati equation; give reduction"
+        )
+    n = len(structure.influence)
+    wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
+    places = np.array([_channel(measured, name) for name in wanted])
+    weights = _sized("weights", params.weights, np.eye(n)[-1])
+    location = _sized("damper_location", params.damper_location, np.eye(n)[0])
+    plant = _Plant(structure, location)
+    gain = plant.regulator(weights, params.force_weight)
+    observer = plant.observer(params.noise_ratio)
+    system = plant.system - observer @ plant.outputs
+    inputs = np.column_stack([observer, plant.force - observer @ plant.direct])
+    ground = np.concatenate([structure.influence, [0.0, 0.0]])
+    onward = np.hstack(transition(system, inputs, dt))
+    return Constants(gain[None, :], observer, onward, places, ground, params.voltage)
+
+
+def rest(k: Constants) -> State:
+    """Everything was at rest before."""
+    return State(np.zeros(k.onward.shape[1]), 0.0)
+
+
+def step(
+    k: Constants, s: State, auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[Array, float], tuple[float]]:
+    """The filter goes on to this measurement; full voltage where it brings the force nearer."""
+    gain, _, onward, channels, ground, voltage = k
+    known, _ = s
+    states, count = len(onward), len(channels)
+    known[states : states + count] = known[states + count :]
+    known[states + count :] = auxiliary[channels] + ground_acceleration * ground
+    known[:states] = matvec(onward, known)
+    desired = -float(matvec(gain, known[:states])[0])
+    force = float(known[len(known) - 1])
+    return (known, desired), (voltage if (desired - force) * force > 0.0 else 0.0,)
+
+
+class ClippedOptimal(OfKernel):
     """Clipped-optimal control (Dyke, Spencer, Sain & Carlson 1996): full voltage where it brings the force nearer.
 
     An LQG controller for the whole structure asks for the force f_c = -K z^ that makes the integral of
@@ -61,58 +136,22 @@ class ClippedOptimal:
                 if values is not None and not any(values):
                     raise ConfigError(f"{path}.{name} = {show(values)}: must not be all zero")
 
-    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
+    KERNEL = Kernel(constants, rest, step)
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        """For the whole ``structure``; ``measured`` names the auxiliary channels of the rig.
-
-        Raises ConfigError without a structure, when numbers do not fit to it, or a channel is missing.
-        """
-        if structure is None:
-            raise ConfigError("semi_active clipped_optimal: needs a structure")
-        if is_sparse(structure.mass):
-            raise ConfigError(
-                f"semi_active clipped_optimal: {len(structure.influence)} degrees of freedom are too many for its "
-                "Riccati equation; give reduction"
-            )
-        n = len(structure.influence)
-        self._voltages = np.zeros(1), np.array([params.voltage])
-        wanted = (*channels.accelerations(n), channels.DAMPER_DISPLACEMENT, channels.DAMPER_FORCE)
-        self._channels = np.array([_channel(measured, name) for name in wanted])
-        self._ground = np.concatenate([structure.influence, [0.0, 0.0]])
-        weights = _sized("weights", params.weights, np.eye(n)[-1])
-        location = _sized("damper_location", params.damper_location, np.eye(n)[0])
-        plant = _Plant(structure, location)
-        self.gain = plant.regulator(weights, params.force_weight)
-        """K ``(2 n,)`` of f_c = -K z^, z = (x, x'): N/m and N s/m."""
-        self.observer = plant.observer(params.noise_ratio)
-        """L ``(2 n, n + 1)`` of the Kalman filter."""
-        system = plant.system - self.observer @ plant.outputs
-        inputs = np.column_stack([self.observer, plant.force - self.observer @ plant.direct])
-        self._matrix = np.hstack(transition(system, inputs, dt))
-        self.reset()
-
-    def reset(self) -> None:
-        """Everything was at rest before."""
-        count = len(self._channels)
-        self._state = np.zeros(self._matrix.shape[1])  # estimate, measurements before, measurements now
-        self._before, self._now = self._state[-2 * count : -count], self._state[-count:]
-        self.desired_force = 0.0
-        """f_c at the last measurement, N."""
+        super().__init__(params, structure, dt, measured)
+        self.gain, self.observer = self._constants.gain[0], self._constants.observer
 
     @property
     def estimate(self) -> Array:
         """z^ ``(2 n,)``: displacements (m) and velocities (m/s) of the structure, relative to the ground."""
-        return self._state[: len(self.gain)]
+        known: Array = self._state[0]
+        return known[: len(self.gain)]
 
-    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Voltage ``(1,)`` V from the auxiliary channels and the ground acceleration (m/s^2) at the same time."""
-        self._before[:] = self._now
-        self._now[:] = measured.auxiliary[self._channels] + ground_acceleration * self._ground
-        self._state[: len(self.gain)] = self._matrix.dot(self._state)
-        self.desired_force = -float(self.gain.dot(self.estimate))
-        force = float(self._now[-1])
-        return self._voltages[(self.desired_force - force) * force > 0.0]
+    @property
+    def desired_force(self) -> float:
+        """f_c at the last measurement, N."""
+        return float(self._state[1])
 
 
 def _channel(measured: Sequence[str], name: str) -> int:

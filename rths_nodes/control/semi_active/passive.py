@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-from rths_nodes.core import channels
+from rths_nodes.control.semi_active.of_kernel import OfKernel
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import number, params
-from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array
 
 
-class Passive:
+def constants(params: Any, *others: Any) -> tuple[float]:
+    """The voltage, V."""
+    return (params.voltage,)
+
+
+def step(
+    k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[()], tuple[float]]:
+    """The same at all times."""
+    return s, k
+
+
+class Passive(OfKernel):
     """The same voltage all the time: 0 V is "passive off", the largest is "passive on"."""
 
     @params
@@ -21,14 +31,4 @@ class Passive:
 
         voltage: float = number("voltage at the current driver", "V", 0.0, at_least=0.0)
 
-    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
-
-    def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        self._voltage = np.array([params.voltage])
-
-    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Voltage ``(1,)`` V."""
-        return self._voltage
-
-    def reset(self) -> None:
-        """Nothing to forget."""
+    KERNEL = Kernel(constants, no_state, step)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from rths_nodes.core import channels
+from rths_nodes.control.semi_active.of_kernel import OfKernel
+from rths_nodes.core.kernels import Kernel, no_state
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.protocols import Structure
-from rths_nodes.core.samples import Array, Measurement
+from rths_nodes.core.samples import Array
 
 BLOCK = 4096
 """Decisions drawn at a time."""
 
 
-class RandomSwitching:
+def constants(params: Any, *others: Any) -> tuple[float]:
+    """The voltage, V."""
+    return (params.voltage,)
+
+
+def step(
+    k: tuple[float], s: tuple[()], auxiliary: Array, ground_acceleration: float, chance: float
+) -> tuple[tuple[()], tuple[float]]:
+    """Full voltage where ``chance`` is 1, none where it is 0."""
+    (voltage,) = k
+    return s, (voltage if chance > 0.0 else 0.0,)
+
+
+class RandomSwitching(OfKernel):
     """Full voltage or none, drawn anew after each interval (Phillips & Spencer 2012, section 3.1)."""
 
     @params
@@ -26,23 +41,22 @@ class RandomSwitching:
         interval: float = number("between two decisions, rounded to whole steps", "s", 0.05, more_than=0.0)
         seed: int = integer("seed of the random decisions", default=1, at_least=0)
 
-    inputs: tuple[str, ...] = (channels.DAMPER_VOLTAGE,)
+    KERNEL = Kernel(constants, no_state, step)
 
     def __init__(self, params: Params, structure: Structure | None, dt: float, measured: Sequence[str]) -> None:
-        self._seed = params.seed
-        self._voltages = np.zeros(1), np.array([params.voltage])
-        self._steps = max(1, round(params.interval / dt))
-        self.reset()
+        self._seed, self._steps = params.seed, max(1, round(params.interval / dt))
+        super().__init__(params, structure, dt, measured)
 
     def reset(self) -> None:
         """To the first decision."""
+        super().reset()
         self._generator = np.random.default_rng(self._seed)
         self._index = 0
 
-    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
-        """Voltage ``(1,)`` V."""
+    def chance(self) -> float:
+        """The decision of the next step, 0 or 1: the same for all steps of an interval."""
         interval, within = divmod(self._index, self._steps)
         if within == 0 and interval % BLOCK == 0:
             self._decisions = self._generator.integers(0, 2, BLOCK).tolist()
         self._index += 1
-        return self._voltages[self._decisions[interval % BLOCK]]
+        return float(self._decisions[interval % BLOCK])

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import params
 from rths_nodes.core.samples import Array, Motion
 
 
-class Identity:
+def constants(params: Any, n_dof: int, n_axes: int) -> tuple[()]:
+    """None. Raises ConfigError where the numbers differ."""
+    if n_dof != n_axes:
+        raise ConfigError(
+            f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
+        )
+    return ()
+
+
+def axes(k: tuple[()], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+    """Each degree of freedom is an axis."""
+    return x, v, a
+
+
+def forces(k: tuple[()], axis_forces: Any, displacement: Any) -> Any:
+    """Each axis acts on its degree of freedom."""
+    return axis_forces
+
+
+class Identity(OfKernel):
     """Axis a moves with degree of freedom a."""
 
     @params
@@ -18,11 +38,10 @@ class Identity:
             """Each axis has a specimen of its own."""
             return tuple(range(n_axes))
 
-    def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
-        if n_dof != n_axes:
-            raise ConfigError(
-                f"setup identity: {n_axes} axes for {n_dof} degrees of freedom: the numbers must be equal"
-            )
+    @classmethod
+    def kernel_of(cls, params: Params) -> SetupKernel:
+        """Nothing is done."""
+        return SetupKernel(constants, axes, forces)
 
     def axes(self, motion: Motion) -> Motion:
         return motion
@@ -35,7 +54,6 @@ class Identity:
         return axis_forces
 
     def histories(self, displacement: Array) -> Array:
-        """Displacements of the axes ``(steps, n_axes)`` at those of the degrees of freedom, of the same shape."""
         return displacement
 
     def degrees_of_freedom(self, displacement: Array) -> Array:

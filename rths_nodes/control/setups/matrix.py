@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
+from rths_nodes.core.arithmetic import matvec, times
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import flag, matrix, params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
+
+FEW = 64
+"""Numbers of a matrix up to which its products are quicker in floats than in arrays."""
 
 
-class Matrix:
+def is_small(params: Any) -> bool:
+    """Whether T has few numbers."""
+    return len(params.matrix) * len(params.matrix[0]) <= FEW
+
+
+def constants(params: Any, n_dof: int, n_axes: int) -> tuple[Any, Any]:
+    """T and its transpose. Raises ConfigError for another size, and for axes that depend on each other."""
+    found = np.array(params.matrix)
+    if found.shape != (n_axes, n_dof):
+        rows, columns = found.shape
+        raise ConfigError(
+            f"setup.matrix: {rows} rows of {columns} numbers; must be {n_axes} rows (axes) of {n_dof} "
+            "(degrees of freedom)"
+        )
+    if np.linalg.matrix_rank(found) < n_axes:
+        raise ConfigError("setup.matrix: its rows depend on each other: the axes cannot move on their own")
+    if is_small(params):
+        return tuple(params.matrix), tuple(zip(*params.matrix, strict=True))
+    return found, found.T.copy()
+
+
+def mapped(product: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Both ways, with the ``product`` of a matrix and a vector."""
+
+    def axes(k: tuple[Any, Any], x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+        to_axes, _ = k
+        return product(to_axes, x), product(to_axes, v), product(to_axes, a)
+
+    def forces(k: tuple[Any, Any], axis_forces: Any, displacement: Any) -> Any:
+        _, back = k
+        return product(back, axis_forces)
+
+    return axes, forces
+
+
+class Matrix(OfKernel):
     """The axes move with d = T x, their forces act on the degrees of freedom as T' f: the same virtual work.
 
     A row for each axis, a column for each degree of freedom: ``[[1, 0, 0]]`` is an actuator on the first of
@@ -36,28 +79,17 @@ class Matrix:
             return tuple(groups)
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
+        super().__init__(params, n_dof, n_axes)
+        self._on_arrays = not is_small(params)
         self._matrix = np.array(params.matrix)
-        if self._matrix.shape != (n_axes, n_dof):
-            rows, columns = self._matrix.shape
-            raise ConfigError(
-                f"setup.matrix: {rows} rows of {columns} numbers; must be {n_axes} rows (axes) of {n_dof} "
-                "(degrees of freedom)"
-            )
-        if np.linalg.matrix_rank(self._matrix) < n_axes:
-            raise ConfigError("setup.matrix: its rows depend on each other: the axes cannot move on their own")
-        self._transposed = self._matrix.T.copy()
         self._inverse = np.linalg.pinv(self._matrix)
 
-    def axes(self, motion: Motion) -> Motion:
-        of = self._matrix.dot  # with so few numbers several times faster than @
-        return Motion(of(motion.displacement), of(motion.velocity), of(motion.acceleration))
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        found: Array = self._transposed.dot(axis_forces)
-        return found
+    @classmethod
+    def kernel_of(cls, params: Params) -> SetupKernel:
+        """T and T' in numbers, or in arrays where it is large."""
+        return SetupKernel(constants, *mapped(times if is_small(params) else matvec))
 
     def histories(self, displacement: Array) -> Array:
-        """Displacements of the axes ``(steps, n_axes)`` at those of the degrees of freedom ``(steps, n_dof)``."""
         found: Array = displacement @ self._matrix.T
         return found
 

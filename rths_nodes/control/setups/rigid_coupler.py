@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from rths_nodes.core.control import Setup
 from rths_nodes.core.coupler import Coupler, Geometry
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import matrix, params
 from rths_nodes.core.samples import Array, Motion
 
 
-class RigidCoupler:
+class RigidCoupler(Setup):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,

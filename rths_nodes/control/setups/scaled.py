@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from rths_nodes.core.protocols import Setup
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.control.setups.of_kernel import OfKernel, functions_of
+from rths_nodes.core.arithmetic import scaled
+from rths_nodes.core.control import Setup
+from rths_nodes.core.samples import Array
 
 
-class ScaledSetup:
+def to_scale(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Both ways through a setup with these two, in front of specimens to scale."""
+
+    def axes(k: Any, x: Any, v: Any, a: Any) -> tuple[Any, Any, Any]:
+        own, per_length, _ = k
+        x, v, a = inner_axes(own, x, v, a)
+        return scaled(x, per_length), scaled(v, per_length), scaled(a, per_length)
+
+    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+        own, _, force = k
+        return inner_forces(own, scaled(axis_forces, force), displacement)
+
+    return axes, forces
+
+
+class ScaledSetup(OfKernel):
     """``setup`` in the lengths and forces of the structure; axes, measurements and limits in the specimen's.
 
     ``length`` and ``force`` (n_axes,): one of the specimen stands for so many in the structure.
     """
 
     def __init__(self, setup: Setup, length: Sequence[float], force: Sequence[float]) -> None:
-        self._setup = setup
-        self._length, self._force = np.array(length), np.array(force)
-
-    def axes(self, motion: Motion) -> Motion:
-        """The motion of the axes, m of the specimen."""
-        full, scale = self._setup.axes(motion), self._length
-        return Motion(full.displacement / scale, full.velocity / scale, full.acceleration / scale)
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Forces ``(n_dof,)`` N of the structure of those that were measured, ``(n_axes,)`` N."""
-        return self._setup.forces(axis_forces * self._force, displacement)
+        self._setup, self._length = setup, np.array(length)
+        self._axes, self._forces = to_scale(*functions_of(setup))
+        self._constants = None, tuple(1.0 / each for each in length), tuple(force)
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
         return self._setup.degrees_of_freedom(displacement * self._length)

@@ -11,19 +11,39 @@ load is left out: of the correction a share e / L, 3e-4 for 0.5 mm on 2 m.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel, functions_of
 from rths_nodes.core import registry
+from rths_nodes.core.arithmetic import first, raised
 from rths_nodes.core.axial_load import horizontal_share
 from rths_nodes.core.checks import TestContext, stop_groups_of
+from rths_nodes.core.control import Setup
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import component, integer, number, params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 
-class UprightLoad:
+def upright(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Both ways through a setup with these two, behind the correction."""
+
+    def axes(k: Any, x: Any, v: Any, a: Any) -> Any:
+        own, _, _, _ = k
+        return inner_axes(own, x, v, a)
+
+    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+        own, length, by, load = k
+        pose, _, _ = inner_axes(own, displacement, displacement, displacement)
+        moved = first(pose, axis_forces)
+        if load < len(axis_forces):  # without loads, as of a model of the specimen alone, nothing inclines
+            moved = raised(moved, by, axis_forces[load] * horizontal_share(pose[by], length))
+        return inner_forces(own, moved, displacement)
+
+    return axes, forces
+
+
+class UprightLoad(OfKernel):
     """Another ``setup``, behind a correction of the measured forces for the inclination of one load actuator.
 
     ``forces`` takes the forces of all axes, those that are controlled by force behind the others.
@@ -62,31 +82,33 @@ class UprightLoad:
             return tuple(groups)
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
-        self._inner: Any = registry.build("setup", params.setup, n_dof, n_axes)
-        if getattr(self._inner, "takes_loads", False):
+        self._inner: Setup = registry.build("setup", params.setup, n_dof, n_axes)
+        if self._inner.takes_loads:
             raise ConfigError("setup.setup.type = 'upright_load': must be a setup without loads")
-        if params.inclined_by > n_axes:
-            raise ConfigError(
-                f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes"
-            )
-        self._n, self._length = n_axes, params.actuator_length
-        self._by, self._load = params.inclined_by - 1, n_axes + params.force_axis - 1
-        self._still = np.zeros(n_dof)
+        self._axes, self._forces = upright(*functions_of(self._inner))
+        self._constants = None, *places(params, n_axes)
 
-    def axes(self, motion: Motion) -> Motion:
-        found: Motion = self._inner.axes(motion)
-        return found
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        """Forces ``(n_dof,)`` N of those of all axes, N, in the pose ``displacement`` ``(n_dof,)`` m."""
-        still = self._still
-        drift = float(self._inner.axes(Motion(displacement, still, still)).displacement[self._by])
-        forces = axis_forces[: self._n].copy()
-        if len(axis_forces) > self._n:  # without loads, as of a model of the specimen alone, nothing inclines
-            forces[self._by] += axis_forces[self._load] * horizontal_share(drift, self._length)
-        found: Array = self._inner.forces(forces, displacement)
-        return found
+    @classmethod
+    def kernel_of(cls, params: Params) -> SetupKernel | None:
+        """The correction around the kernel of the other setup."""
+        inner: SetupKernel | None = registry.kernel_of("setup", params.setup)
+        if inner is None:
+            return None
+        constants, *functions = inner
+        return SetupKernel(
+            lambda params, n_dof, n_axes: (constants(params.setup, n_dof, n_axes), *places(params, n_axes)),
+            *upright(*functions),
+        )
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
-        found: Array = self._inner.degrees_of_freedom(displacement)
-        return found
+        return self._inner.degrees_of_freedom(displacement)
+
+
+def places(params: Any, n_axes: int) -> tuple[float, int, int]:
+    """Length of the actuator (m), which axis inclines it, and its own place behind these.
+
+    Raises ConfigError for an axis that there is not.
+    """
+    if params.inclined_by > n_axes:
+        raise ConfigError(f"setup.inclined_by = {params.inclined_by}: must be <= {n_axes}, the displacement axes")
+    return params.actuator_length, params.inclined_by - 1, n_axes + params.force_axis - 1

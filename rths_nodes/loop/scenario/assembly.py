@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import numpy as np
@@ -202,8 +202,7 @@ class Assembly:
         if not scenario.scaled:
             return built
         scales = scenario.similitude
-        scaled = ScaledSetup(built, [each.length for each in scales], [each.force for each in scales])
-        return cast(Setup, scaled)
+        return ScaledSetup(built, [each.length for each in scales], [each.force for each in scales])
 
     @cached_property
     def compensator(self) -> Compensator:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rths_nodes.core.control import Rows
 from rths_nodes.core.protocols import Compensator, Ramp, Setup
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import (
@@ -25,11 +26,10 @@ from rths_nodes.core.samples import (
 )
 from rths_nodes.loop.scenario.assembly import Assembly
 from rths_nodes.loop.scenario.schema import Scenario
-from rths_nodes.loop.stages import rows
 from rths_nodes.loop.stages.fading import fading_of
 from rths_nodes.loop.stages.force_targets import ForceTargets
 from rths_nodes.loop.stages.in_time import InTime
-from rths_nodes.loop.supervision.bridges import MotionBridge, Rows
+from rths_nodes.loop.supervision.bridges import MotionBridge
 
 PATIENCE = 0.6
 """In real time: the share of a sample for which the Target is waited for, from the Measurement on. The rest is for
@@ -84,8 +84,6 @@ class CommandStage:
         self._ready_to: float = -1
         self._flags = 0
         self._auxiliary = EMPTY
-        self._ramped_rows, self._predicted_rows = rows.ramped(ramp), rows.predicted(ramp)
-        self._moved, self._compensated = rows.moved(setup), rows.compensated(compensator)
         self._rows: Rows = ([0.0] * n_axes, [0.0] * n_axes, [0.0] * n_axes)
         self._bounds = _bounds(compensator)
 
@@ -102,7 +100,7 @@ class CommandStage:
 
     def hurry(self) -> None:
         """Nobody waits for Targets: what the ramp predicts needs none. What else they bring comes with them."""
-        self._ahead = getattr(self.ramp, "predicted", 0)
+        self._ahead = self.ramp.predicted
 
     def target(self, target: Target) -> None:
         """Receive the next Target. Raises ValueError when one before it is missing."""
@@ -143,7 +141,7 @@ class CommandStage:
             return None
         sample = measured.sample + 1
         if sample <= self.samples:
-            self._rows = self._bridge.rejoin(self._moved(self._ramped(sample)), sample)
+            self._rows = self._bridge.rejoin(self.setup.moved(self._ramped(sample)), sample)
             self._in_a_row = 0
         return self._command(sample, measured, 0)
 
@@ -168,7 +166,7 @@ class CommandStage:
         if self._targets:
             self._follow(step)
         substep = before % self.substeps + 1
-        return self._ramped_rows(substep) if self._followed >= step else self._predicted_rows(substep)
+        return self.ramp.rows(substep) if self._followed >= step else self.ramp.predicted_rows(substep)
 
     def _follow(self, step: int) -> None:
         """The ramp takes every Target up to ``step`` that is here; one each step, unless they were late."""
@@ -190,7 +188,7 @@ class CommandStage:
             n = self._n_moved
             displacement, force = displacement[:n], force[:n]
         x, v, a = self._rows
-        commands = self._compensated(x, v, a, displacement, force, rests, preparing)
+        commands = self.compensator.commands(x, v, a, displacement, force, rests, preparing)
         if sample > self.samples:
             return None
         flags |= of_target
@@ -215,7 +213,7 @@ class CommandStage:
 
 def _bounds(compensator: Compensator) -> list[tuple[int, float, float]]:
     """Places among the inner numbers of what is adapted, and between which values it moves freely."""
-    limits, found = getattr(compensator, "state_limits", {}), []
+    limits, found = compensator.state_limits, []
     for index, name in enumerate(compensator.state_names):
         bare = name.partition("[")[0]
         if any(math.isfinite(end) for end in limits.get(bare, ())):

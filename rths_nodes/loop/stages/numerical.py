@@ -45,7 +45,7 @@ class NumericalStage:
         self._ground_acceleration = assembly.ground_acceleration.tolist()
         self._auxiliary = np.zeros(len(assembly.names.inputs))
         self._lead = force_lead_of(scenario, self.integrator)
-        whole = not scenario.force_axes or getattr(self.setup, "takes_loads", False)
+        whole = not scenario.force_axes or self.setup.takes_loads
         self._moved = None if whole else len(scenario.moved_axes)
         """So many forces, the first ones, are the setup's; None for all."""
         self._before = scenario.soft_start_steps

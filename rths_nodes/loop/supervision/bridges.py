@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from rths_nodes.core.control import Rows
 from rths_nodes.core.parameters import integer, number, params, text
 from rths_nodes.core.protocols import Setup
 from rths_nodes.core.rounding import ROUNDING
@@ -128,8 +129,6 @@ class Fading:
         return left
 
 
-Rows = tuple[list[float], list[float], list[float]]
-"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion, a number for each place."""
 _Followed = tuple[int, list[list[float]]]
 """The sample of a Target; displacement, velocity and acceleration. Lists, which are quick: the loop waits."""
 

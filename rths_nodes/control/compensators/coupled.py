@@ -1,0 +1,50 @@
+"""Compensators that couple the axes: one kernel for all of them, on float arrays.
+
+    step(constants, state, x, v, a, measured, force, rests, preparing) -> state, commands
+
+as that of one axis (``per_axis.py``), with arrays ``(n_axes,)`` in the place of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rths_nodes.control.compensators.per_axis import OnNumbers
+
+
+class CoupledKernel(NamedTuple):
+    """Arithmetic of a compensator of all axes, with the parts of a :class:`rths_nodes.core.kernels.Kernel`."""
+
+    constants: Callable[..., Any]
+    rest: Callable[[Any], Any]
+    step: Callable[..., Any]
+
+
+class Coupled(OnNumbers):
+    """A compensator that calls a coupled kernel with its state, which is ``current``."""
+
+    _constants: Any
+    _rest: Callable[[Any], Any]
+    _step: Callable[..., Any]
+
+    def reset(self) -> None:
+        """At rest at zero."""
+        self.current = self._rest(self._constants)
+
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]:
+        given = map(np.array, (x, v, a, measured, force))
+        self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
+        found: list[float] = commands.tolist()
+        return found

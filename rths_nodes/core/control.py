@@ -1,0 +1,208 @@
+"""Base classes of the control families: what each component between Targets and Commands has, and may declare.
+
+One that inherits has the defaults; one of another package that does not is given them where it is built
+(``core/foreign.py``). The parameter class stands in each as ``Params``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rths_nodes.core.samples import Array, Measurement, Motion, Target
+
+Rows = tuple[Sequence[float], Sequence[float], Sequence[float]]
+"""Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion in numbers, one for each place."""
+
+
+def motion_of(rows: Rows) -> Motion:
+    """The motion with these numbers."""
+    x, v, a = rows
+    return Motion(np.array(x), np.array(v), np.array(a))
+
+
+def rows_of(motion: Motion) -> Rows:
+    """The numbers of ``motion``."""
+    return motion.displacement.tolist(), motion.velocity.tolist(), motion.acceleration.tolist()
+
+
+class Component(ABC):
+    """A member of a control family."""
+
+    Params: ClassVar[type]
+
+    @classmethod
+    def kernel_of(cls, params: Any) -> Any:
+        """Its arithmetic as pure functions (``core/kernels.py``) with these parameters; None where it has none."""
+        return None
+
+
+class Ramp(Component):
+    """Interpolates Targets at the servo rate; built with ``(params, dt, substeps, n_dof)``, dt in s."""
+
+    predicted: int = 0
+    """Sub-steps at the start of a step that need no Target."""
+
+    @abstractmethod
+    def start(self, target: Target) -> None:
+        """Stand at Target 0."""
+
+    @abstractmethod
+    def follow(self, target: Target) -> None:
+        """Begin the step that ends at ``target``."""
+
+    @abstractmethod
+    def step(self, substep: int) -> Motion:
+        """Motion ``(n_dof,)`` at sub-step 1..substeps of the step under way."""
+
+    def predict(self, substep: int) -> Motion:
+        """Motion at one of the ``predicted`` sub-steps before :meth:`follow`; the same as after it."""
+        return self.step(substep)
+
+    def rows(self, substep: int) -> Rows:
+        """As :meth:`step`, in numbers."""
+        return rows_of(self.step(substep))
+
+    def predicted_rows(self, substep: int) -> Rows:
+        """As :meth:`predict`, in numbers."""
+        return rows_of(self.predict(substep))
+
+
+class Setup(Component):
+    """Degrees of freedom <-> actuator axes, by virtual work; not a number beyond the reach of the rig.
+
+    Built with ``(params, n_dof, n_axes)``. Its ``Params`` may say which axes stop together (``core/checks.py``).
+    """
+
+    takes_loads: bool = False
+    """True where ``forces`` gets the forces of the axes that are controlled by force, too, behind the others."""
+
+    @abstractmethod
+    def axes(self, motion: Motion) -> Motion:
+        """Motion of the axes ``(n_axes,)`` of that of the degrees of freedom ``(n_dof,)``."""
+
+    @abstractmethod
+    def forces(self, axis_forces: Array, displacement: Array) -> Array:
+        """Forces ``(n_dof,)`` N of the axes' forces ``(n_axes,)`` N in the pose ``displacement`` ``(n_dof,)`` m.
+
+        The axes are those that move. The pose is that of the Target of the same step: the object that moved the
+        axes there may be another one.
+        """
+
+    @abstractmethod
+    def degrees_of_freedom(self, displacement: Array) -> Array:
+        """The smallest motion ``(n_dof,)`` m that brings the axes to ``displacement`` ``(n_axes,)`` m."""
+
+    def moved(self, rows: Rows) -> Rows:
+        """As :meth:`axes`, of a motion in numbers."""
+        return rows_of(self.axes(motion_of(rows)))
+
+    def felt(self, axis_forces: Sequence[float], displacement: Sequence[float]) -> Sequence[float]:
+        """As :meth:`forces`, in numbers."""
+        found: list[float] = self.forces(np.array(axis_forces), np.array(displacement)).tolist()
+        return found
+
+    def histories(self, displacement: Array) -> Array:
+        """Displacements of the axes ``(steps, n_axes)`` m of those of the structure, ``(steps, n_dof)``."""
+        still = np.zeros(displacement.shape[1])
+        return np.array([self.axes(Motion(row, still, still)).displacement.copy() for row in displacement])
+
+
+class SemiActive(Component):
+    """Controls the auxiliary inputs of the rig, e.g. the voltage of a damper, once in an integration step.
+
+    Built with ``(params, structure, dt, measured)``: the numerical substructure or None, the integration step (s),
+    the names of the auxiliary channels of a Measurement.
+    """
+
+    inputs: tuple[str, ...]
+    """Names of what it controls, with their units: those that the rig must have."""
+
+    def chance(self) -> float:
+        """The next random number that its kernel gets; 0 of one that leaves nothing to chance."""
+        return 0.0
+
+    @abstractmethod
+    def step(self, measured: Measurement, ground_acceleration: float) -> Array:
+        """Inputs ``(len(inputs),)`` from a Measurement and the ground acceleration (m/s^2) of the same step."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """To the first state."""
+
+
+class ForceController(Component):
+    """Turns the force target of one axis into the displacement command of its actuator, in plain floats.
+
+    Built with ``(params, dt)``, dt in s. It has no limits: who calls it judges what it gives, and holds the axis
+    where that must not be sent.
+    """
+
+    coupled_to: int | None = None
+    """The displacement axis that moves what this axis loads, from 0; None for none."""
+
+    @property
+    @abstractmethod
+    def correction(self) -> float:
+        """What feedback has added to the displacement command since :meth:`begin`, m."""
+
+    @abstractmethod
+    def begin(self, place: float, target: float, drift: float, drift_before: float) -> None:
+        """Take over an axis that is commanded to ``place`` (m), at the force ``target`` (N) of the same sample.
+
+        ``drift`` and ``drift_before`` (m) are the targets of the coupled axis, now and a sample before.
+        """
+
+    @abstractmethod
+    def step(self, target: float, measured: float, drift: float) -> float:
+        """The command (m) of the coming sample for ``target`` (N), after ``measured`` (N) of the last one."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """To the first state."""
+
+
+class Compensator(Component):
+    """Turns the target of the coming sample into a command that makes the actuator be there in time.
+
+    Built with ``(params, dt, n_axes)``, dt in s.
+    """
+
+    transport_in_lead: ClassVar[bool] = False
+    """True where the scenario adds the port's transport to the parameter ``lead``: the model leaves it out."""
+    state_names: tuple[str, ...]
+    """Names of ``state()``; ``alpha[0]`` belongs to axis 0."""
+    state_units: Mapping[str, str] = {}
+    """Unit of each name, without the axis; what is left out has none."""
+    state_limits: Mapping[str, tuple[float, float]] = {}
+    """Smallest and largest value of what is adapted, by the same names, in these units."""
+
+    @abstractmethod
+    def step(self, target: Motion, measured: Array) -> Array:
+        """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
+
+    def commands(
+        self,
+        x: Sequence[float],
+        v: Sequence[float],
+        a: Sequence[float],
+        measured: Sequence[float],
+        force: Sequence[float],
+        rests: bool,
+        preparing: bool,
+    ) -> list[float]:
+        """Commands (m) by axis, from what :meth:`step` gets, as numbers."""
+        target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))
+        found: list[float] = self.step(target, np.array(measured)).tolist()
+        return found
+
+    @abstractmethod
+    def state(self) -> Sequence[float]:
+        """Inner numbers for recording, in the order of ``state_names``."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """To the first state."""
