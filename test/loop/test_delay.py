@@ -123,7 +123,7 @@ def test_it_is_the_same_sample_by_sample_beside_other_axes() -> None:
     (c, m), (x, y) = motion(2 * CHUNK + 30, 12.6), motion(2 * CHUNK + 30, -4.0)
     tracking = Tracking(2, LONGEST)
     for sample in range(len(c)):
-        tracking.step([c[sample], x[sample]], [m[sample], y[sample]], [0.0, 0.0])
+        tracking.step(sample, [c[sample], x[sample]], [m[sample], y[sample]], [0.0, 0.0])
         if sample in (10, CHUNK + 900):
             tracking.indices(["a", "b"], 1.0)
     found = tracking.indices(["a", "b"], 1.0)

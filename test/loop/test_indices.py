@@ -426,7 +426,7 @@ def prepare(monitor: Monitor, samples: int, c: np.ndarray, m: np.ndarray) -> int
     """A soft start of as many samples, one Target for each; the number of the first sample of the test."""
     for k in range(samples + 1):
         monitor.energy.target(target(k, float(c[k, 0]), 0.0, FLAG_SOFT_START), k - 1)
-        monitor.step(k, c[k].tolist(), m[k].tolist(), m[k].tolist(), preparing=FLAG_SOFT_START)
+        monitor.prepare(k, c[k].tolist(), m[k].tolist(), m[k].tolist())
     return samples + 1
 
 

@@ -85,7 +85,10 @@ class MonitorStage:
             self._loads.add(target, force, command.control_mode)
             n = len(self.monitor.names)
             target, moved, force = target[:n], moved[:n], force[:n]
-        self.monitor.step(sample, target, moved, force, command.flags & FLAG_SOFT_START)
+        if command.flags & FLAG_SOFT_START:
+            self.monitor.prepare(sample, target, moved, force)
+        else:
+            self.monitor.step(sample, target, moved, force)
 
     def work(self) -> None:
         """Feed the monitor with every sample that has become complete."""
@@ -113,7 +116,8 @@ class MonitorStage:
         target, moved, force = (
             values[:n].tolist() for values in (measured.command, measured.displacement, measured.force)
         )
-        self.monitor.step(sample, target, moved, force, self._prepares)
+        feed = self.monitor.prepare if self._prepares else self.monitor.step
+        feed(sample, target, moved, force)
         return True
 
     def _straight_on(self, measured: Measurement, flags: int) -> Command:

@@ -44,10 +44,10 @@ class IndexLimits:
         """An energy error (J) up to this is within the limit, whatever the input energy; ``reference`` in J."""
         return math.inf if self._energy_percent is None else ROUNDED * self._energy_percent * reference / 100.0
 
-    def broken(self, tracking: Tracking, energy: EnergyMonitor, sample: int, total: float) -> str:
-        """The limit that is broken at ``sample``, in words; empty for none. ``total``: sum of the indicators."""
+    def broken(self, tracking: Tracking, energy: EnergyMonitor, total: float) -> str:
+        """The limit that is broken at this sample, in words, or empty; ``total``: sum of the indicators."""
         if (limit := self._energy_percent) is not None:
-            energy.take(sample)
+            energy.take(tracking.sample)
             percent = energy.running_percent(tracking.energy_error)
             if abs(percent) > limit:
                 return _words("energy_error_percent", percent, limit, "%")

@@ -59,6 +59,21 @@ def frequency_evaluation(
     return FrequencyEvaluation(np.abs(index), -np.angle(index) / (2.0 * math.pi * equivalent), equivalent)
 
 
+class Watch(NamedTuple):
+    """What is called of samples: ``judge`` of each whose energy error is not ``within`` (J), or which is no number.
+
+    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is finite where
+    all of them are. ``on_chunk`` is called with the last sample of each chunk.
+    """
+
+    within: float
+    judge: Callable[[list[float], list[float], float], None]
+    on_chunk: Callable[[], None]
+
+
+NOBODY = Watch(math.inf, lambda measured, force, total: None, lambda: None)
+
+
 class Tracking:
     """How well the axes follow their targets: control error, tracking indicator, delay, energy of the error.
 
@@ -68,18 +83,15 @@ class Tracking:
     phi it grows by pi X^2 sin(phi) a period. Delay as of :class:`Delay`.
 
     ``scale`` ``(n_axes,)``: energy of the structure over that of a specimen to scale; 1 if left out. ``longest``
-    and ``spread`` as of :class:`Delay`; ``on_chunk`` is called with the last sample of each chunk.
+    and ``spread`` as of :class:`Delay`.
     """
 
     def __init__(
-        self,
-        n_axes: int,
-        longest: int,
-        scale: Array | None = None,
-        spread: bool = False,
-        on_chunk: Callable[[], None] = lambda: None,
+        self, n_axes: int, longest: int, scale: Array | None = None, spread: bool = False, watch: Watch = NOBODY
     ) -> None:
-        self._n, self._longest, self._spread, self._on_chunk = n_axes, longest, spread, on_chunk
+        self._n, self._longest, self._spread = n_axes, longest, spread
+        self._within, self._judge, self._on_chunk = watch
+        self.sample = -1
         scales = [1.0] * n_axes if scale is None else scale.tolist()
         self._constants = tuple(enumerate(axis.Constants(0.5 * each) for each in scales))
         self._new_delays()
@@ -104,8 +116,9 @@ class Tracking:
         """Samples that the delays do not have yet, all axes of one after the other."""
         self._add_target, self._add_measured = self._targets.fromlist, self._measured.fromlist
 
-    def step(self, target: list[float], measured: list[float], force: list[float]) -> float:
-        """A sample, each ``(n_axes,)`` m and N; the sum of the indicators, finite where all of them are."""
+    def step(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
+        """The next sample, each ``(n_axes,)`` m and N."""
+        self.sample = sample
         self._add_target(target)
         self._add_measured(measured)
         states, total, error = self._states, 0.0, 0.0
@@ -119,14 +132,15 @@ class Tracking:
             self._hand_on()
             self._left = CHUNK
             self._on_chunk()
-        return total
+        if total - total != 0.0 or not abs(error) <= self._within:
+            self._judge(measured, force, total)
 
     def over(self, target: Array, measured: Array, force: Array | None = None) -> tuple[Array, Array]:
         """Samples, each ``(n, n_axes)`` m and N: the indicators and the energy error after each of them."""
         indicators, errors = [], []
         forces = np.zeros(target.shape) if force is None else force
-        for sample in zip(target.tolist(), measured.tolist(), forces.tolist(), strict=True):
-            self.step(*sample)
+        for each in zip(target.tolist(), measured.tolist(), forces.tolist(), strict=True):
+            self.step(self.sample + 1, *each)
             indicators.append([state[INDICATOR] for state in self._states])
             errors.append(self.energy_error)
         return np.array(indicators).reshape(target.shape), np.array(errors)

@@ -14,9 +14,11 @@ from rths_nodes.core.samples import Array
 from rths_nodes.loop.supervision.corridor import Corridor, CorridorWatch
 from rths_nodes.loop.supervision.energy_monitor import EnergyMonitor
 from rths_nodes.loop.supervision.index_limits import IndexLimits
-from rths_nodes.loop.supervision.indices import Tracking
+from rths_nodes.loop.supervision.indices import Tracking, Watch
 
 INDICATE, TRIP = "indicate", "trip"
+NEVER = -1.0
+"""An energy error (J) within which none is."""
 
 
 @params
@@ -99,14 +101,12 @@ class Monitor:
         self._dt = dt
         n_axes = len(self.names)
         self.longest = max(1, math.ceil(params.longest_delay / dt))
-        self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, self._take_targets)
         self.energy = EnergyMonitor(n_dof, reference_energy)
+        self._corridor_trips = params.corridor_action == TRIP
         self.corridor: CorridorWatch | None = None
         if corridor is not None:
             self.corridor = CorridorWatch(corridor, math.ceil(params.corridor_persistence / dt))
         self.breach: tuple[int, str] | None = None
-        self.sample = -1
-        self._trips = params.corridor_action == TRIP
         self._limits = IndexLimits(
             n_axes,
             dt,
@@ -115,43 +115,41 @@ class Monitor:
             params.tracking_indicator_rate_over_amplitude,
             params.smallest_amplitude,
         )
-        self._watched = corridor is not None or self._limits.steep
-        """True where every sample is judged; else only one that is no number or beyond this energy error (J)."""
-        self._within = self._limits.energy_within(reference_energy)
+        every = corridor is not None or self._limits.steep
+        within = NEVER if every else self._limits.energy_within(reference_energy)
+        watch = Watch(within, self._judge, self._take_targets)
+        self.tracking = Tracking(n_axes, self.longest, energy_scale, spread, watch)
+        self.step = self.tracking.step
+        """The next sample: its number, target, measured displacement (m) and force (N), each ``(n_axes,)``."""
 
-    def step(
-        self, sample: int, target: list[float], measured: list[float], force: list[float], preparing: int = 0
-    ) -> None:
-        """The next sample, each ``(n_axes,)`` m and N; ``preparing`` during the soft start."""
-        self.sample = sample
-        tracking = self.tracking
-        if preparing:  # all indices begin anew behind it
-            tracking.start(target, measured, force)
-            if self.corridor:
-                self.corridor.start(measured, force)
-            self._take_targets()
-            return
-        total = tracking.step(target, measured, force)
-        if self._watched or total - total != 0.0 or not abs(tracking.energy_error) <= self._within:
-            self._watch(measured, force, total)
+    @property
+    def sample(self) -> int:
+        """The last sample; -1 before the first."""
+        return self.tracking.sample
+
+    def prepare(self, sample: int, target: list[float], measured: list[float], force: list[float]) -> None:
+        """The next sample, of the soft start: all indices begin anew behind it."""
+        self.tracking.start(target, measured, force)
+        self.skip(sample)
+        if self.corridor:
+            self.corridor.start(measured, force)
 
     def skip(self, sample: int) -> None:
         """A sample of the safe stop: it does not count in the indices of the test."""
-        self.sample = sample
+        self.tracking.sample = sample
 
     def _take_targets(self) -> None:
         self.energy.take(self.sample)
 
-    def _watch(self, measured: list[float], force: list[float], total: float) -> None:
-        """Judge the sample; ``total`` is the sum of the tracking indicators."""
+    def _judge(self, measured: list[float], force: list[float], total: float) -> None:
         corridor = self.corridor
         if corridor is not None:
             corridor.step(self.sample, measured, force)
         if self.breach is not None:
             return
-        if words := self._limits.broken(self.tracking, self.energy, self.sample, total):
+        if words := self._limits.broken(self.tracking, self.energy, total):
             self.breach = self.sample, f"monitor.{words}"
-        elif self._trips and corridor is not None and corridor.left:
+        elif corridor is not None and corridor.left and self._corridor_trips:
             sample, why = corridor.left
             self.breach = sample, f"monitor.corridor: {why}"
 
