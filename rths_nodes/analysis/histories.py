@@ -101,7 +101,7 @@ class Evaluation:
         energy, given = self._energy(elastic)
         # as in the test: Target i is known when sample (i - 1) n + 1 is worked in
         step = np.minimum(-(-samples // self.scenario.samples_per_step), len(given) - 1)
-        percent = energy.running_percents(error, given[step])
+        percent = energy.running_percents(error, given[step] if len(given) else np.zeros(len(samples)))
         return Histories(samples, run.time[samples], target - measured, indicator, error, percent, given, elastic)
 
     def _tracking(self, displacement: Array) -> Tracking:
@@ -114,7 +114,7 @@ class Evaluation:
 
     def _energy(self, elastic: float) -> tuple[EnergyMonitor, Array]:
         """The energy monitor of the test, and the input energy ``(n_steps,)`` J that each Target told."""
-        run, (n_steps, n_dof) = self.run, self.run.dof_displacement.shape
+        run, n_steps, n_dof = self.run, len(self.run.step_time), self.run.dof_displacement.shape[1]
         first = min(n_steps, -(-self.first_sample // self.scenario.samples_per_step))
         external, told = np.zeros((n_steps, n_dof)), np.full((n_steps, 1), math.nan)
         external[1:] = run.external_force  # the first Target brings no force, and no energy
@@ -123,7 +123,7 @@ class Evaluation:
         energy = EnergyMonitor(n_dof, elastic)
         if first:
             energy.start(run.dof_displacement[first - 1].tolist())
-        given = energy.over(run.dof_displacement[first:], external[first:], told[first:])
+        given = energy.over(run.dof_displacement[first:n_steps], external[first:], told[first:])
         return energy, np.concatenate((np.zeros(first), given))
 
     @cached_property
