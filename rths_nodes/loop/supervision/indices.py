@@ -60,10 +60,10 @@ def frequency_evaluation(
 
 
 class Watch(NamedTuple):
-    """What is called of samples: ``judge`` of each whose energy error is not ``within`` (J), or which is no number.
+    """Calls of samples: ``judge`` of each whose energy error is not ``within`` (J), or which is no number.
 
-    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is finite where
-    all of them are. ``on_chunk`` is called with the last sample of each chunk.
+    It gets measured displacement (m), force (N), and the sum of the tracking indicators (m^2), which is finite
+    where all of them are. ``on_chunk`` is called with the last sample of each chunk.
     """
 
     within: float
