@@ -8,8 +8,10 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -21,6 +23,7 @@ from rths_nodes.control.compensators.coupled import CoupledKernel
 from rths_nodes.core import arithmetic, registry
 from rths_nodes.core.kernels import Kernel, copied, no_state
 from rths_nodes.core.rig import RigKernel
+from rths_nodes.core.samples import Motion
 from rths_nodes.core.strict import build
 from rths_nodes.laboratory.actuators.specimen_path import path_of
 
@@ -425,3 +428,24 @@ def test_a_product_is_summed_from_left_to_right(shape: tuple[int, int], order: A
     assert same(found, compiled(arithmetic.matvec)(matrix, vector))
     assert found.tolist() == [arithmetic.dot((0.0, *row), (0.0, *vector.tolist())) for row in matrix.tolist()]
     np.testing.assert_allclose(found, matrix @ vector, rtol=1e-13, atol=1e-13)
+
+
+# The page that teaches the form
+
+
+def test_the_law_of_the_components_page_is_the_same_in_both_forms(tmp_path: Any) -> None:
+    page = (Path(__file__).parents[1] / "doc" / "components.md").read_text(encoding="utf-8")
+    laws, texts = [], re.findall(r"```python\n(.*?)```", page, re.S)
+    for place, text in enumerate(each for each in texts if "class Feedforward" in each):
+        file = tmp_path / f"feedforward_{place}.py"
+        file.write_text(text, encoding="utf-8")
+        space: dict[str, Any] = {"__name__": f"rths_nodes.{file.stem}"}
+        exec(compile(text, str(file), "exec"), space)
+        law = space["Feedforward"]
+        laws.append(law(law.Params(delay=0.02), DT, 2))
+    assert len(laws) == 2
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        target, measured = Motion(*rng.standard_normal((3, 2)), force=np.zeros(2)), rng.standard_normal(2)
+        assert same(laws[0].step(target, measured), laws[1].step(target, measured))
+    assert wrong_in(space["step"]) == []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rths_nodes.core import yaml_text
+from rths_nodes.core.control import Compensator
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.samples import FLAG_RESTING, FLAG_SOFT_START, Measurement, Motion
 from rths_nodes.core.strict import build
@@ -87,13 +87,21 @@ def test_the_compensator_is_told() -> None:
     loaded = files.load("chen_ricles_2010", ["duration=0.1", *SOFT])
     seen: list[tuple[bool, bool]] = []
 
-    def step(target: Motion, measured: Any) -> Any:
-        seen.append((target.preparing, target.flagged))
-        assert target.force[0] == 7.0
-        return target.displacement
+    class Told(Compensator):
+        state_names = ()
+
+        def step(self, target: Motion, measured: Any) -> Any:
+            seen.append((target.preparing, target.flagged))
+            assert target.force[0] == 7.0
+            return target.displacement
+
+        def state(self) -> tuple[()]:
+            return ()
+
+        def reset(self) -> None: ...
 
     assembly = Assembly(loaded)
-    vars(assembly)["compensator"] = SimpleNamespace(step=step, state=tuple, reset=lambda: None, state_names=())
+    vars(assembly)["compensator"] = Told()
     substructure, commands = NumericalStage.of(Assembly(loaded)), CommandStage.of(assembly)
     commands.target(substructure.first())
     flags = []

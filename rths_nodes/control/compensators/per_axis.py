@@ -85,12 +85,10 @@ class PerAxis(OnNumbers):
 
     KERNEL: ClassVar[Kernel | None] = None
     ADAPTABLE: ClassVar[Adaptable | None] = None
-    READS_AHEAD: ClassVar[bool] = True
-    """The target is read ahead by the parameter ``lead`` in front of the kernel."""
 
     def __init__(self, params: Any, dt: float, n_axes: int) -> None:
         self._p, self._dt, self._n_axes = params, dt, n_axes
-        self._leads = self.READS_AHEAD and bool(params.lead)
+        self._leads = bool(_lead_of(params))
         kernel = self.kernel_of(params)
         self._constants, self._rest, self._step = kernel.constants(params, dt), kernel.rest, kernel.step
         self.state_names = tuple(f"{name}[{axis}]" for axis in range(n_axes) for name in self.state_units)
@@ -100,7 +98,7 @@ class PerAxis(OnNumbers):
     def kernel_of(cls, params: Any) -> Kernel:
         """The kernel of one axis with these parameters."""
         own = cls.own_kernel(params)
-        return with_lead(own, params.lead) if cls.READS_AHEAD else own
+        return with_lead(own, _lead_of(params))
 
     @classmethod
     def own_kernel(cls, params: Any) -> Kernel:
@@ -138,3 +136,9 @@ class PerAxis(OnNumbers):
     def state(self) -> list[float]:
         own = [state[1] for state in self.states] if self._leads else self.states
         return [number for state in own for number in self.numbers(state)]
+
+
+def _lead_of(params: Any) -> float:
+    """Time (s) by which the target is read ahead in front of the kernel, where there is such a parameter."""
+    lead: float = getattr(params, "lead", 0.0)
+    return lead

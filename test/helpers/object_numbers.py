@@ -1,0 +1,110 @@
+"""All numbers in an object: what its arithmetic starts from, to be digested, stored, and put back.
+
+Floats, whole numbers and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys, and
+in what functions close over, each object once, in an order that depends on names alone. Random generators, code,
+modules and classes hold none.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+NONE = (bool, str, bytes, bytearray, type(None), type, ModuleType, CodeType, BuiltinFunctionType, enum.Enum)
+Number = float | np.ndarray
+
+
+def numbers_in(thing: Any) -> Iterator[Number]:
+    """Each float and array in ``thing``."""
+    found: list[Number] = []
+
+    def take(value: Number) -> Number:
+        found.append(value)
+        return value
+
+    _walk(thing, take, set())
+    yield from found
+
+
+def put_back(thing: Any, numbers: Iterator[Number]) -> Any:
+    """``thing`` with ``numbers``, in the order of :func:`numbers_in`, in place of its own; objects are changed."""
+
+    def replace(value: Number) -> Number:
+        stored = next(numbers)
+        if isinstance(value, np.ndarray):
+            assert np.shape(stored) == value.shape
+            if value.flags.writeable:
+                value[...] = stored
+                return value
+            return np.asarray(stored)
+        return type(value)(stored)
+
+    return _walk(thing, replace, set())
+
+
+def _walk(value: Any, of_number: Callable[[Any], Any], seen: set[int]) -> Any:
+    if isinstance(value, NONE):
+        return value
+    if isinstance(value, float):
+        return of_number(value)
+    if isinstance(value, int | np.random.Generator):
+        return value
+    if isinstance(value, np.ndarray):
+        if id(value) in seen or value.dtype != np.float64:
+            return value
+        seen.add(id(value))
+        return of_number(value)
+    if isinstance(value, tuple):
+        parts = [_walk(each, of_number, seen) for each in value]
+        same = all(part is each for part, each in zip(parts, value, strict=True))
+        return value if same else type(value)._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if id(value) in seen:
+        return value
+    seen.add(id(value))
+    if isinstance(value, list | deque):
+        for place, each in enumerate(value):
+            value[place] = _walk(each, of_number, seen)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            value[key] = _walk(value[key], of_number, seen)
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            _walk(value[key], of_number, seen)
+    elif isinstance(value, FunctionType):
+        for cell in value.__closure__ or ():
+            _in_cell(cell, of_number, seen)
+    elif isinstance(value, MethodType):
+        _walk(value.__self__, of_number, seen)
+    elif type(value).__module__.startswith("rths_nodes."):
+        _in_object(value, of_number, seen)
+    return value
+
+
+def _in_cell(cell: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:
+    try:
+        held = cell.cell_contents
+    except ValueError:  # nothing is in it yet
+        return
+    found = _walk(held, of_number, seen)
+    if found is not held:
+        cell.cell_contents = found
+
+
+def _in_object(thing: Any, of_number: Callable[[Any], Any], seen: set[int]) -> None:
+    names = set(getattr(thing, "__dict__", ()))
+    for cls in type(thing).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        names.update((slots,) if isinstance(slots, str) else slots)
+    for name in sorted(names):
+        try:
+            held = object.__getattribute__(thing, name)
+        except AttributeError:  # a slot that was never filled
+            continue
+        found = _walk(held, of_number, seen)
+        if found is not held:
+            object.__setattr__(thing, name, found)
