@@ -202,7 +202,7 @@ def constants(
         last[0, -1] = 1.0
         onward.append(np.vstack([of_all, seen @ np.vstack([of_all, last])]))
     later = [to_place @ powers[age] @ np.column_stack([start, end]) for age in range(count - 1, 0, -1)]
-    x_later, v_later = np.hstack([*later, np.zeros((2, 0))]).tolist()
+    x_later, v_later = np.hstack([*later, np.zeros((2, 1))]).tolist()
     decay, own = decay_of(specimen), specimen.bound()[1]
     return Constants(
         (n, m, substeps // count, count),
