@@ -99,9 +99,11 @@ class NamedPort(Readback):
 
     def _told(self, name: str, absent: Any) -> Any:
         """What the port reads back of its rig, or what stands for that where it cannot."""
-        if not (hasattr(type(self._port), name) or name in getattr(self._port, "__dict__", ())):
-            return absent
-        return self._try(f"reading {name}", getattr, self._port, name)
+        return self._try(f"reading {name}", getattr, self._port, name) if self._has(name) else absent
+
+    def _has(self, name: str) -> bool:
+        """Whether the port has it, without asking the rig."""
+        return hasattr(type(self._port), name) or name in getattr(self._port, "__dict__", ())
 
     def wait_tick(self) -> int:
         return int(self._try("waiting for the tick", self._port.wait_tick))
@@ -138,8 +140,11 @@ class NamedPort(Readback):
             raise PortError(self._words(tried, error)) from error
 
     def _words(self, tried: str, error: Exception) -> str:
-        address = getattr(self._port, "address", "")
+        address = self._port.address if self._has("address") else ""
         where = f" at {address}" if address else ""
-        known = isinstance(error, (OSError, ConfigError))
-        reason = (getattr(error, "strerror", None) or str(error)) if known else f"{type(error).__name__}: {error}"
+        reason = str(error)
+        if isinstance(error, OSError):
+            reason = error.strerror or reason
+        elif not isinstance(error, ConfigError):
+            reason = f"{type(error).__name__}: {error}"
         return f"port {self._name!r}{where}: {tried}: {reason or type(error).__name__}"

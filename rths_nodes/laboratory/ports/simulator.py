@@ -374,13 +374,15 @@ class SeparateAxes(Rig):
     def step(self, command: Array, auxiliary: Array) -> None:
         """One sample on, with the command ``(n_axes,)`` m."""
         places, forces = self.follow(command.tolist(), auxiliary)
-        self.displacement, self.force = np.array(places), np.array(forces)
+        self.displacement, self.velocity, self.force = (np.array(each) for each in (places, self._rates, forces))
 
     def follow(self, command: list[float], auxiliary: Array) -> tuple[list[float], list[float]]:
         """The same in numbers; displacements (m) and forces (N) of all axes."""
-        states, places, forces = self.states, [], []
+        states, places, rates, forces = self.states, [], [], []
         for index, ((_, _, step), constants) in enumerate(self.axes):
-            states[index], (place, _, force) = step(constants, states[index], command[index])
+            states[index], (place, rate, force) = step(constants, states[index], command[index])
             places.append(place)
+            rates.append(rate)
             forces.append(force)
+        self._rates = rates
         return places, forces

@@ -1,10 +1,7 @@
 """Specimens: experimental substructures of one axis, in plain floats.
 
-A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so
-that a stiff actuator and its specimen are solved together. A specimen whose force is computed, so that nothing
-stands against the actuator, has the class attribute ``felt = False``; without it, its force is felt. One with a
-``mass`` (kg) resists the acceleration as well; that force is the actuator's to compute. A spring and dashpot
-without states may state ``linear``, its stiffness and damping, for actuators that solve linear specimens exactly.
+A specimen is a force and the rates of its inner states; the actuator that moves it integrates them, so that a
+stiff actuator and its specimen are solved together. What else one may declare stands in ``core/specimen.py``.
 """
 
 TABLE = {
