@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rths_nodes.core.checks import ChecksScenario, TestContext
     from rths_nodes.core.decay import Decay
     from rths_nodes.core.errors import ConfigError
+    from rths_nodes.core.kernels import Kernel, no_state
     from rths_nodes.core.parameters import (
         component,
         components,
@@ -60,6 +61,7 @@ __all__ = [
     "Decay",
     "GroundMotion",
     "Integrator",
+    "Kernel",
     "Measurement",
     "Motion",
     "Port",
@@ -78,6 +80,7 @@ __all__ = [
     "integer",
     "mapping",
     "matrix",
+    "no_state",
     "number",
     "params",
     "path",
@@ -87,7 +90,7 @@ __all__ = [
     "vector",
 ]
 
-_MODULES = ("errors", "samples", "parameters", "checks", "decay", "protocols")
+_MODULES = ("errors", "samples", "parameters", "checks", "decay", "kernels", "protocols")
 """Where they stand: cheap ones first, none imports one behind it."""
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from rths_nodes.core.samples import Array, Measurement, Motion, Target
 
-Rows = tuple[Sequence[float], Sequence[float], Sequence[float]]
+Floats = Sequence[float]
+Rows = tuple[Floats, Floats, Floats]
 """Displacement (m), velocity (m/s) and acceleration (m/s^2) of a motion in numbers, one for each place."""
 
 
@@ -185,14 +186,7 @@ class Compensator(Component):
         """Command ``(n_axes,)`` m from the target of sample k and the displacement measured at sample k-1."""
 
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         """Commands (m) by axis, from what :meth:`step` gets, as numbers."""
         target = Motion(np.array(x), np.array(v), np.array(a), rests, preparing, np.array(force))

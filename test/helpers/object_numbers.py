@@ -1,8 +1,8 @@
 """All numbers in an object: what its arithmetic starts from, to be digested, stored, and put back.
 
-Floats, whole numbers and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys, and
-in what functions close over, each object once, in an order that depends on names alone. Random generators, code,
-modules and classes hold none.
+Floats, whole numbers and arrays of floats in attributes, slots, tuples, lists, deques, mappings by sorted keys,
+and in what functions close over, each object once, in an order that depends on names alone. Random generators,
+code, modules and classes hold none.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -15,12 +16,17 @@ import pytest
 from rths_nodes.app import hosts
 from rths_nodes.app.cli import main
 from rths_nodes.control.compensators.none import NoCompensation
+from rths_nodes.control.setups.scaled import ScaledSetup
 from rths_nodes.core import registry
 from rths_nodes.core.errors import ComponentError, ConfigError
 from rths_nodes.core.parameters import params
+from rths_nodes.core.samples import Motion
+from rths_nodes.core.strict import build
 from rths_nodes.loop.embedded import Outcome, checked_loop
 from rths_nodes.loop.scenario import files
+from rths_nodes.loop.scenario.schema import Scenario
 from rths_nodes.loop.supervision.states import State
+from rths_nodes.recording.run import Collector
 
 Register = Callable[..., None]
 SHORT = "duration=0.1"
@@ -89,6 +95,13 @@ def later(self: Any, target: Any, measured: Any) -> Any:
     return target.displacement if self.count < 5.0 else float(target.displacement[0])
 
 
+def recorded(scenario: Scenario) -> Collector:
+    loop = checked_loop(scenario)
+    collector = Collector(scenario, loop.assembly.names)
+    loop.run([collector])
+    return collector
+
+
 def run() -> Outcome:
     return checked_loop(files.load("chen_ricles_2010", ["compensator.type=mine", SHORT])).run()
 
@@ -154,6 +167,79 @@ def test_a_good_one_is_not_in_the_way(register: Register) -> None:
         "",
         outcome.samples + 1,
     )
+
+
+def forms() -> list[type]:
+    """The class and the kernel of the components page."""
+    page = (Path(__file__).parents[2] / "doc" / "components.md").read_text(encoding="utf-8")
+    found: list[type] = []
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        if "class Feedforward" in code:
+            space: dict[str, Any] = {"__name__": f"form_{len(found)}"}
+            exec(code, space)
+            found.append(space["Feedforward"])
+    return found
+
+
+def test_both_forms_of_the_components_page_are_one_law(register: Register) -> None:
+    histories = []
+    for form in forms():
+        register("compensator", form)
+        collector = recorded(files.load("chen_ricles_2010", ["compensator.type=mine", SHORT]))
+        histories.append(collector.run().command)
+    assert len(histories) == 2
+    np.testing.assert_array_equal(*histories)
+
+
+def test_a_kernel_of_another_package_can_be_compiled() -> None:
+    pytest.importorskip("numba")
+    from rths_nodes.app.studies.compiling import compiled
+
+    params = build(forms()[1].Params, {"delay": 0.02})  # type: ignore[attr-defined]
+    kernel = forms()[1].kernel_of(params)  # type: ignore[attr-defined]
+    k = kernel.constants(params, 0.001)
+    given = (1.0, 0.5, 0.0, 0.0, 0.0, False, False)
+    assert compiled(kernel.step)(k, kernel.rest(k), *given) == kernel.step(k, kernel.rest(k), *given) == ((), 1.01)
+
+
+def test_a_chain_with_a_stage_that_has_no_kernel_has_none(register: Register) -> None:
+    register("compensator", mine())
+    chain = registry.load("compensator", "chain")
+    both = {"first": {"type": "none"}, "second": {"type": "mine"}}
+    assert chain.kernel_of(build(chain.Params, both, "compensator")) is None
+    assert chain.kernel_of(build(chain.Params, both | {"second": {"type": "none"}}, "compensator")) is not None
+
+
+def test_a_setup_of_another_package_gets_what_its_base_class_has(register: Register) -> None:
+    """Upright load around it, behind a scale, and its motions of all steps."""
+
+    class Mine:
+        @params
+        class Params:
+            pass
+
+        def __init__(self, params: Any, n_dof: int, n_axes: int) -> None:
+            pass
+
+        def axes(self, motion: Motion) -> Motion:
+            return Motion(2.0 * motion.displacement, 2.0 * motion.velocity, 2.0 * motion.acceleration)
+
+        def forces(self, axis_forces: Any, displacement: Any) -> Any:
+            return 2.0 * axis_forces
+
+        def degrees_of_freedom(self, displacement: Any) -> Any:
+            return 0.5 * displacement
+
+    register("setup", Mine)
+    kind = registry.load("setup", "upright_load")
+    given = build(kind.Params, {"actuator_length": 1.0, "setup": {"type": "mine"}}, "setup")
+    assert kind.kernel_of(given) is None
+    setup = ScaledSetup(registry.build("setup", given, 1, 1), [4.0], [8.0])
+    x = np.array([0.5])
+    np.testing.assert_array_equal(setup.axes(Motion(x, x, x)).velocity, [0.25])
+    np.testing.assert_array_equal(setup.forces(np.array([3.0]), x), [48.0])
+    np.testing.assert_array_equal(setup.histories(x[None, :]), [[0.25]])
+    np.testing.assert_array_equal(setup.degrees_of_freedom(np.array([0.25])), x)
 
 
 def test_an_integrator_whose_displacement_is_no_array_is_refused(register: Register) -> None:

@@ -1,8 +1,8 @@
 """The bits of every shipped scenario: the same on every Python, with every BLAS, on every processor.
 
-Two digests of each (embedded, 2 s): of all numbers that its arithmetic starts from, which LAPACK makes in part, and
-which processors may change; and of its histories, compared where the first digest is the stored one. Three run from
-constants that are stored themselves, and have their histories everywhere. What changes the arithmetic changes these:
+Two digests of each (embedded, 2 s): of all numbers that its arithmetic starts from, which LAPACK makes in part,
+and which processors may change; and of its histories, compared where the first digest is the stored one. Three run
+from constants that are stored themselves, and have their histories everywhere. Another arithmetic changes these:
 
     python test/loop/test_digests.py       stores them anew
 """

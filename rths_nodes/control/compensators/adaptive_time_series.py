@@ -165,15 +165,7 @@ def rest(k: Constants) -> State:
 
 
 def step(
-    k: Constants,
-    s: Any,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
+    k: Constants, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
 ) -> tuple[Any, float]:
     """Filter the last command with what was measured of it; at the end of a block fit; then the series."""
     inputs, known, last, settling, _, rate, _, fit = k

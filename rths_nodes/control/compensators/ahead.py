@@ -37,15 +37,7 @@ def ahead(step: Callable[..., Any]) -> Callable[..., Any]:
     """The step of a compensator that sees its target later; constants (lead and dt, s, those of ``step``)."""
 
     def led(
-        k: Any,
-        s: Any,
-        x: float,
-        v: float,
-        a: float,
-        measured: float,
-        force: float,
-        rests: bool,
-        preparing: bool,
+        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
     ) -> tuple[Any, float]:
         lead, dt, own = k
         before, inner = s

@@ -7,12 +7,13 @@ polynomial makes up for most of the delay, the model in front of it for what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any
 
 from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.core import registry
+from rths_nodes.core.control import Floats
 from rths_nodes.core.frequency_response import Complex, Frequencies, in_series
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.parameters import component, params
@@ -29,15 +30,7 @@ def chained(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[.
     """The step of two compensators in series, of which each works on one axis."""
 
     def step(
-        k: Any,
-        s: Any,
-        x: float,
-        v: float,
-        a: float,
-        measured: float,
-        force: float,
-        rests: bool,
-        preparing: bool,
+        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
     ) -> tuple[Any, float]:
         dt, of_first, of_second = k
         one, middle, two = s
@@ -104,14 +97,7 @@ class Chain(OnNumbers):
         self._between = [(0.0, 0.0)] * self._n_axes
 
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         output = self._first.commands(x, v, a, measured, force, rests, preparing)
         found = [between(self._dt, s, now) for s, now in zip(self._between, output, strict=True)]

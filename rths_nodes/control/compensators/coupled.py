@@ -7,12 +7,13 @@ as that of one axis (``per_axis.py``), with arrays ``(n_axes,)`` in the place of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rths_nodes.control.compensators.per_axis import OnNumbers
+from rths_nodes.core.control import Floats
 
 
 class CoupledKernel(NamedTuple):
@@ -35,14 +36,7 @@ class Coupled(OnNumbers):
         self.current = self._rest(self._constants)
 
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         given = map(np.array, (x, v, a, measured, force))
         self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)

@@ -17,7 +17,7 @@ derivation, bounds, comparison and failures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.instrument import Settings, law_of
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions, ramp_seen
 from rths_nodes.core.checks import TestContext
+from rths_nodes.core.control import Floats
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.frequency_response import Complex, Frequencies
 from rths_nodes.core.kernels import Kernel
@@ -180,14 +181,7 @@ class IdentifiedInverse(Coupled):
         self._shown: tuple[int | None, list[float]] = None, []
 
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         if self._n_axes > 1:
             return super().commands(x, v, a, measured, force, rests, preparing)

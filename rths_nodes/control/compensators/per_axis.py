@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from rths_nodes.control.compensators.ahead import with_lead
-from rths_nodes.core.control import Compensator
+from rths_nodes.core.control import Compensator, Floats
 from rths_nodes.core.kernels import Kernel
 from rths_nodes.core.samples import Array, Motion
 
@@ -36,15 +36,7 @@ def fixed(adaptable: Adaptable) -> Kernel:
     name, constants, rest, led = adaptable
 
     def step(
-        k: Any,
-        s: Any,
-        x: float,
-        v: float,
-        a: float,
-        measured: float,
-        force: float,
-        rests: bool,
-        preparing: bool,
+        k: Any, s: Any, x: float, v: float, a: float, measured: float, force: float, rests: bool, preparing: bool
     ) -> Any:
         delay, own = k
         return led(own, s, delay, x, v, a)
@@ -61,14 +53,7 @@ class OnNumbers(Compensator):
 
     @abstractmethod
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]: ...
 
     def step(self, target: Motion, measured: Array) -> Array:
@@ -112,14 +97,7 @@ class PerAxis(OnNumbers):
         self.states = [self._rest(self._constants) for _ in range(self._n_axes)]
 
     def commands(
-        self,
-        x: Sequence[float],
-        v: Sequence[float],
-        a: Sequence[float],
-        measured: Sequence[float],
-        force: Sequence[float],
-        rests: bool,
-        preparing: bool,
+        self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
         step, k, states, commands = self._step, self._constants, self.states, []
         for axis, state in enumerate(states):
