@@ -99,11 +99,7 @@ class NamedPort(Readback):
 
     def _told(self, name: str, absent: Any) -> Any:
         """What the port reads back of its rig, or what stands for that where it cannot."""
-        return self._try(f"reading {name}", getattr, self._port, name) if self._has(name) else absent
-
-    def _has(self, name: str) -> bool:
-        """Whether the port has it, without asking the rig."""
-        return hasattr(type(self._port), name) or name in getattr(self._port, "__dict__", ())
+        return self._try(f"reading {name}", getattr, self._port, name) if _has(self._port, name) else absent
 
     def wait_tick(self) -> int:
         return int(self._try("waiting for the tick", self._port.wait_tick))
@@ -140,7 +136,7 @@ class NamedPort(Readback):
             raise PortError(self._words(tried, error)) from error
 
     def _words(self, tried: str, error: Exception) -> str:
-        address = self._port.address if self._has("address") else ""
+        address = self._port.address if _has(self._port, "address") else ""
         where = f" at {address}" if address else ""
         reason = str(error)
         if isinstance(error, OSError):
@@ -148,3 +144,8 @@ class NamedPort(Readback):
         elif not isinstance(error, ConfigError):
             reason = f"{type(error).__name__}: {error}"
         return f"port {self._name!r}{where}: {tried}: {reason or type(error).__name__}"
+
+
+def _has(port: Any, name: str) -> bool:
+    """Whether a port has it, without asking the rig."""
+    return hasattr(type(port), name) or name in getattr(port, "__dict__", ())
