@@ -51,7 +51,7 @@ def of_compensator(cls: Any, params: Any, rng: np.random.Generator, extreme: boo
     ]
     kernel = cls.kernel_of(params)
     if isinstance(kernel, CoupledKernel):  # two axes, of which the second moves the other way
-        rows = [(*(np.array([value, -0.5 * value]) for value in row[:5]), *row[5:]) for row in rows]
+        rows = [(*((value, -0.5 * value) for value in row[:5]), *row[5:]) for row in rows]
     return kernel, kernel.constants(params, DT), rows  # type: ignore[return-value]
 
 
@@ -323,7 +323,7 @@ def test_a_copied_state_is_a_second_one(family: str, name: str, data: Any) -> No
 # What may stand in a kernel
 
 ALLOWED = {"abs", "len", "range", "float", "bool", "True", "False", "max", "min"}
-NUMPY = {"empty", "zeros", "array", "nan", "minimum", "maximum"}
+NUMPY = {"empty", "zeros", "full", "array", "nan", "minimum", "maximum"}
 BARRED = (ast.Raise, ast.Try, ast.With, ast.JoinedStr, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp)
 
 

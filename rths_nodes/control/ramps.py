@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rths_nodes.core.control import Ramp, Rows, motion_of
+from rths_nodes.core.control import Ramp, Rows, motion_of, rows_of
 from rths_nodes.core.parameters import integer, number, params
 from rths_nodes.core.rounding import ROUNDING
 from rths_nodes.core.samples import Motion, Target
@@ -27,7 +27,7 @@ TABLE = {
     "predictor_corrector": ":PredictorCorrectorRamp",
 }
 
-FEW = 6
+FEW = 3
 """Degrees of freedom up to which floats are quicker than arrays."""
 Triple = tuple[float, float, float]
 """Displacement (m), velocity (m/s) and acceleration (m/s^2) of one degree of freedom."""
@@ -51,13 +51,14 @@ class RampKernel(NamedTuple):
 
 
 class OfKernel(Ramp):
-    """A ramp made of its ``KERNEL``: a state for each degree of freedom, or one of arrays where there are many."""
+    """A ramp made of its ``kernel``: a state for each degree of freedom, or one of arrays where there are many."""
 
     KERNEL: ClassVar[RampKernel]
 
     def __init__(self, params: Any, dt: float, substeps: int, n_dof: int) -> None:
-        self._constants = self.KERNEL.constants(params, dt, substeps)
-        self._n = n_dof
+        self.kernel = self.kernel_of(params)
+        self._constants = self.kernel.constants(params, dt, substeps)
+        self._n, self._apart = n_dof, n_dof <= FEW
         self._states: list[Any] = []
 
     @classmethod
@@ -67,11 +68,11 @@ class OfKernel(Ramp):
 
     def start(self, target: Target) -> None:
         """Stand at Target 0."""
-        k, start = self._constants, self.KERNEL.start
+        k, start = self._constants, self.kernel.start
         self._states = [start(k, x, v, a) for x, v, a in self._each(target)]
 
     def follow(self, target: Target) -> None:
-        k, follow, motions = self._constants, self.KERNEL.follow, self._each(target)
+        k, follow, motions = self._constants, self.kernel.follow, self._each(target)
         self._states = [follow(k, s, x, v, a) for s, (x, v, a) in zip(self._states, motions, strict=True)]
 
     def step(self, substep: int) -> Motion:
@@ -81,26 +82,24 @@ class OfKernel(Ramp):
         return motion_of(self.predicted_rows(substep))
 
     def rows(self, substep: int) -> Rows:
-        return self._rows(self.KERNEL.step, substep)
+        return self._rows(self.kernel.step, substep)
 
     def predicted_rows(self, substep: int) -> Rows:
-        return self._rows(self.KERNEL.predict, substep)
+        return self._rows(self.kernel.predict, substep)
 
-    def _each(self, target: Target) -> list[Any]:
-        motion = target.displacement, target.velocity, target.acceleration
-        if self._n > FEW:
-            return [tuple(values.copy() for values in motion)]
-        return list(zip(*(values.tolist() for values in motion), strict=True))
+    def _each(self, target: Target) -> Any:
+        if self._apart:
+            return zip(*rows_of(target), strict=True)
+        return ((target.displacement.copy(), target.velocity.copy(), target.acceleration.copy()),)
 
     def _rows(self, step: Callable[..., Any], substep: int) -> Rows:
         k, states = self._constants, self._states
+        x, v, a = step(k, states[0], substep)
+        if not self._apart:  # an acceleration of zero is one number for all of them
+            return x.tolist(), v.tolist(), a.tolist() if isinstance(a, np.ndarray) else [a] * self._n
         if self._n == 1:
-            x, v, a = step(k, states[0], substep)
             return (x,), (v,), (a,)
-        if self._n > FEW:  # an acceleration of zero is one number for all of them
-            x, v, a = (np.broadcast_to(values, self._n).tolist() for values in step(k, states[0], substep))
-            return x, v, a
-        x, v, a = zip(*[step(k, state, substep) for state in states], strict=True)
+        x, v, a = zip((x, v, a), *[step(k, state, substep) for state in states[1:]], strict=True)
         return x, v, a
 
 
@@ -225,6 +224,24 @@ def on_curve(k: tuple[float, int], s: Curve, substep: int) -> Triple:
     return x, v, a
 
 
+def handed(k: tuple[float, int], x: float, v: float, a: float) -> Triple:
+    """At Target 0."""
+    return x, v, a
+
+
+def handed_on(k: tuple[float, int], s: Triple, x: float, v: float, a: float) -> Triple:
+    """At the next Target."""
+    return x, v, a
+
+
+def as_handed(k: tuple[float, int], s: Triple, substep: int) -> Triple:
+    """Nothing lies between the Targets where a step has one sub-step."""
+    return s
+
+
+HANDED_ON = RampKernel(duration, handed, handed_on, as_handed, as_handed)
+
+
 class HermiteRamp(OfKernel):
     """Curve of fifth degree with the displacement, velocity and acceleration of both targets at its ends.
 
@@ -237,6 +254,27 @@ class HermiteRamp(OfKernel):
         pass
 
     KERNEL = RampKernel(duration, start_curve, follow_curve, on_curve, on_curve)
+
+    def __init__(self, params: Params, dt: float, substeps: int, n_dof: int) -> None:
+        super().__init__(params, dt, substeps, n_dof)
+        if substeps == 1:
+            self.kernel = HANDED_ON
+
+    def start(self, target: Target) -> None:
+        """Stand at Target 0."""
+        self.follow(target) if self.kernel is HANDED_ON else super().start(target)
+
+    def follow(self, target: Target) -> None:
+        if self.kernel is HANDED_ON:  # all of its numbers at once
+            self._states = [rows_of(target)]
+        else:
+            super().follow(target)
+
+    def rows(self, substep: int) -> Rows:
+        if self.kernel is HANDED_ON:
+            found: Rows = self._states[0]
+            return found
+        return super().rows(substep)
 
 
 class Prediction(NamedTuple):

@@ -141,6 +141,18 @@ def matvec(matrix: Array, vector: Array) -> Array:
 
 def times(rows: Sequence[Sequence[float]], vector: Sequence[float]) -> tuple[float, ...]:
     """``rows`` of floats times a tuple ``vector``, each summed from left to right: for a dozen numbers."""
+    if len(vector) == 3:
+        a, b, c = vector
+        if len(rows) == 1:
+            ((p, q, r),) = rows
+            return (p * a + q * b + r * c,)
+        return tuple([p * a + q * b + r * c for p, q, r in rows])
+    if len(vector) == 2:
+        a, b = vector
+        return tuple([p * a + q * b for p, q in rows])
+    if len(vector) == 1:
+        (a,) = vector
+        return tuple([p * a for (p,) in rows])
     if len(vector) == 4:
         a, b, c, d = vector
         return tuple([p * a + q * b + r * c + s * d for p, q, r, s in rows])
@@ -211,6 +223,11 @@ def along_mean(
         return state
     slopes = zip(state, a, b, c, d, strict=True)
     return tuple([s + sixth * (p + 2.0 * (q + r) + t) for s, p, q, r, t in slopes])
+
+
+def replaced(rows: tuple[tuple[float, ...], ...], values: Array) -> tuple[tuple[float, ...], ...]:
+    """``rows`` that begin with the numbers of those of ``values``."""
+    return tuple([(*now, *row[len(now) :]) for row, now in zip(rows, values.tolist(), strict=True)])
 
 
 def scaled(state: tuple[float, ...], factors: tuple[float, ...]) -> tuple[float, ...]:

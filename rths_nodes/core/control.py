@@ -25,7 +25,7 @@ def motion_of(rows: Rows) -> Motion:
     return Motion(np.array(x), np.array(v), np.array(a))
 
 
-def rows_of(motion: Motion) -> Rows:
+def rows_of(motion: Motion | Target) -> Rows:
     """The numbers of ``motion``."""
     return motion.displacement.tolist(), motion.velocity.tolist(), motion.acceleration.tolist()
 

@@ -327,8 +327,10 @@ def test_the_text_in_floats_is_that_in_arrays(make: Make, decimation: int, lead:
         measured = 0.9 * motion.displacement + 1e-5 * generator.normal(size=1) + 1e-4
         measured[0] += 5e-3 if sample == 700 else 0.0
         motion.flagged = sample == 400
-        whole = motion.displacement, motion.velocity, motion.acceleration, measured, np.zeros(1)
-        state, commands = coupled_inverse.learning(k, state, *whole, motion.flagged, False)
+        whole = [
+            (float(value[0]),) for value in (motion.displacement, motion.velocity, motion.acceleration, measured)
+        ]
+        state, commands = coupled_inverse.learning(k, state, *whole, (0.0,), motion.flagged, False)
         np.testing.assert_allclose(following.step(motion, measured), commands, rtol=1e-10)
     np.testing.assert_allclose(learned(following)[:4], state[0][0], rtol=1e-10)
     assert np.abs(learned(following)[:4] / (1.05 * ONE).ravel() - 1.0).max() > 1e-3

@@ -102,8 +102,9 @@ def _own_forms() -> dict[Any, Any]:
 
     return {
         _key(arithmetic.dot): dot,
-        _key(arithmetic.matvec): matvec,
         _key(arithmetic.numbers): numbers,
+        _key(arithmetic.replaced): _written_out(found, _replaced, "rows, values"),
+        _key(arithmetic.matvec): matvec,
         _key(arithmetic.times): _written_out(found, _products, "rows, vector"),
         _key(arithmetic.mapped): _written_out(found, _calls, "function, items, given"),
         _key(arithmetic.along): _unrolled(found, "s[{i}] + h * rates[{i}]", "s, h, rates"),
@@ -118,6 +119,12 @@ def _own_forms() -> dict[Any, Any]:
 def _unrolled(found: Any, term: str, arguments: str) -> Any:
     """A function of a tuple ``s`` that gives ``term`` for each place in it."""
     return _written_out(found, lambda s, *others: [term.format(i=i) for i in range(len(s))], arguments)
+
+
+def _replaced(rows: Any, values: Any) -> list[str]:
+    """The terms of ``replaced``, from its types; how many numbers are new is known to the array only."""
+    known = "values[{i}, {j}] if {j} < values.shape[1] else rows[{i}][{j}]"
+    return [f"({', '.join(known.format(i=i, j=j) for j in range(len(row)))},)" for i, row in enumerate(rows)]
 
 
 def _products(rows: Any, vector: Any) -> list[str]:

@@ -1,16 +1,14 @@
-"""Compensators that couple the axes: one kernel for all of them, on float arrays.
+"""Compensators that couple the axes: one kernel for all of them.
 
     step(constants, state, x, v, a, measured, force, rests, preparing) -> state, commands
 
-as that of one axis (``per_axis.py``), with arrays ``(n_axes,)`` in the place of numbers.
+as that of one axis (``per_axis.py``), with a tuple of numbers, one for each axis, in the place of each number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from rths_nodes.control.compensators.per_axis import OnNumbers
 from rths_nodes.core.control import Floats
@@ -38,7 +36,6 @@ class Coupled(OnNumbers):
     def commands(
         self, x: Floats, v: Floats, a: Floats, measured: Floats, force: Floats, rests: bool, preparing: bool
     ) -> list[float]:
-        given = map(np.array, (x, v, a, measured, force))
+        given = map(tuple, (x, v, a, measured, force))
         self.current, commands = self._step(self._constants, self.current, *given, rests, preparing)
-        found: list[float] = commands.tolist()
-        return found
+        return list(commands)

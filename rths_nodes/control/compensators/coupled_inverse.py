@@ -1,4 +1,4 @@
-"""The identified inverse of several axes: its command, and the law of ``instrument.py``, in arrays in place."""
+"""The identified inverse of several axes: its command in floats, and the law of ``instrument.py`` in arrays."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import numpy as np
 
 from rths_nodes.control.compensators.derivative_filter import KNOWN, ORDER
 from rths_nodes.control.compensators.instrument import OF_DIFFERENCES, Law
-from rths_nodes.core.arithmetic import dot, matvec, sqrt
+from rths_nodes.core.arithmetic import along, dot, first, matvec, numbers, replaced, sqrt, times
 from rths_nodes.core.samples import Array
 
 TAIL = 3
-"""Measurements that their third difference needs beside the newest."""
+"""Measurements before a block that its third differences need."""
+
+Numbers = tuple[float, ...]
+"""One for each axis."""
 
 
-class Correction(NamedTuple):
-    """The law, and the columns ``(5 + decimation, 4, 1)`` of the filter's block: the known ones, then inputs."""
+class Learning(NamedTuple):
+    """The law, with ranges in place of reaches."""
 
-    columns: Array
+    block: Array
+    """Of the filter, ``(4, 5 + decimation)``."""
     units: Array
     first: Array
     low: Array
@@ -35,46 +39,38 @@ class Correction(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """``signals`` are commands, measured displacements and targets, 3 n numbers."""
+    """What is worked in place; ``signals`` are commands, measured displacements and targets, 3 n numbers."""
 
     place: int
     """Of the last sample in its block; -1 behind the last one."""
-    coming: Array
-    """``(4, 3 n)``: what is known of the filtered signals at the end of the block."""
-    known: Array
-    """``(5, 3 n)``: filtered at the end of the last block, and the last signals."""
+    whole: Array
+    """``(5 + decimation, 3 n)``: filtered at the end of the last block, its last signals, those of this block."""
+    seen: Array
+    """``(3 + decimation, n)``: measurements of the block, behind the last three before."""
     mean: Array
-    """Means of the filtered signals; of the first block the sum of the signals so far, in front."""
-    tail: Array
-    """The last three measurements, the newest first."""
-    squares: Array
-    """Sum of the third differences squared."""
+    """``(4, 3 n)``: means of the filtered signals."""
     noise: Array
-    """Its mean."""
+    """Variance of the noise of each measurement, m^2."""
     rows: Array
     covariance: Array
-    faded: Array
-    """P led back to P_0, for the next correction."""
     distance: Array
-    learned: int
-    """Blocks learned from; -1 in the first of all."""
+    blocks: int
+    """Learned from; -1 in the first of all."""
     resting: int
 
 
-def correction_of(law: Law) -> Correction:
-    """``law`` with the sums of its blocks in place of means."""
-    columns = np.ascontiguousarray(law.block.T)[:, :, None]
-    per_square = 1.0 / ((len(columns) - KNOWN) * OF_DIFFERENCES)
-    return Correction(
-        columns=columns,
+def learning_of(law: Law) -> Learning:
+    """``law`` for several axes."""
+    return Learning(
+        block=law.block,
         units=law.units,
         first=law.first,
         low=law.first - law.reach,
         high=law.first + law.reach,
         prior=law.prior,
         forget=law.forget,
-        noise_gain=law.noise_gain * per_square,
-        least_noise=law.least_noise / per_square,
+        noise_gain=law.noise_gain,
+        least_noise=law.least_noise,
         deviations=law.deviations,
         settling=law.settling,
         per_spread=np.divide(1.0, law.spread, out=np.zeros_like(law.spread), where=law.spread > 0.0),
@@ -82,85 +78,78 @@ def correction_of(law: Law) -> Correction:
     )
 
 
-def unlearned(k: Correction) -> Watched:
+def unlearned(k: Learning) -> Watched:
     """As identified, the signals at rest before."""
-    n = len(k.first)
-    signals = [np.zeros((rows, 3 * n)) for rows in (ORDER, KNOWN, ORDER)]
-    noise = [np.zeros((TAIL, n)), np.zeros(n), np.zeros(n)]
-    knowledge = k.first.copy(), k.prior.copy(), k.prior.copy(), np.zeros(n)
-    found: Any = (-1, *signals, *noise, *knowledge, -1, 0)
-    return Watched(*found)
+    n, samples = len(k.first), k.block.shape[1]
+    signals = np.zeros((samples, 3 * n)), np.zeros((samples - KNOWN + TAIL, n)), np.zeros((ORDER, 3 * n))
+    return Watched(-1, *signals, np.zeros(n), k.first.copy(), k.prior.copy(), np.zeros(n), -1, 0)
 
 
-def blocks(s: Watched) -> int:
+def blocks(s: Any) -> int:
     """Blocks that were learned from."""
-    return s[-2]
+    count: int = s[-2]
+    return count
 
 
-def watch(k: Correction, s: Watched, signals: Array, rests: bool) -> tuple[Any, bool]:
+def watch(k: Learning, s: Any, signals: Numbers, rests: bool) -> tuple[Any, bool]:
     """The next sample's ``signals``, m; True where something was learned."""
-    columns, _, _, _, _, prior, forget, _, _, _, settling, _, _ = k
-    place, coming, known, mean, tail, squares, noise, rows, covariance, faded, distance, count, resting = s
-    n, last = len(rows), len(columns) - KNOWN - 1
-    measured = signals[n : 2 * n]
-    if place < 0:
-        coming[:] = 0.0
-        squares[:] = 0.0
-        if count < 0:  # at rest before, at whatever the sensors show there
-            tail[:] = measured
+    place, whole, seen, mean, noise, rows, covariance, distance, count, resting = s
+    settling, last = k[10], len(whole) - KNOWN - 1
     place += 1
-    coming += columns[KNOWN + place] * signals
-    third = measured - tail[2] + 3.0 * (tail[1] - tail[0])
-    squares += third * third
-    tail[2] = tail[1]
-    tail[1] = tail[0]
-    tail[0] = measured
+    whole[KNOWN + place] = np.array(signals)
     if rests:
         resting = settling + 1
-    if count < 0:
-        mean[0] += signals
-    else:
-        for index in range(place, KNOWN if place == last else place + 1):
-            if index < KNOWN:
-                coming += columns[index] * known[index]
-    if place == KNOWN or (place == last and last < KNOWN):
-        faded[:] = covariance + forget * (prior - covariance)
     learns = False
     if place == last:
-        if count < 0:
-            mean[0] *= 1.0 / (last + 1)
-            coming += (columns[0] + columns[KNOWN - 1]) * mean[0]
-            mean[:] = 0.0
-            count = 0
-        known[:ORDER] = coming
-        known[ORDER] = signals
+        place = -1
+        count = max(count, 0)
+        variance = taken(k, s)
         learns = resting == 0
         if learns:
             count += 1
-            learn(k, s, count)
+            learn(k, s, variance, count)
         else:
             resting -= 1
-        place = -1
-    arrays = coming, known, mean, tail, squares, noise, rows, covariance, faded, distance
-    return (place, *arrays, count, resting), learns
+    return (place, whole, seen, mean, noise, rows, covariance, distance, count, resting), learns
 
 
-def learn(k: Correction, s: Watched, count: int) -> None:
+def taken(k: Learning, s: Any) -> Array:
+    """The filter goes on by a block; the variance of the noise in its measurements, ``(n,)``."""
+    block = k[0]
+    _, whole, seen, _, noise, _, _, _, count, _ = s
+    n, every = len(noise), len(whole) - KNOWN
+    signals = whole[KNOWN:]
+    seen[TAIL:] = signals[:, n : 2 * n]
+    if count < 0:  # at rest before, at whatever the sensors show there
+        whole[ORDER] = matvec(signals.T, np.full(every, 1.0 / every))
+        whole[0] = whole[ORDER]
+        seen[:TAIL] = seen[TAIL]
+    filtered = np.empty((ORDER, 3 * n))
+    for row in range(ORDER):
+        filtered[row] = matvec(whole.T, block[row])
+    whole[:ORDER] = filtered
+    whole[ORDER] = whole[len(whole) - 1]
+    third = seen[3:] - seen[:-3] + 3.0 * (seen[1:-2] - seen[2:-1])
+    seen[:TAIL] = seen[every:].copy()
+    return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
+
+
+def learn(k: Learning, s: Any, variance: Array, count: int) -> None:
     """At the end of block ``count``: means, noise and one step of the recursion."""
-    _, _, first, low, high, _, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
-    _, coming, _, mean, _, squares, noise, rows, covariance, faded, distance, _, _ = s
+    _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
+    _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
     n, size = rows.shape
     share = max(forget, 1.0 / count)  # of all samples so far, until the memory is full
-    mean += share * (coming - mean)
-    noise += share * (squares - noise)
-    moving = coming - mean
+    mean += share * (whole[:ORDER] - mean)
+    noise += share * (variance - noise)
+    moving = whole[:ORDER] - mean
     seen, z = moving[:powers, n : 2 * n].copy().reshape(size), moving[:powers, 2 * n :].copy().reshape(size)
-    variance = matvec(noise_gain, np.maximum(noise, least_noise))
-    covariance[:] = faded
+    passed = matvec(noise_gain, np.maximum(noise, least_noise))
+    covariance += forget * (prior - covariance)
     for axis in range(n):
         row, p = rows[axis], covariance[axis]
         pz = matvec(p, z)
-        expected = float(variance[axis]) + dot(z, pz)
+        expected = float(passed[axis]) + dot(z, pz)
         bound = deviations * sqrt(expected)
         error = float(moving[0, axis]) - dot(row, seen)
         if error < -bound:
@@ -170,7 +159,7 @@ def learn(k: Correction, s: Watched, count: int) -> None:
         row += error / expected * pz
         p -= (pz / expected).reshape(size, 1) * pz
     rows[:] = np.minimum(np.maximum(rows, low), high)
-    away = np.maximum(rows - first, first - rows) * per_spread
+    away = np.maximum(rows - ends, ends - rows) * per_spread
     for axis in range(n):
         for place in range(size):
             if away[axis, place] > distance[axis]:
@@ -184,8 +173,11 @@ class Constants(NamedTuple):
     """s."""
     slope: Array
     """Weights of the last accelerations, the oldest first: the third derivative."""
-    identified: Array
-    """A row for each axis: for each derivative the coefficients of all axes."""
+    with_jerk: bool
+    """That is needed."""
+    still: Numbers
+    identified: tuple[Numbers, ...]
+    """A row for each axis: of displacement to third derivative the coefficients of all axes."""
     learning: Any
     """Nothing where it does not learn."""
 
@@ -193,86 +185,80 @@ class Constants(NamedTuple):
 class State(NamedTuple):
     """All axes."""
 
-    matrix: Array
+    rows: tuple[Numbers, ...]
     """The coefficients."""
     past: Array
     """Accelerations ``(samples, n_axes)``, m/s^2, the oldest first."""
-    motion: Array
-    """Displacement to third derivative of all axes."""
-    signals: Array
-    """Commands, measured displacements and targets, m."""
+    command: Numbers
+    target: Numbers
+    """Both of the last sample, m; the target read ahead."""
     watched: Any
 
 
 def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Constants:
     """Of coefficients ``(order + 1, n_axes, n_axes)``."""
-    return Constants(lead, slope, np.hstack(list(identified)), correction_of(law) if law else ())
+    count, n, _ = identified.shape
+    rows = np.zeros((n, ORDER * n))
+    rows[:, : count * n] = np.hstack(list(identified))
+    found = tuple(tuple(row) for row in rows.tolist())
+    with_jerk = lead > 0.0 or count == ORDER
+    return Constants(lead, slope, with_jerk, (0.0,) * n, found, learning_of(law) if law else ())
 
 
 def rest(k: Constants) -> State:
     """At rest at zero, with the coefficients as identified."""
-    n = len(k.identified)
-    past = np.zeros((len(k.slope), n))
-    learning = unlearned(k.learning) if k.learning else ()
-    return State(k.identified.copy(), past, np.zeros((ORDER) * n), np.zeros(3 * n), learning)
+    past = np.zeros((len(k.slope), len(k.still)))
+    return State(k.identified, past, k.still, k.still, unlearned(k.learning) if k.learning else ())
 
 
-def of_series(k: Constants, s: Any, x: Array, v: Array, a: Array) -> Array:
-    """The commands, m: the sum of the derivatives of the target, read ahead."""
-    lead, slope, _, _ = k
-    matrix, past, motion, signals, _ = s
-    n, size = matrix.shape
-    past[:-1] = past[1:]
-    past[-1] = a
-    jerk = matvec(past.T, slope)
+def of_series(k: Constants, rows: Any, past: Array, x: Numbers, v: Numbers, a: Numbers) -> tuple[Numbers, Numbers]:
+    """The target read ahead, and the commands: the sum of its derivatives."""
+    lead, slope, with_jerk, jerk, _, _ = k
+    if with_jerk:
+        past[:-1] = past[1:]
+        past[-1] = np.array(a)
+        jerk = first(x, numbers(matvec(past.T, slope)))
     if lead > 0.0:
         half, third = 0.5 * lead, lead / 3.0
-        x = x + lead * (v + half * (a + third * jerk))
-        v = v + lead * (a + half * jerk)
-        a = a + lead * jerk
-    motion[:n] = x
-    motion[n : 2 * n] = v
-    motion[2 * n : 3 * n] = a
-    motion[3 * n :] = jerk
-    commands = matvec(matrix, motion[:size])
-    signals[:n] = commands
-    signals[2 * n :] = x
-    return commands
+        x = along(x, lead, along(v, half, along(a, third, jerk)))
+        v = along(v, lead, along(a, half, jerk))
+        a = along(a, lead, jerk)
+    return x, times(rows, x + v + a + jerk)
 
 
 def learning(
     k: Constants,
     s: State,
-    x: Array,
-    v: Array,
-    a: Array,
-    measured: Array,
-    force: Array,
+    x: Numbers,
+    v: Numbers,
+    a: Numbers,
+    measured: Numbers,
+    force: Numbers,
     rests: bool,
     preparing: bool,
-) -> tuple[Any, Array]:
+) -> tuple[Any, Numbers]:
     """The measurements belong to the commands and the targets of the last sample."""
-    _, _, _, law = k
-    matrix, past, motion, signals, known = s
-    signals[len(matrix) : 2 * len(matrix)] = measured
-    known, learns = watch(law, known, signals, rests)
+    _, _, _, _, _, law = k
+    rows, past, command, target, watched = s
+    watched, learns = watch(law, watched, command + measured + target, rests)
     if learns:
-        matrix[:] = known[7] / law[1]
-    s_now = (matrix, past, motion, signals, known)
-    return s_now, of_series(k, s_now, x, v, a)
+        rows = replaced(rows, watched[5] / law[1])
+    target, command = of_series(k, rows, past, x, v, a)
+    return (rows, past, command, target, watched), command
 
 
 def as_identified(
     k: Constants,
     s: State,
-    x: Array,
-    v: Array,
-    a: Array,
-    measured: Array,
-    force: Array,
+    x: Numbers,
+    v: Numbers,
+    a: Numbers,
+    measured: Numbers,
+    force: Numbers,
     rests: bool,
     preparing: bool,
-) -> tuple[Any, Array]:
+) -> tuple[Any, Numbers]:
     """The same without learning."""
-    matrix, past, motion, signals, known = s
-    return (matrix, past, motion, signals, known), of_series(k, s, x, v, a)
+    rows, past, command, target, watched = s
+    target, command = of_series(k, rows, past, x, v, a)
+    return (rows, past, command, target, watched), command

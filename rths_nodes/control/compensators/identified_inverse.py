@@ -220,8 +220,8 @@ class IdentifiedInverse(Coupled):
         return [*coefficients[:count], *deviations[:count], knowledge.distance]
 
     def _told_of_several(self) -> list[float]:
-        matrix, *_, watched = self.current
-        told = self._by_power(matrix)
+        rows, *_, watched = self.current
+        told = self._by_power(np.array(rows)[:, : len(self._identified) * self._n_axes])
         if self._p.learning:
             known = coupled_inverse.Watched(*watched)
             variances = np.diagonal(known.covariance, axis1=1, axis2=2)

@@ -54,24 +54,24 @@ class DeviationController(NamedTuple):
     """``(n_axes, n)``."""
 
     @property
-    def constants(self) -> tuple[Array, Array]:
-        """Phi and Gamma side by side, and -K: those of :func:`step`."""
-        return np.hstack([self.phi, self.gamma]), -self.gain
+    def constants(self) -> Array:
+        """What makes z^_k, and behind it u~_k, of z^_{k-1} and y_{k-1}: that of :func:`step`."""
+        onward = np.hstack([self.phi, self.gamma])
+        return np.asfortranarray(np.vstack([onward, -self.gain @ onward]))
 
 
-def rest(k: tuple[Array, Array]) -> Array:
+def rest(k: Array) -> Array:
     """z^ and the deviation, in one array: none so far."""
-    onward, _ = k
-    return np.zeros(onward.shape[1])
+    return np.zeros(k.shape[1])
 
 
-def step(k: tuple[Array, Array], known: Array, deviation: Array, feedback: Array) -> None:
+def step(k: Array, known: Array, deviation: Array, feedback: Array) -> None:
     """From the deviation one sample ago ``(n_axes,)`` m: that of now into ``feedback`` ``(n_axes,)`` m."""
-    onward, answer = k
-    n = len(onward)
+    n = len(known) - len(deviation)
     known[n:] = deviation
-    known[:n] = matvec(onward, known)
-    feedback[:] = matvec(answer, known[:n])
+    found = matvec(k, known)
+    known[:n] = found[:n]
+    feedback[:] = found[n:]
 
 
 def deviation_controller(

@@ -24,7 +24,7 @@ from rths_nodes.control.compensators import lqg
 from rths_nodes.control.compensators.coupled import Coupled, CoupledKernel
 from rths_nodes.control.compensators.lqg import FeedbackParams, deviation_controller
 from rths_nodes.control.compensators.ramp_cautions import acceleration_cautions
-from rths_nodes.core.arithmetic import matvec
+from rths_nodes.core.arithmetic import first, matvec, numbers
 from rths_nodes.core.checks import TestContext
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.frequency_response import Complex, Frequencies
@@ -35,7 +35,8 @@ from rths_nodes.core.models.inverse import DERIVATIVES
 from rths_nodes.core.parameters import flag, number, params, path, section
 from rths_nodes.core.samples import Array
 
-Rows = tuple[tuple[float, ...], ...]
+Numbers = tuple[float, ...]
+"""One for each axis."""
 
 
 @params
@@ -57,8 +58,8 @@ class Constants(NamedTuple):
     dt: float
     matrix: Array
     """Command per displacement to jerk of all axes, read ahead ``(n_axes, 4 n_axes)``."""
-    feedback: Any
-    """Constants of the feedback; nothing without one."""
+    feedback: Array
+    """Of the feedback (``lqg.py``); nothing without one."""
 
 
 class State(NamedTuple):
@@ -77,18 +78,18 @@ def constants(params: Any, dt: float) -> Constants:
     """Raises ConfigError for a lead below zero, and for a loop that is not stable."""
     model = model_of(params)
     lead = lead_of(params, model)
-    feedback: Any = ()
+    feedback = np.zeros((0, 0))
     if params.feedback is not None:
         plant, coupled = model.plant(), params.coupled
         feedback = deviation_controller(plant, params.feedback, coupled, dt, lead, model.origin).constants
-    return Constants(dt, np.hstack(list(inverse.ahead(feedforward_of(params, model), lead))), feedback)
+    matrix = np.hstack(list(inverse.ahead(feedforward_of(params, model), lead)))
+    return Constants(dt, np.asfortranarray(matrix), feedback)
 
 
 def rest(k: Constants) -> State:
     """The target was at rest at zero, and the rig at the target."""
     n = len(k.matrix)
-    observer = lqg.rest(k.feedback) if k.feedback else np.zeros(0)
-    return State(np.zeros(len(DERIVATIVES) * n), np.zeros(n), np.zeros(n), observer)
+    return State(np.zeros(len(DERIVATIVES) * n), np.zeros(n), np.zeros(n), lqg.rest(k.feedback))
 
 
 def law(feedback: Callable[..., None]) -> Callable[..., Any]:
@@ -97,25 +98,24 @@ def law(feedback: Callable[..., None]) -> Callable[..., Any]:
     def step(
         k: Constants,
         s: State,
-        x: Array,
-        v: Array,
-        a: Array,
-        measured: Array,
-        force: Array,
+        x: Numbers,
+        v: Numbers,
+        a: Numbers,
+        measured: Numbers,
+        force: Numbers,
         rests: bool,
         preparing: bool,
-    ) -> tuple[Any, Array]:
+    ) -> tuple[Any, Numbers]:
         dt, matrix, of_feedback = k
         derivatives, u_ff, u_fb, observer = s
         n = len(matrix)
         # the target of the sample before belongs to this measurement
-        feedback(of_feedback, observer, measured - derivatives[:n], u_fb)
-        derivatives[3 * n :] = (a - derivatives[2 * n : 3 * n]) / dt
-        derivatives[:n] = x
-        derivatives[n : 2 * n] = v
-        derivatives[2 * n : 3 * n] = a
+        feedback(of_feedback, observer, np.array(measured) - derivatives[:n], u_fb)
+        before = derivatives[2 * n : 3 * n].copy()
+        derivatives[: 3 * n] = np.array(x + v + a)
+        derivatives[3 * n :] = (derivatives[2 * n : 3 * n] - before) / dt
         u_ff[:] = matvec(matrix, derivatives)
-        return (derivatives, u_ff, u_fb, observer), u_ff + u_fb
+        return (derivatives, u_ff, u_fb, observer), first(x, numbers(u_ff + u_fb))
 
     return step
 
