@@ -2,9 +2,9 @@
 
 The loop of `chen_ricles_2010` over the kernels of its components alone, without messages, limits, indices or
 recording: ramp, adaptive inverse, actuator with its specimen, and once in a step the integrator. It runs in plain
-Python and compiled from the same text by numba; both give the displacements of the embedded loop to the bit, or the
-exit code is 1. Times are the least of a few runs, in steps of a plain loop (`v -= 0.01 * x; x += 0.01 * v`) that
-was timed around each of them.
+Python and compiled from the same text by numba; both give the displacements of the embedded loop to the bit, or
+the exit code is 1. Times are the least of a few runs, in steps of a plain loop (`v -= 0.01 * x; x += 0.01 * v`)
+that was timed around each of them.
 """
 
 from __future__ import annotations
