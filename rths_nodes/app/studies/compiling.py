@@ -83,10 +83,10 @@ def _own_forms() -> dict[Any, Any]:
         rows, columns = matrix.shape
         result = np.empty(rows)
         for row in range(rows):
-            total = matrix[row, 0] * vector[0]
-            for column in range(1, columns):
-                total += matrix[row, column] * vector[column]
-            result[row] = total
+            result[row] = matrix[row, 0] * vector[0]
+        for column in range(1, columns):  # so the inner loop is one over numbers that lie side by side
+            for row in range(rows):
+                result[row] += matrix[row, column] * vector[column]
         return result
 
     @found.njit(error_model="numpy")  # type: ignore[untyped-decorator]
