@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import select
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,7 +29,27 @@ class Interrupted(Exception):
 def typed(question: str) -> str:
     """A line that is typed at the terminal behind ``question``, which goes to stderr."""
     print(question, end="", file=sys.stderr, flush=True)
+    if sys.stdin.isatty() and threading.current_thread() is threading.main_thread():
+        _wait_for_a_line()
     return input()
+
+
+def _wait_for_a_line() -> None:
+    """Until the terminal has a line. Ctrl-C is heard whenever it comes.
+
+    A read that begins just after a signal, before its handler has run, would wait for the next key.
+    """
+    reader, writer = os.pipe()
+    for end in (reader, writer):
+        os.set_blocking(end, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        while sys.stdin not in select.select([sys.stdin, reader], [], [])[0]:
+            os.read(reader, 4096)  # of a signal whose handler has raised nothing
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
 
 
 class Dialogue:
