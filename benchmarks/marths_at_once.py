@@ -61,7 +61,7 @@ class Frames:
         solver.reset()
         self._steps, per_force = motion_of(assembly.structure, solver.dt)
         self._rates = Rates(*(each[:, None] for each in rates_of(assembly.structure, solver.dt)))
-        self._pose: Array = assembly.setup._pose
+        self._pose: Array = np.array(assembly.scenario.setup.pose)
         self._loads = assembly.external_force @ per_force.T
         self._per_force = per_force @ self._pose.T
         n = len(solver.displacement)

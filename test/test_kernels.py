@@ -227,6 +227,7 @@ def has_kernel(family: str, name: str) -> bool:
 
 ONE_AXIS = {"displacement": [[1.0]], "velocity": [[0.02]], "acceleration": [[1e-4]], "jerk": [[0.0]]}
 TWO_AXES = data_of("compensator", "identified_inverse")
+PINS = data_of("setup", "rigid_coupler")
 VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("compensator", "none"): [{"lead": 0.01}],
     ("compensator", "identified_inverse"): [
@@ -242,6 +243,10 @@ VARIANTS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ],
     ("compensator", "model_based"): [{"known": data_of("compensator", "model_based")["known"]}],
     ("setup", "upright_load"): [{"actuator_length": 2.0, "setup": {"type": "matrix", "matrix": [[1, 0], [1, 1]]}}],
+    ("setup", "rigid_coupler"): [
+        PINS | {"kinematics": "linear"},
+        PINS | {"kinematics": "long", "pose": [[1.0, 0.5], [0.0, 1.0]]},
+    ],
     ("setup", "matrix"): [{"matrix": [[1.0, *[0.5] * 63], [0.5, -1.0, *[0.25] * 62]]}],
     ("ramp", "predictor_corrector"): [{"order": 3}],
     ("force_controller", "feed_forward_pi"): [{"stiffness": 1e9}],

@@ -24,7 +24,18 @@ import math
 
 import numpy as np
 
-from rths_nodes.core.coupler_kernels import CLOSED, SINGULAR, THREE, TWO, Constants, exact, linear, link
+from rths_nodes.core.coupler_kernels import (
+    CLOSED,
+    SINGULAR,
+    THREE,
+    TWO,
+    Constants,
+    CouplerKernel,
+    Shape,
+    exact,
+    linear,
+    link,
+)
 from rths_nodes.core.errors import ConfigError, show
 from rths_nodes.core.parameters import matrix, number, params, text, vector
 from rths_nodes.core.samples import Array, Motion
@@ -64,6 +75,16 @@ class Geometry:
             )
 
 
+def shape_of(params: Geometry) -> Shape:
+    """What there is of two, or of three actuators."""
+    return THREE if len(params.anchors) == 3 else TWO
+
+
+def kernel_of(params: Geometry) -> CouplerKernel:
+    """The functions of a coupler with these parameters."""
+    return linear(shape_of(params)) if params.kinematics == "linear" else exact(shape_of(params))
+
+
 class Coupler:
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
@@ -80,8 +101,8 @@ class Coupler:
             raise ConfigError(
                 f"{path}.anchors: {n_axes} rows; must be 2 or 3: that many move a coupler in a plane"
             )
-        self.shape = shape = THREE if n_axes == 3 else TWO
-        self.kernel = linear(shape) if params.kinematics == "linear" else exact(shape)
+        self.shape = shape = shape_of(params)
+        self.kernel = kernel_of(params)
         anchors, attachments = np.array(params.anchors), np.array(params.attachments)
         arms = attachments - params.reference
         lengths = np.hypot(*(attachments - anchors).T)

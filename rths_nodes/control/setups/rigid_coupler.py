@@ -7,16 +7,42 @@ leaves out nobody moves and no force is fed back to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from rths_nodes.core.control import Setup
-from rths_nodes.core.coupler import Coupler, Geometry
+from rths_nodes.control.setups.of_kernel import OfKernel, SetupKernel
+from rths_nodes.core.arithmetic import mapped, times
+from rths_nodes.core.coupler import Coupler, Geometry, kernel_of
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.parameters import matrix, params
-from rths_nodes.core.samples import Array, Motion
+from rths_nodes.core.samples import Array
 
 
-class RigidCoupler(Setup):
+def weighted(row: Any, values: Any) -> float:
+    """Sum of shares of the ``values`` at their places."""
+    total = 0.0
+    for place, share in row:
+        total += share * values[place]
+    return total
+
+
+def posed(inner_axes: Callable[..., Any], inner_forces: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Both ways through a coupler with these two, which is fixed to degrees of freedom of the structure."""
+
+    def axes(k: Any, x: Any, v: Any, a: Any) -> Any:
+        own, pose, _ = k
+        return inner_axes(own, mapped(weighted, pose, x), mapped(weighted, pose, v), mapped(weighted, pose, a))
+
+    def forces(k: Any, axis_forces: Any, displacement: Any) -> Any:
+        own, pose, back = k
+        return times(back, inner_forces(own, axis_forces, mapped(weighted, pose, displacement)))
+
+    return axes, forces
+
+
+class RigidCoupler(OfKernel):
     """Actuators on one rigid coupler in a plane: two move x and theta (y is guided), three move x, y and theta.
 
     The degrees of freedom are the translation of the reference point (m) and the rotation (rad,
@@ -37,40 +63,50 @@ class RigidCoupler(Setup):
         )
 
     def __init__(self, params: Params, n_dof: int, n_axes: int) -> None:
-        self._pose = None if params.pose is None else np.array(params.pose)
-        own = n_dof if self._pose is None else len(self._pose)
-        if own not in (2, 3) or n_axes != own:
-            raise ConfigError(
-                f"setup rigid_coupler: {n_axes} axes for {own} degrees of freedom: must be 2 for x, theta or 3 "
-                "for x, y, theta; with more in the structure give setup.pose"
-            )
-        self._coupler = Coupler(params, own, n_axes, "setup")
-        if self._pose is not None:
-            if self._pose.shape[1] != n_dof:
-                raise ConfigError(
-                    f"setup.pose: rows of {self._pose.shape[1]} numbers; must be {n_dof}, one for each degree of "
-                    "freedom"
-                )
-            if np.linalg.matrix_rank(self._pose) < own:
-                raise ConfigError("setup.pose: its rows depend on each other: the coupler cannot move on its own")
-            self._transposed, self._inverse = self._pose.T.copy(), np.linalg.pinv(self._pose)
+        super().__init__(params, n_dof, n_axes)
+        self._coupler = coupler_of(params, n_dof, n_axes)
+        self._inverse = None if params.pose is None else np.linalg.pinv(np.array(params.pose))
 
-    def axes(self, motion: Motion) -> Motion:
-        p = self._pose
-        if p is not None:
-            motion = Motion(p.dot(motion.displacement), p.dot(motion.velocity), p.dot(motion.acceleration))
-        return self._coupler.axes(motion)
-
-    def forces(self, axis_forces: Array, displacement: Array) -> Array:
-        if self._pose is None:
-            return self._coupler.forces(axis_forces, displacement)
-        found: Array = self._transposed.dot(self._coupler.forces(axis_forces, self._pose.dot(displacement)))
-        return found
+    @classmethod
+    def kernel_of(cls, params: Params) -> SetupKernel:
+        """The coupler's, behind what makes its motion of that of the structure; it finds no pose by iteration."""
+        inner_axes, inner_forces, *_ = kernel_of(params)
+        if params.pose is None:
+            return SetupKernel(constants, inner_axes, inner_forces)
+        return SetupKernel(constants, *posed(inner_axes, inner_forces))
 
     def degrees_of_freedom(self, displacement: Array) -> Array:
         """By Newton's method from the linear solution; nan where it ends beyond the reach."""
         pose = self._coupler.degrees_of_freedom(displacement)
-        if self._pose is None:
-            return pose
-        found: Array = self._inverse @ pose
-        return found
+        return pose if self._inverse is None else self._inverse @ pose
+
+
+def coupler_of(params: Any, n_dof: int, n_axes: int) -> Coupler:
+    """Raises ConfigError for numbers of axes and degrees of freedom that do not belong together."""
+    own = n_dof if params.pose is None else len(params.pose)
+    if own not in (2, 3) or n_axes != own:
+        raise ConfigError(
+            f"setup rigid_coupler: {n_axes} axes for {own} degrees of freedom: must be 2 for x, theta or 3 "
+            "for x, y, theta; with more in the structure give setup.pose"
+        )
+    coupler = Coupler(params, own, n_axes, "setup")
+    if params.pose is not None:
+        if len(params.pose[0]) != n_dof:
+            raise ConfigError(
+                f"setup.pose: rows of {len(params.pose[0])} numbers; must be {n_dof}, one for each degree of "
+                "freedom"
+            )
+        if np.linalg.matrix_rank(np.array(params.pose)) < own:
+            raise ConfigError("setup.pose: its rows depend on each other: the coupler cannot move on its own")
+    return coupler
+
+
+def constants(params: Any, n_dof: int, n_axes: int) -> Any:
+    """The coupler's; behind them what is not zero of a pose P, with its places, and the transpose of P."""
+    own = coupler_of(params, n_dof, n_axes).constants
+    if params.pose is None:
+        return own
+    rows = [[(place, share) for place, share in enumerate(row) if share] for row in params.pose]
+    longest = max(map(len, rows))
+    pose = tuple([(*row, *[(0, 0.0)] * (longest - len(row))) for row in rows])
+    return own, pose, tuple(zip(*params.pose, strict=True))
