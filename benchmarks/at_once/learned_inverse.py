@@ -24,7 +24,7 @@ class LearnedInverse:
         count, n, _ = identified.shape
         self._count, self._n, self._runs = count, n, len(lead)
         self._units = own.units[:, None]
-        self._first, self._spread = own.first[:, :, None], own.spread[:, :, None]
+        self._first, self._per_spread = own.first[:, :, None], own.per_spread[:, :, None]
         self._prior = own.prior[..., None]
         self._rows = np.tile(self._first, self._runs)
         self._covariance = np.tile(self._prior, self._runs)
@@ -90,9 +90,7 @@ class LearnedInverse:
         gain = pz / expected[:, None]
         self._rows += error[:, None] * gain
         self._covariance -= gain[:, :, None] * pz[:, None]
-        reach = own.reach[:, :, None]
-        np.clip(self._rows, self._first - reach, self._first + reach, out=self._rows)
+        np.clip(self._rows, own.low[:, :, None], own.high[:, :, None], out=self._rows)
         self._coefficients = self._rows / self._units
-        away = np.abs(self._rows - self._first)
-        away = np.divide(away, self._spread, out=np.zeros_like(away), where=self._spread > 0.0)
+        away = np.abs(self._rows - self._first) * self._per_spread
         self.distance = np.maximum(self.distance, away.max(axis=1))

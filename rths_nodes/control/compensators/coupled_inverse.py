@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,26 +17,6 @@ TAIL = 3
 
 Numbers = tuple[float, ...]
 """One for each axis."""
-
-
-class Learning(NamedTuple):
-    """The law, with ranges in place of reaches."""
-
-    block: Array
-    """Of the filter, ``(4, 5 + decimation)``."""
-    units: Array
-    first: Array
-    low: Array
-    high: Array
-    prior: Array
-    forget: float
-    noise_gain: Array
-    least_noise: float
-    deviations: float
-    settling: int
-    per_spread: Array
-    powers: int
-    """Coefficients of each axis of each axis' motion."""
 
 
 class Watched(NamedTuple):
@@ -59,26 +40,7 @@ class Watched(NamedTuple):
     resting: int
 
 
-def learning_of(law: Law) -> Learning:
-    """``law`` for several axes."""
-    return Learning(
-        block=law.block,
-        units=law.units,
-        first=law.first,
-        low=law.first - law.reach,
-        high=law.first + law.reach,
-        prior=law.prior,
-        forget=law.forget,
-        noise_gain=law.noise_gain,
-        least_noise=law.least_noise,
-        deviations=law.deviations,
-        settling=law.settling,
-        per_spread=np.divide(1.0, law.spread, out=np.zeros_like(law.spread), where=law.spread > 0.0),
-        powers=law.first.shape[1] // len(law.first),
-    )
-
-
-def unlearned(k: Learning) -> Watched:
+def unlearned(k: Law) -> Watched:
     """As identified, the signals at rest before."""
     n, samples = len(k.first), k.block.shape[1]
     signals = np.zeros((samples, 3 * n)), np.zeros((samples - KNOWN + TAIL, n)), np.zeros((ORDER, 3 * n))
@@ -91,7 +53,7 @@ def blocks(s: Any) -> int:
     return count
 
 
-def watch(k: Learning, s: Any, signals: Numbers, rests: bool) -> tuple[Any, bool]:
+def watch(k: Law, s: Any, signals: Numbers, rests: bool) -> tuple[Any, bool]:
     """The next sample's ``signals``, m; True where something was learned."""
     place, whole, seen, mean, noise, rows, covariance, distance, count, resting = s
     settling, last = k[10], len(whole) - KNOWN - 1
@@ -113,7 +75,7 @@ def watch(k: Learning, s: Any, signals: Numbers, rests: bool) -> tuple[Any, bool
     return (place, whole, seen, mean, noise, rows, covariance, distance, count, resting), learns
 
 
-def taken(k: Learning, s: Any) -> Array:
+def taken(k: Law, s: Any) -> Array:
     """The filter goes on by a block; the variance of the noise in its measurements, ``(n,)``."""
     block = k[0]
     _, whole, seen, _, noise, _, _, _, count, _ = s
@@ -134,7 +96,7 @@ def taken(k: Learning, s: Any) -> Array:
     return matvec((third * third).T, np.full(every, 1.0 / (every * OF_DIFFERENCES)))
 
 
-def learn(k: Learning, s: Any, variance: Array, count: int) -> None:
+def learn(k: Law, s: Any, variance: Array, count: int) -> None:
     """At the end of block ``count``: means, noise and one step of the recursion."""
     _, _, ends, low, high, prior, forget, noise_gain, least_noise, deviations, _, per_spread, powers = k
     _, whole, _, mean, noise, rows, covariance, distance, _, _ = s
@@ -202,7 +164,7 @@ def constants_of(lead: float, slope: Array, identified: Array, law: Any) -> Cons
     rows[:, : count * n] = np.hstack(list(identified))
     found = tuple(tuple(row) for row in rows.tolist())
     with_jerk = lead > 0.0 or count == ORDER
-    return Constants(lead, slope, with_jerk, (0.0,) * n, found, learning_of(law) if law else ())
+    return Constants(lead, slope, with_jerk, (0.0,) * n, found, law)
 
 
 def rest(k: Constants) -> State:
@@ -226,39 +188,41 @@ def of_series(k: Constants, rows: Any, past: Array, x: Numbers, v: Numbers, a: N
     return x, times(rows, x + v + a + jerk)
 
 
-def learning(
-    k: Constants,
-    s: State,
-    x: Numbers,
-    v: Numbers,
-    a: Numbers,
-    measured: Numbers,
-    force: Numbers,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, Numbers]:
-    """The measurements belong to the commands and the targets of the last sample."""
-    _, _, _, _, _, law = k
-    rows, past, command, target, watched = s
-    watched, learns = watch(law, watched, command + measured + target, rests)
+def inverse(watched_by: Callable[..., Any]) -> Callable[..., Any]:
+    """The step whose coefficients are ``watched_by`` a law: ``learnt``, or ``kept`` as identified."""
+
+    def step(
+        k: Constants,
+        s: State,
+        x: Numbers,
+        v: Numbers,
+        a: Numbers,
+        measured: Numbers,
+        force: Numbers,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, Numbers]:
+        _, _, _, _, _, law = k
+        rows, past, command, target, watched = s
+        # the measurements belong to the commands and the targets of the last sample
+        rows, watched = watched_by(law, rows, watched, command + measured + target, rests)
+        target, command = of_series(k, rows, past, x, v, a)
+        return (rows, past, command, target, watched), command
+
+    return step
+
+
+def learnt(law: Law, rows: Any, watched: Any, signals: Numbers, rests: bool) -> tuple[Any, Any]:
+    """The coefficients that are learned on, and what is watched for it."""
+    watched, learns = watch(law, watched, signals, rests)
     if learns:
         rows = replaced(rows, watched[5] / law[1])
-    target, command = of_series(k, rows, past, x, v, a)
-    return (rows, past, command, target, watched), command
+    return rows, watched
 
 
-def as_identified(
-    k: Constants,
-    s: State,
-    x: Numbers,
-    v: Numbers,
-    a: Numbers,
-    measured: Numbers,
-    force: Numbers,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, Numbers]:
-    """The same without learning."""
-    rows, past, command, target, watched = s
-    target, command = of_series(k, rows, past, x, v, a)
-    return (rows, past, command, target, watched), command
+def kept(law: tuple[()], rows: Any, watched: tuple[()], signals: Numbers, rests: bool) -> tuple[Any, tuple[()]]:
+    """The same, as identified."""
+    return rows, watched
+
+
+learning, as_identified = inverse(learnt), inverse(kept)

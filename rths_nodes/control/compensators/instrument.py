@@ -71,10 +71,9 @@ class Law(NamedTuple):
     """``(m,)``: a coefficient is its number over this."""
     first: Array
     """As identified."""
-    spread: Array
-    """Standard deviations of what was identified."""
-    reach: Array
-    """How far a coefficient may go."""
+    low: Array
+    high: Array
+    """Ends of the ranges of the coefficients."""
     prior: Array
     """P_0, ``(n_axes, m, m)``."""
     forget: float
@@ -86,6 +85,10 @@ class Law(NamedTuple):
     deviations: float
     settling: int
     """Blocks that the filter remembers."""
+    per_spread: Array
+    """1 over the standard deviation of what was identified; 0 of a coefficient that has none."""
+    powers: int
+    """Coefficients of each axis of each axis' motion."""
 
 
 def law_of(settings: Settings, identified: Array, dt: float) -> Law:
@@ -107,14 +110,16 @@ def law_of(settings: Settings, identified: Array, dt: float) -> Law:
         block=low_pass.matrix(every),
         units=np.repeat(units.ravel(), n),
         first=first,
-        spread=spread,
-        reach=settings.deviations * spread,
+        low=first - settings.deviations * spread,
+        high=first + settings.deviations * spread,
         prior=np.array([np.diag(row**2) for row in spread]),
         forget=min(1.0, every * dt / settings.memory),
         noise_gain=dependent * _noise_passed(low_pass, first.reshape(n, count, n), dt),
         least_noise=settings.displacement_noise_rms**2,
         deviations=settings.deviations,
         settling=-(-round(1.0 / (cutoff * dt)) // every),
+        per_spread=np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0),
+        powers=count,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,6 @@ NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 def correction_of(law: Law) -> Correction:
     """``law`` of one axis in numbers."""
-    first, spread, reach = law.first[0], law.spread[0], law.reach[0]
     per_square = 1.0 / ((law.block.shape[1] - KNOWN) * OF_DIFFERENCES)
     return Correction(
         forget=law.forget,
@@ -105,10 +105,10 @@ def correction_of(law: Law) -> Correction:
         noise_gain=float(law.noise_gain[0, 0]) * per_square,
         least_noise=law.least_noise / per_square,
         deviations=law.deviations,
-        low=four(first - reach),
-        high=four(first + reach),
-        first=four(first),
-        per_spread=four(np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0.0)),
+        low=four(law.low[0]),
+        high=four(law.high[0]),
+        first=four(law.first[0]),
+        per_spread=four(law.per_spread[0]),
         units=four(law.units, 1.0),
         settling=law.settling,
     )
@@ -327,38 +327,35 @@ def of_series(
     return past, x, c0 * x + c1 * v + c2 * a + c3 * jerk
 
 
-def learning(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, float]:
-    """The measurement belongs to the command and the target of the last sample."""
-    lead, slope, _, law = k
-    coefficients, past, command, target, watched = s
-    watched, coefficients = watch(law, watched, coefficients, command, measured, target, rests)
-    past, target, command = of_series(lead, slope, coefficients, past, x, v, a)
-    return (coefficients, past, command, target, watched), command
+def inverse(watched_by: Callable[..., Any]) -> Callable[..., Any]:
+    """The step whose coefficients are ``watched_by`` a law: by ``watch``, or ``kept`` as identified."""
+
+    def step(
+        k: Constants,
+        s: State,
+        x: float,
+        v: float,
+        a: float,
+        measured: float,
+        force: float,
+        rests: bool,
+        preparing: bool,
+    ) -> tuple[Any, float]:
+        lead, slope, _, law = k
+        coefficients, past, command, target, watched = s
+        # the measurement belongs to the command and the target of the last sample
+        watched, coefficients = watched_by(law, watched, coefficients, command, measured, target, rests)
+        past, target, command = of_series(lead, slope, coefficients, past, x, v, a)
+        return (coefficients, past, command, target, watched), command
+
+    return step
 
 
-def as_identified(
-    k: Constants,
-    s: State,
-    x: float,
-    v: float,
-    a: float,
-    measured: float,
-    force: float,
-    rests: bool,
-    preparing: bool,
-) -> tuple[Any, float]:
-    """The same without learning."""
-    lead, slope, _, _ = k
-    coefficients, past, _, _, watched = s
-    past, target, command = of_series(lead, slope, coefficients, past, x, v, a)
-    return (coefficients, past, command, target, watched), command
+def kept(
+    law: tuple[()], watched: tuple[()], coefficients: Four, u: float, m: float, d: float, rests: bool
+) -> tuple[tuple[()], Four]:
+    """As ``watch``, where nothing is learned."""
+    return watched, coefficients
+
+
+learning, as_identified = inverse(watch), inverse(kept)
