@@ -9,7 +9,8 @@ frame to its pin at the head, and e is how far it has extended:
 
 c is what the column is shortened by, along its chord. Where nothing holds the load, a drift alone takes from it
 u^2 / 2h + u^2 / 2L of shortening at the same extension, but for terms of fourth order. An actuator that is not
-given a length travels along with the head: it stays upright, and e = w.
+given a length travels along with the head: it stays upright, and e = w. Beyond the reach everything is nan, which
+trips a test.
 """
 
 from __future__ import annotations
@@ -75,28 +76,6 @@ def directions_at(k: Lengths, extension: float, drift: float) -> tuple[float, fl
 def other_leg(hypotenuse: float, one: float) -> float:
     """The other leg of a right triangle; nan where there is none."""
     return sqrt((hypotenuse - one) * (hypotenuse + one))
-
-
-class AxialLoad:
-    """Extension of the actuator <-> shortening of the column, at a drift; in plain floats, all in m.
-
-    Beyond the reach everything is nan, which trips a test.
-    """
-
-    def __init__(self, params: ColumnGeometry) -> None:
-        self._lengths = lengths_of(params)
-
-    def extension(self, shortening: float, drift: float) -> float:
-        """How far the actuator extends so that the column is shortened by ``shortening`` at ``drift``."""
-        return extension_at(self._lengths, shortening, drift)
-
-    def shortening(self, extension: float, drift: float) -> float:
-        """What the column is shortened by at ``drift``, where the actuator has extended by ``extension``."""
-        return shortening_at(self._lengths, extension, drift)
-
-    def directions(self, extension: float, drift: float) -> tuple[float, float, float, float]:
-        """Sine and cosine of the column's inclination, then those of the actuator's."""
-        return directions_at(self._lengths, extension, drift)
 
 
 def horizontal_share(drift: float, actuator_length: float) -> float:

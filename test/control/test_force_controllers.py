@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rths_nodes.control.force_controllers.feed_forward_pi import FeedForwardPi
-from rths_nodes.core.axial_load import AxialLoad, ColumnGeometry
+from rths_nodes.core.axial_load import ColumnGeometry, extension_at, lengths_of
 from rths_nodes.core.strict import build
 
 DT, STIFFNESS = 1.0 / 1024.0, 1e9
@@ -55,15 +55,15 @@ def test_the_loop_is_unstable_beyond_a_quarter_turn_and_stable_below() -> None:
 
 def test_it_takes_over_where_the_axis_stands() -> None:
     column = {"column_length": 3.0, "actuator_length": 2.0}
-    controller, geometry = law(lead=0.01, column=column), AxialLoad(build(ColumnGeometry, column))
+    controller, geometry = law(lead=0.01, column=column), lengths_of(build(ColumnGeometry, column))
     drift, step, place, force = 0.012, 1e-5, 3.3e-4, 250e3
     controller.begin(place, force, drift, drift - step)
     ahead = 0.01 / DT
     first = controller.step(force, force, drift)
     assert controller.correction == 0.0
     # the slope has come to rest: what it had fed forward goes, and nothing else
-    back = geometry.extension(force / STIFFNESS, drift) - geometry.extension(
-        force / STIFFNESS, drift + ahead * step
+    back = extension_at(geometry, force / STIFFNESS, drift) - extension_at(
+        geometry, force / STIFFNESS, drift + ahead * step
     )
     assert first == pytest.approx(place + back, abs=1e-12)
 

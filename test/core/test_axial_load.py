@@ -6,45 +6,54 @@ import math
 
 import pytest
 
-from rths_nodes.core.axial_load import AxialLoad, ColumnGeometry, horizontal_share
+from rths_nodes.core.axial_load import (
+    ColumnGeometry,
+    directions_at,
+    extension_at,
+    horizontal_share,
+    lengths_of,
+    shortening_at,
+)
 from rths_nodes.core.errors import ConfigError
 from rths_nodes.core.strict import build
 
 
 def test_a_drift_of_20_mm_takes_67_micrometres_from_a_column_of_3_m() -> None:
-    load = AxialLoad(ColumnGeometry(column_length=3.0))
-    assert load.shortening(0.0, 0.020) == pytest.approx(-(0.020**2) / 6.0, rel=2e-5)
-    assert load.shortening(0.0, 0.020) * 1e9 == pytest.approx(-66.67e3, rel=1e-4), "67 kN at 1000 kN/mm"
-    assert load.extension(0.0, 0.020) == pytest.approx(3.0 - math.sqrt(9.0 - 0.020**2), abs=1e-15)
+    load = lengths_of(ColumnGeometry(column_length=3.0))
+    assert shortening_at(load, 0.0, 0.020) == pytest.approx(-(0.020**2) / 6.0, rel=2e-5)
+    assert shortening_at(load, 0.0, 0.020) * 1e9 == pytest.approx(-66.67e3, rel=1e-4), "67 kN at 1000 kN/mm"
+    assert extension_at(load, 0.0, 0.020) == pytest.approx(3.0 - math.sqrt(9.0 - 0.020**2), abs=1e-15)
 
 
 def test_an_inclined_actuator_loses_its_own_share_as_well() -> None:
-    load = AxialLoad(ColumnGeometry(column_length=3.0, actuator_length=2.0))
-    assert load.extension(0.0, 0.020) == pytest.approx(0.020**2 * (1.0 / 6.0 + 1.0 / 4.0), rel=1e-4)
+    load = lengths_of(ColumnGeometry(column_length=3.0, actuator_length=2.0))
+    assert extension_at(load, 0.0, 0.020) == pytest.approx(0.020**2 * (1.0 / 6.0 + 1.0 / 4.0), rel=1e-4)
 
 
 @pytest.mark.parametrize("actuator", [None, 1.5])
 @pytest.mark.parametrize("drift", [0.0, 0.02, -0.3])
 def test_extension_and_shortening_are_inverse(actuator: float | None, drift: float) -> None:
-    load = AxialLoad(ColumnGeometry(column_length=3.0, actuator_length=actuator))
+    load = lengths_of(ColumnGeometry(column_length=3.0, actuator_length=actuator))
     for shortening in (-1e-3, 0.0, 5e-4):
-        assert load.shortening(load.extension(shortening, drift), drift) == pytest.approx(shortening, abs=1e-14)
+        assert shortening_at(load, extension_at(load, shortening, drift), drift) == pytest.approx(
+            shortening, abs=1e-14
+        )
 
 
 @pytest.mark.parametrize("actuator", [None, 1.5])
 def test_the_directions_are_the_virtual_work_of_the_lengths(actuator: float | None) -> None:
     """An actuator that pushes with 1 along e, and the column with 1 along c: dc / de and dc / du."""
-    load, e, u, h = AxialLoad(ColumnGeometry(column_length=3.0, actuator_length=actuator)), 4e-4, 0.13, 1e-6
-    sin_a, cos_a, sin_b, cos_b = load.directions(e, u)
-    by_extension = (load.shortening(e + h, u) - load.shortening(e - h, u)) / (2.0 * h)
-    by_drift = (load.shortening(e, u + h) - load.shortening(e, u - h)) / (2.0 * h)
+    load, e, u, h = lengths_of(ColumnGeometry(column_length=3.0, actuator_length=actuator)), 4e-4, 0.13, 1e-6
+    sin_a, cos_a, sin_b, cos_b = directions_at(load, e, u)
+    by_extension = (shortening_at(load, e + h, u) - shortening_at(load, e - h, u)) / (2.0 * h)
+    by_drift = (shortening_at(load, e, u + h) - shortening_at(load, e, u - h)) / (2.0 * h)
     assert by_extension == pytest.approx(cos_a / cos_b, rel=1e-8)
     assert by_drift == pytest.approx(-sin_a - cos_a / cos_b * sin_b, rel=1e-8)
 
 
 def test_beyond_the_reach_nothing_is_a_number() -> None:
-    load = AxialLoad(ColumnGeometry(column_length=3.0, actuator_length=2.0))
-    assert math.isnan(load.shortening(0.0, 2.5))
+    load = lengths_of(ColumnGeometry(column_length=3.0, actuator_length=2.0))
+    assert math.isnan(shortening_at(load, 0.0, 2.5))
     assert horizontal_share(0.02, 2.0) == pytest.approx(0.01, rel=1e-4)
 
 
