@@ -107,14 +107,20 @@ def test_in_a_run_nothing_moves_when_it_is_back(walk, lost, back):
     assert np.abs(np.diff(w.sent)).max() <= 1.2 / 1024.0 * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("lost", LOST)
-def test_a_rig_that_rests_under_its_force_goes_on_doing_so(walk, lost):
-    off, on = LOST[lost]
+def under_its_force(walk: Any) -> Any:
+    """A rig that has been stopped in a rung, and rests short of its command by the static error."""
     w = walk(*LIVELY, SOFT)
     w.to_start()
     w.progress = lambda sample: w.session.stop("there") if sample >= 300 else None
     w.climb("g")
     moved(w)
+    return w
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_rig_that_rests_under_its_force_goes_on_doing_so(walk, lost):
+    off, on = LOST[lost]
+    w = under_its_force(walk)
     port = w.session.drive.port
     off(port)
     moved(w)
@@ -127,11 +133,7 @@ def test_a_rig_that_rests_under_its_force_goes_on_doing_so(walk, lost):
 def test_what_it_missed_is_not_forgotten_while_it_is_lost_and_back_and_lost(walk, lost, between):
     """Back for less than a controller takes to settle, the rig has not rested again; it stands as it did."""
     off, on = LOST[lost]
-    w = walk(*LIVELY, SOFT)
-    w.to_start()
-    w.progress = lambda sample: w.session.stop("there") if sample >= 300 else None
-    w.climb("g")
-    moved(w)
+    w = under_its_force(walk)
     port = w.session.drive.port
     off(port)
     moved(w, 27)
