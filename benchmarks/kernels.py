@@ -1,4 +1,4 @@
-"""How fast kernels are by themselves, plain and compiled: python benchmarks/kernels.py
+"""Time of kernels by themselves, plain and compiled: python benchmarks/kernels.py
 
 The loop of `chen_ricles_2010` over the kernels of its components alone, without messages, limits, indices or
 recording: ramp, adaptive inverse, actuator with its specimen, and once in a step the integrator. It runs in plain

@@ -41,7 +41,7 @@ def compiled(kernel: Callable[..., Any]) -> Any:
 
 
 def _key(function: Any) -> Any:
-    """What tells one function from another: its code, and what its closure holds."""
+    """Identity of a function: its code, and what its closure holds."""
     cells = tuple(_held(cell.cell_contents) for cell in function.__closure__ or ())
     return function.__code__, cells
 

@@ -31,7 +31,7 @@ def led(k: tuple[bool], s: tuple[()], delay: float, x: float, v: float, a: float
 
 
 def constants(params: Any, dt: float) -> tuple[bool]:
-    """Whether the series has its second order."""
+    """True where the series has its second order."""
     return (params.order > 1,)
 
 
