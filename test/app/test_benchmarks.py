@@ -28,9 +28,10 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
     import speed
 
     for name, case, _, _ in speed.LOOPS.values():
-        seconds, steps = speed.steps_a_sample(name, case, 0.1, 1)
+        seconds, steps, slowest = speed.steps_a_sample(name, case, 0.1, 1)
         assert 1e-6 < seconds < 0.1
         assert steps > 10.0
+        assert slowest >= 1.0
     sys.modules.pop("speed")
 
 
