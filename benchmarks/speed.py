@@ -4,8 +4,9 @@ Lockstep speed of `chen_ricles_2010` in samples per second (and times real time)
 and floors measured in the same run: a plain Python loop, and a ping-pong between two processes over a socket.
 
 Then what a sample of the embedded loop, the engine of every study, costs in steps of that plain loop, without any
-histories: the mean of a run, and its 99th percentile over its median, the least of a few runs, with the step
-measured around each of them. Kernels by themselves are in `benchmarks/kernels.py`.
+histories: the time of the processor over a run, and the 99th percentile of a sample over the median, the least of
+a few runs, with the step measured around each of them. And of these runs what the command stage costs a sample:
+what a compensator node computes between its messages. Kernels by themselves are in `benchmarks/kernels.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import argparse
 import json
 import statistics
 import tempfile
+from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
+from time import thread_time_ns
 
 from rths_nodes.app import hosts
 from rths_nodes.app.doctor import floor
+from rths_nodes.core.samples import Command, Measurement, Target
 from rths_nodes.loop.embedded import Loop
 from rths_nodes.loop.scenario import files
 from rths_nodes.loop.scenario.assembly import Assembly
+from rths_nodes.loop.stages.command import CommandStage
 
 RATE = 1024.0
 SERVO_HYDRAULIC = "axes.story_1.actuator.type=servo_hydraulic"
@@ -42,14 +48,55 @@ LOOPS = {
 
 def steps_a_sample(name: str, case: str, duration: float, runs: int) -> tuple[float, float, float]:
     """Mean time of a sample (s), in steps of a plain Python loop, and the 99th percentile over the median."""
+    scenario = files.load(name, [f"duration={duration}"], case)
     found = []
     for _ in range(runs):
-        before = floor.python_step()
-        loop = Loop(Assembly(files.load(name, [f"duration={duration}"], case))).run().timing["loop"]
-        step = min(before, floor.python_step())
-        found.append((loop["mean_s"], loop["mean_s"] / step, loop["p99_s"] / loop["median_s"]))
+        before, loop = floor.python_step(), Loop(Assembly(scenario))
+        begun = thread_time_ns()
+        timing = loop.run().timing["loop"]
+        mean = 1e-9 * (thread_time_ns() - begun) / scenario.samples
+        found.append((mean, mean / min(before, floor.python_step()), timing["p99_s"] / timing["median_s"]))
     mean, steps, ratio = (min(each) for each in zip(*found, strict=True))
     return mean, steps, ratio
+
+
+class Heard:
+    """A sink that keeps the messages to the command stage, in the order in which it works on them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Target | Measurement] = []
+        self._measured: Measurement
+
+    def target(self, target: Target) -> None:
+        self.messages.append(deepcopy(target))
+
+    def measurement(self, measured: Measurement) -> None:
+        self._measured = deepcopy(measured)
+
+    def state(self, sample: int, values: Sequence[float]) -> None:
+        self.messages.append(self._measured)
+
+    def command(self, command: Command) -> None: ...
+
+    def truth(self, true: Measurement) -> None: ...
+
+
+def steps_of_stage(name: str, case: str, duration: float, runs: int) -> float:
+    """Steps of a plain Python loop that the command stage costs a sample, with the messages of a run."""
+    scenario = files.load(name, [f"duration={duration}"], case)
+    heard, found = Heard(), []
+    Loop(Assembly(scenario)).run([heard])
+    for _ in range(runs):
+        before, stage = floor.python_step(), CommandStage.of(Assembly(scenario))
+        begun = thread_time_ns()
+        for each in heard.messages:
+            if isinstance(each, Target):
+                stage.target(each)
+            else:
+                stage.next(each)
+        mean = 1e-9 * (thread_time_ns() - begun) / scenario.samples
+        found.append(mean / min(before, floor.python_step()))
+    return min(found)
 
 
 def measure(overrides: list[str], options: dict[str, object]) -> float:
@@ -80,13 +127,16 @@ def main() -> None:
         result[name] = rate
         mark = "" if rate >= target else "  below"
         print(f"{name:24} {rate:10.0f} {rate / RATE:12.1f} {target:8.0f}{mark}")
-    print(f"{'embedded loop alone':32} {'us a sample':>12} {'plain steps':>12} {'wanted':>8} {'p99/median':>11}")
+    words = f"{'us a sample':>12} {'plain steps':>12} {'wanted':>8} {'p99/median':>11} {'command stage':>14}"
+    print(f"{'embedded loop alone':32} {words}")
     for name, (scenario, case, duration, wanted) in LOOPS.items():
         seconds, steps, ratio = steps_a_sample(scenario, case, duration, options.runs)
+        stage = steps_of_stage(scenario, case, duration, options.runs)
         result[f"{name}, plain steps a sample"] = steps
         result[f"{name}, 99th percentile over median"] = ratio
+        result[f"{name}, plain steps of the command stage"] = stage
         mark = "" if steps <= wanted else "  above"
-        print(f"{name:32} {1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {ratio:11.2f}{mark}")
+        print(f"{name:32} {1e6 * seconds:12.1f} {steps:12.0f} {wanted:8d} {ratio:11.2f} {stage:14.0f}{mark}")
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=2))
 

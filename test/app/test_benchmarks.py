@@ -32,7 +32,18 @@ def test_a_sample_costs_some_steps_of_a_plain_loop(monkeypatch: pytest.MonkeyPat
         assert 1e-6 < seconds < 0.1
         assert steps > 10.0
         assert slowest >= 1.0
+        assert 5.0 < speed.steps_of_stage(name, case, 0.1, 1) < steps
     sys.modules.pop("speed")
+
+
+def test_kernels_alone_give_what_the_embedded_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit; how long they take, only a quiet machine tells."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import kernels
+
+    for make in (kernels.of_chen, kernels.of_benchmark, kernels.of_phillips):
+        assert kernels.told("plain", make(0.5), 1), make.__name__
+    sys.modules.pop("kernels")
 
 
 def test_a_step_of_a_structure_is_measured_beside_its_floor(monkeypatch: pytest.MonkeyPatch) -> None:

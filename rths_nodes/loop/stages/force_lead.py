@@ -10,10 +10,12 @@ force over its step sees it half a step late on the mean; that is added to p for
 from __future__ import annotations
 
 from collections import deque
-from operator import add, mul
+from collections.abc import Sequence
+from operator import add
 
 import numpy as np
 
+from rths_nodes.core.arithmetic import dot
 from rths_nodes.core.samples import FLAG_BRIDGED, FLAG_SLOWED, Array, Measurement
 
 
@@ -54,9 +56,9 @@ class ForceLead:
         elif self._resting:
             self._resting -= 1
 
-    def now(self) -> Array:
+    def now(self) -> Sequence[float]:
         """The forces ``(n_axes,)`` N at the time of the last Measurement, its delay made up for."""
         if not self._resting:
             weights = self._weights
-            self._change = [sum(map(mul, weights, axis)) for axis in zip(*self._forces, strict=True)]
-        return np.array(list(map(add, self._forces[-1], self._change)))
+            self._change = [dot(weights, axis) for axis in zip(*self._forces, strict=True)]
+        return list(map(add, self._forces[-1], self._change))

@@ -115,11 +115,11 @@ class NumericalStage:
             self._index += 1
             return self._soft_start[self._index]
         self._measured = measured
-        forces = measured.force if self._lead is None else self._lead.now()
+        forces = measured.force.tolist() if self._lead is None else self._lead.now()
         if self._moved is not None:
             forces = forces[: self._moved]
         pose = self._seen.interface(self.integrator.displacement)
-        self._force = self._seen.spread(self.setup.forces(forces, pose))
+        self._force = self._seen.spread(np.array(self.setup.felt(forces, pose.tolist())))
         if self._index == self._steps:
             self.integrator.finish(self._force)
             return None
