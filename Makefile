@@ -249,6 +249,11 @@ pip-check:
 	  options=(--no-build-isolation)
 	fi
 	"$$folder/venv/bin/python" -m pip install --quiet "$${options[@]}" .
+	# nothing of numba is there: kernels, and the bits of scenarios, in plain Python
+	"$$folder/venv/bin/python" -m pip install --quiet pytest hypothesis pytest-timeout
+	"$$folder/venv/bin/python" -c 'import importlib.util as found; assert found.find_spec("numba") is None'
+	"$$folder/venv/bin/python" -m pytest -p no:cacheprovider test/test_kernels.py test/loop/test_digests.py
+	"$$folder/venv/bin/python" -m pip uninstall --quiet --yes pytest hypothesis pytest-timeout
 	cd "$$folder"
 	venv/bin/python -c '
 	from rclpy.serialization import deserialize_message, serialize_message
