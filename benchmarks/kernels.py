@@ -43,7 +43,7 @@ Run = Callable[[], Array]
 
 
 class Bench(NamedTuple):
-    """A loop over kernels: its samples, a run from the first states, the displacements of the embedded loop (m)."""
+    """A loop over kernels: its samples, a run from the first states, displacements of the embedded loop (m)."""
 
     name: str
     samples: int
