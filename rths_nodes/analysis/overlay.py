@@ -25,20 +25,29 @@ EQUAL = 1e-9
 class Aligned:
     """A test under its ``name``: the samples that count, and the steps of the test proper.
 
-    ``time (n,)`` and ``step_time (n_steps,)`` s in the time of the structure; ``displacement``, ``target`` m,
-    ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m.
+    ``time (n,)``, ``counted`` (of the samples that count) and ``step_time (n_steps,)`` s in the time of the
+    structure; ``displacement``, ``target`` m, ``force`` N, ``(n, n_axes)``; ``moved (n_steps, n_dof)`` m. One
+    that is ``recorded`` has all its samples and steps, in the time of its recording.
     """
 
-    def __init__(self, name: str, of: Evaluation) -> None:
-        self.name, self.of, self.run = name, of, of.run
-        run, ratio, rows = of.run, of.scenario.time_ratio, of.counted
-        self.rows = rows
-        zero = float(run.time[max(0, of.first_sample - 1)]) if len(run.time) else 0.0
-        self.time = (run.time[rows] - zero) / ratio
-        self.target, self.displacement, self.force = (v[rows] for v in (run.target, run.displacement, run.force))
-        first = of.first_step
-        self.step_time = (run.step_time[first:] - zero) / ratio
-        self.moved = run.dof_displacement[first:]
+    def __init__(self, name: str, of: Evaluation, recorded: bool = False) -> None:
+        self.name, self.of, self.run, self.recorded = name, of, of.run, recorded
+        run = of.run
+        self.rows = np.arange(len(run.time)) if recorded else of.counted
+        self.first_step = 0 if recorded else of.first_step
+        self._ratio = 1 if recorded else of.scenario.time_ratio
+        shifted = len(run.time) and not recorded
+        self._zero = float(run.time[max(0, of.first_sample - 1)]) if shifted else 0.0
+        self.time, self.counted = self.at(run.time[self.rows]), self.at(run.time[of.counted])
+        self.target, self.displacement, self.force = (
+            v[self.rows] for v in (run.target, run.displacement, run.force)
+        )
+        self.step_time = self.at(run.step_time[self.first_step :])
+        self.moved = run.dof_displacement[self.first_step :]
+
+    def at(self, time: Array) -> Array:
+        """Times of the recording, s, as times of this test."""
+        return (time - self._zero) / self._ratio
 
     @property
     def drawable(self) -> bool:
@@ -47,7 +56,7 @@ class Aligned:
 
     def acceleration(self) -> Array:
         """Absolute, of the degrees of freedom, ``(m, n_dof)`` m/s^2. Raises ConfigError without its components."""
-        return energy.absolute_acceleration(self.of)[self.of.first_step :]
+        return energy.absolute_acceleration(self.of)[self.first_step :]
 
     def histories(self) -> dict[str, tuple[Array, Array, str]]:
         """What is compared, by name: times, values ``(n,)``, and SI unit."""

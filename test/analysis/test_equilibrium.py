@@ -52,7 +52,7 @@ def test_the_zooms_are_at_the_peak_and_at_the_fastest_crossing_of_zero(simulate:
     assert target[zero] * target[zero + 1] <= 0.0
     still = dataclasses.replace(of.run, target=np.zeros_like(of.run.target))
     assert tracking.places(Evaluation(still), 0) is None
-    assert tracking.zooms(View(Evaluation(still))) is None
+    assert tracking.zooms(View.one(Evaluation(still))) is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,9 @@ def test_a_compensator_states_the_limits_of_what_it_adapts(
 def test_the_limits_of_the_parameters_are_drawn(simulate: Simulate) -> None:
     limited = ["compensator.alpha_min=10", "compensator.alpha_max=40"]
     for overrides, drawn in ((limited, [10.0, 40.0]), ([], [])):
-        plan = histories.compensator(View(Evaluation(simulate("chen_ricles_2010", "duration=1", *overrides)[1])))
+        plan = histories.compensator(
+            View.one(Evaluation(simulate("chen_ricles_2010", "duration=1", *overrides)[1]))
+        )
         assert plan
         with matplotlib.rc_context(STYLE):
             panels = render(plan).axes

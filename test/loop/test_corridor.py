@@ -103,7 +103,7 @@ def test_by_default_it_is_told_and_the_test_goes_on(
     sets = [*SETS, "--set", f"monitor.corridor={file}", "--set", f"{STIFFNESS}=6.0e6"]
     assert main(["run", NAME, *sets, "--record", str(run)]) == 0
     assert "note: the test has left its corridor at" in capsys.readouterr().out
-    plan = bands(View(Evaluation(rths_nodes.read(run))))
+    plan = bands(View.one(Evaluation(rths_nodes.read(run))))
     assert plan is not None
     assert plan.title.startswith("Corridor: left at")
     file.rename(tmp_path / "elsewhere.npz")  # a report does without it, and says so

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from rths_nodes.analysis.figures.render import render
 from rths_nodes.analysis.figures.sheet import View, svg
 from rths_nodes.analysis.figures.style import ON_PAGE
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned
 
 TALL = 8.0
 """Height of a figure, inches, that a half of a sheet would leave too small to be read."""
@@ -42,7 +43,19 @@ FIGURES: tuple[Callable[[View], Plan | None], ...] = (
     loads.loads,
     corridor.bands,
 )
-"""Each may return None: the run has not enough numbers for it."""
+"""Those of a single test; each may return None: the run has not enough numbers for it."""
+OVERLAID: tuple[Callable[[View], Plan | None], ...] = (
+    histories.displacements,
+    histories.differences,
+    histories.control_error,
+    histories.tracking_indicator,
+    histories.delay,
+    energy.force,
+    histories.response,
+    energy.energy,
+    histories.compensator,
+)
+"""Those of several tests over one another."""
 
 
 def plans(of: Evaluation) -> list[Plan]:
@@ -50,11 +63,17 @@ def plans(of: Evaluation) -> list[Plan]:
 
     A figure for which a component is missing is noted in ``of.left_out``.
     """
-    view = View(of)
-    if len(view.running.time) < 2:
-        return []
-    found = [of.or_left_out(f"the figure of {plan.__name__}", partial(plan, view), None) for plan in FIGURES]
-    return [plan for plan in found if plan is not None]
+    return _found(View.one(of), FIGURES) if len(of.counted) > 1 else []
+
+
+def overlaid(tests: Sequence[Aligned]) -> list[Plan]:
+    """What the figures of several tests show; a missing component is noted in ``left_out`` of the first."""
+    return _found(View([test for test in tests if test.drawable]), OVERLAID)
+
+
+def _found(view: View, of: Iterable[Callable[[View], Plan | None]]) -> list[Plan]:
+    plans = [view.of.or_left_out(f"the figure of {plan.__name__}", partial(plan, view), None) for plan in of]
+    return [plan for plan in plans if plan is not None]
 
 
 def all_plans(of: Evaluation) -> list[Plan]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,13 +42,13 @@ def hysteresis(view: View) -> Plan:
     run = view.run
     numerical = run.scenario.structure is not None and len(run.restoring_force) > 1
     dofs = styled(run.dof_names)
-    loops = _loops(view, view.samples, (run.displacement, run.force), view.axes, "measured")
+    loops = _loops(view, view.samples[0], (run.displacement, run.force), view.axes, "measured")
     row = [Panel(DISPLACEMENT, FORCE, loops, "experimental substructure (measured)")]
     caption = "The area inside the loops is energy dissipated."
     if numerical:
         m = len(run.restoring_force)
         loops = _loops(
-            view, view.steps.first(m), (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
+            view, view.steps[0].first(m), (run.dof_displacement[:m], run.restoring_force), dofs, "computed"
         )
         legend = dofs if len(dofs) > 1 else []
         row.insert(0, Panel(DISPLACEMENT, FORCE, loops, "numerical substructure (computed)", legend=legend))
@@ -75,36 +76,71 @@ def _loops(
     ]
 
 
+def force(view: View) -> Plan:
+    """Measured force of several tests, over time and over the measured displacement."""
+    rows = []
+    for axis, entry in enumerate(view.axes):
+        of, over = (view.named(each, view.axes, entry[0]) for each in (Quantity("force", "kN"), DISPLACEMENT))
+        shown = view.curves(view.samples, of, [KN * test.force[:, axis] for test in view.tests], entry, 0.9)
+        loops = [
+            replace(
+                curve,
+                look=curve.look._replace(width=0.8),
+                over=view.told(test, over),
+                across=MM * test.displacement[:, axis],
+            )
+            for curve, test in zip(shown, view.tests[::-1], strict=True)
+        ]
+        label = Quantity(f"{entry[0]}: force", "kN") if len(view.axes) > 1 else FORCE
+        rows.append([view.panel(label, shown, levels=[ZERO_LINE]), Panel(DISPLACEMENT, label, loops)])
+    heights = [2.3 if len(rows) == 1 else 1.8] * len(rows)
+    caption = "Measured force, over time and over the measured displacement."
+    return Plan("force", "Force", caption, rows, heights, view.legend, widths=(1.5, 1.0))
+
+
 def energy(view: View) -> Plan:
-    """Fig. 11 in the running form, and where the input energy went."""
-    running, parts = view.running, energies(view.of)
-    entries = [entry for entry in _PARTS if entry[0] in parts]
-    error, label, limits = running.energy_error_percent, Quantity("HSEM, running", "%"), None
-    relative = bool(np.isfinite(error).any())
-    if relative:
-        limits = _sensible(view)
-    else:
-        unit, factor = _joules(largest(running.energy_error))
-        error, label = running.energy_error * factor, Quantity("energy error", unit)
-    shown = np.column_stack([parts[name] for name, _, _ in entries])
-    unit, factor = _joules(largest(shown))
-    base = view.steps.first(len(shown))
-    drawn = [
-        Curve(base, Quantity(entry[0], unit), factor * values, Look.of(entry, 1.7 if entry[0] == "input" else 1.1))
-        for values, entry in zip(shown.T, entries, strict=True)
+    """Fig. 11 in the running form; below it where the input energy of a single test went, or that of several."""
+    running = [test.of.running for test in view.tests]
+    relative = all(np.isfinite(each.energy_error_percent).any() for each in running)
+    label, errors = Quantity("HSEM, running", "%"), [each.energy_error_percent for each in running]
+    if not relative:
+        unit, factor = _joules(largest(np.concatenate([each.energy_error for each in running])))
+        label, errors = Quantity("energy error", unit), [factor * each.energy_error for each in running]
+    top = view.curves(view.counted, label, errors, ("", ERROR, "-"), 1.1)
+    limits = _sensible(view) if relative and view.alone else None
+    panels, entries = [view.panel(label, top, limits=limits, levels=[ZERO_LINE])], view.legend
+    title, caption = "Energy", "Energy that the tracking error has fed in."
+    if view.alone:
+        parts = energies(view.of)
+        entries = [entry for entry in _PARTS if entry[0] in parts]
+        panels.append(_parts(view, parts, entries))
+        title += f": the tracking error fed in {_energy(float(running[0].energy_error[-1]))}"
+        given = float(running[0].input_energy[-1]) if len(running[0].input_energy) else math.nan
+        if relative and "input" in parts and math.isfinite(given):
+            title += f" of {_energy(given, 3)} input"
+        caption = _energy_caption(running[0].elastic_energy, relative)
+    elif relative:
+        each = [1e-3 * test.of.running.input_energy[test.first_step :] for test in view.tests]
+        panels += view.panels(
+            view.steps, Quantity("input energy", "kJ"), [[of] for of in each], [("", INK, "-")], 1.1
+        )
+        caption = "Energy that the tracking error has fed in, in percent, and the input energy."
+    return view.plan("energy", (title, caption), panels, [1.4, 1.9][: len(panels)], entries)
+
+
+def _parts(view: View, parts: Mapping[str, Array], entries: Sequence[Entry]) -> Panel:
+    """Where the input energy of a single test went."""
+    unit, factor = _joules(largest(np.array([*parts.values()])))
+    shown = [
+        Curve(
+            view.steps[0].first(len(parts[entry[0]])),
+            Quantity(entry[0], unit),
+            factor * parts[entry[0]],
+            Look.of(entry, 1.7 if entry[0] == "input" else 1.1),
+        )
+        for entry in entries
     ]
-    top = Curve(view.counted, label, error, Look(ERROR, "-", 1.1))
-    panels = [
-        view.panel(label, [top], limits=limits, levels=[ZERO_LINE]),
-        view.panel(Quantity("energy", unit), drawn),
-    ]
-    title = f"Energy: the tracking error fed in {_energy(float(running.energy_error[-1]))}"
-    given = float(running.input_energy[-1]) if len(running.input_energy) else math.nan
-    if relative and "input" in parts and math.isfinite(given):
-        title += f" of {_energy(given, 3)} input"
-    return view.plan(
-        "energy", (title, _energy_caption(running.elastic_energy, relative)), panels, [1.4, 1.9], entries
-    )
+    return view.panel(Quantity("energy", unit), shown)
 
 
 def _energy_caption(elastic: float, relative: bool) -> str:
@@ -156,8 +192,8 @@ def synchronisation(view: View) -> Plan:
         over = view.named(Quantity("target", "mm"), view.axes, entry[0])
         near = view.named(Quantity("measured", "mm"), view.axes, entry[0])
         off = view.named(Quantity("target − measured", "mm"), view.axes, entry[0])
-        left = Curve(view.counted, near, measured, Look.of(entry, 0.8), over, target)
-        right = Curve(view.counted, off, MM * running.control_error[:, axis], Look.of(entry, 0.7), over, target)
+        left = Curve(view.counted[0], near, measured, Look.of(entry, 0.8), over, target)
+        right = Curve(view.counted[0], off, MM * running.control_error[:, axis], Look.of(entry, 0.7), over, target)
         ends = np.array([min(target.min(), measured.min()), max(target.max(), measured.max())])
         rows.append(
             [

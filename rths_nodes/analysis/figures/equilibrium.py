@@ -26,7 +26,7 @@ def residual(view: View) -> Plan | None:
     dofs = styled(view.run.dof_names)
     share = PERCENT * found.force / found.scale
     of = Quantity("residual", "%")
-    panel = view.panel(of, view.each(Base("steps", TIME, found.time), of, share, dofs, 0.8), levels=[ZERO_LINE])
+    panels = view.panels([Base("steps", TIME, found.time)], of, [share.T], dofs, 0.8, levels=[ZERO_LINE])
     most = largest(share)
     rounding = most < ROUNDING
     words = "nothing but rounding is left" if rounding else f"up to {quantity(most, 1.0, '%')} is left"
@@ -35,5 +35,4 @@ def residual(view: View) -> Plan | None:
         "integrator, as a share of the largest of these forces. An integrator that satisfies the equation at its "
         "steps leaves rounding; one that does so within them, or forces that are read ahead, leave more."
     )
-    legend = dofs if len(dofs) > 1 else []
-    return view.plan("equilibrium", (f"Equilibrium: {words}", caption), [panel], [1.3], legend)
+    return view.plan("equilibrium", (f"Equilibrium: {words}", caption), panels, [1.3], view.legend_of(dofs))

@@ -1,11 +1,15 @@
-"""Figures over time: displacement, control error, tracking indicator, compensator, response."""
+"""Figures over time: displacement, control error, tracking indicator, compensator, response.
+
+One test and several over one another have the same figures, see ``View``.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -17,7 +21,6 @@ from rths_nodes.analysis.figures.plan import (
     TIME,
     ZERO_LINE,
     Base,
-    Curve,
     Look,
     Panel,
     Plan,
@@ -26,8 +29,9 @@ from rths_nodes.analysis.figures.plan import (
 from rths_nodes.analysis.figures.sheet import View
 from rths_nodes.analysis.figures.style import BAND, DASHES, FAINT, INK, LIMIT, Entry, styled
 from rths_nodes.analysis.figures.thinning import largest
-from rths_nodes.analysis.figures.tracking import followed
+from rths_nodes.analysis.figures.tracking import followed, measured_by
 from rths_nodes.analysis.histories import STILL
+from rths_nodes.analysis.overlay import on_times
 from rths_nodes.analysis.units import MM, MM2, MS, PERCENT, early_or_late, quantity, rounded
 from rths_nodes.core.samples import Array
 
@@ -35,6 +39,8 @@ LETTER = 0.08
 """Height that a panel needs for a letter of the label beside it, inches."""
 ZOOM = 2.0
 """Seconds of the magnified part of the displacements."""
+FEW, MANY = 4, 8
+"""Degrees of freedom, and quantities of the compensators, that are drawn of several tests."""
 SYMBOLS = {"alpha": "α", "delta_alpha": "Δα", "theta": "θ"}
 """Names of states as they are written in papers."""
 SHOWN_UNITS = {"s": ("ms", MS), "m": ("mm", MM), "m^2": ("mm²", MM2), "1/m^2": ("1/mm²", 1.0 / MM2)}
@@ -43,27 +49,46 @@ _NUMBERED = re.compile(r"(.*?)_?(\d*)", re.DOTALL)
 
 
 def displacements(view: View) -> Plan:
-    """Fig. 7(a): target and measured displacement, and the strongest seconds of them."""
-    run, running = view.run, view.running
-    zoom = thinning.strongest(running.time, run.target[running.samples], ZOOM)
-    named = len(view.axes) > 1
-    entries: list[Entry] = [("target", BAND, "-")]
-    entries += [(f"measured {name}" if named else "measured", c, line) for name, c, line in view.axes]
-    entries.append(("command", INK, DASHES))
+    """Fig. 7(a): target of the first test, measured displacement of all, and the strongest seconds of them.
+
+    Those seconds of a single test have its command, too.
+    """
     rows = []
+    zoom = thinning.strongest(view.first.counted, view.run.target[view.running.samples], ZOOM)
+    named = len(view.axes) > 1
     for axis, (name, _, _) in enumerate(view.axes):
         label = Quantity(name, "mm") if named else DISPLACEMENT
-        target, command, measured = followed(view, axis, command=True)
-        whole = view.panel(label, [target, measured], frame=zoom, columns=COLUMNS * 2 // 3)
-        close = Panel(TIME, label, [command, target, measured], span=zoom, over_time=True, columns=COLUMNS // 2)
-        rows.append([whole, close])
-    worst = quantity(largest(running.control_error), MM, "mm")
+        target, command, measured = followed(view, axis)
+        whole = view.panel(label, [target, *measured], frame=zoom, columns=COLUMNS * 2 // 3)
+        shown = [*([command] if view.alone else []), target, *measured]
+        rows.append([whole, Panel(TIME, label, shown, span=zoom, over_time=True, columns=COLUMNS // 2)])
+    magnified = f"Framed, and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which"
+    name = view.first.name
     caption = (
-        f"Framed, and magnified: the {zoom[1] - zoom[0]:.2g}\u00a0s in which the target moved most, with the "
-        "command that the compensator made of it."
+        f"Measured displacement of all tests, and the target of {name}, in the time of the structure. "
+        f"{magnified} that moved most."
     )
-    title, heights = f"Displacement: measured follows target within {worst}", [1.35 if named else 2.3] * len(rows)
+    entries: list[Entry] = [(f"target of {name}", BAND, "-"), *view.entries]
+    if view.alone:
+        caption = f"{magnified} the target moved most, with the command that the compensator made of it."
+        entries = [("target", BAND, "-"), *measured_by(view), ("command", INK, DASHES)]
+    within = quantity(largest(view.running.control_error), MM, "mm")
+    title = view.titled("Displacement", f"measured follows target within {within}")
+    heights = [1.35 if named else 2.3] * len(rows)
     return Plan("displacement", title, caption, rows, heights, entries, view.spans, (2.1, 1.0))
+
+
+def differences(view: View) -> Plan | None:
+    """Measured displacement less that of the first test; None where there is no other one."""
+    first, others = view.first, view.tests[1:]
+    if not others:
+        return None
+    moved = [np.array([on_times(first.time, of.time, each) for each in of.displacement.T]) for of in others]
+    values = [np.zeros((len(view.axes), 0)), *(MM * (each - first.displacement.T) for each in moved)]
+    words = f"Difference to {first.name}", f"Measured displacement less that of {first.name}."
+    bases = [view.samples[0]] * len(view.tests)
+    plan = _running(view, "difference", words, bases, values, Quantity("difference", "mm"), 0.9)
+    return replace(plan, legend=view.entries[1:])
 
 
 def control_error(view: View) -> Plan:
@@ -72,9 +97,10 @@ def control_error(view: View) -> Plan:
     row, axis = divmod(int(np.argmax(np.abs(error))), len(view.axes))
     where = f" ({view.axes[axis][0]})" if len(view.axes) > 1 else ""
     worst = quantity(abs(float(error[row, axis])), MM, "mm")
-    title = f"Control error: largest {worst} at {time[row]:.3g}\u00a0s{where}"
-    words = title, "Target minus measured displacement."
-    return _running(view, "control_error", words, error * MM, Quantity("control error", "mm"), 0.9)
+    title = view.titled("Control error", f"largest {worst} at {time[row]:.3g}\u00a0s{where}")
+    words = title, f"Target minus measured displacement{'' if view.alone else ', each test to its own target'}."
+    values = [MM * test.of.running.control_error.T for test in view.tests]
+    return _running(view, "control_error", words, view.counted, values, Quantity("control error", "mm"), 0.9)
 
 
 def tracking_indicator(view: View) -> Plan:
@@ -82,87 +108,104 @@ def tracking_indicator(view: View) -> Plan:
     indicator = view.running.tracking_indicator
     most = quantity(largest(indicator), MM2, "mm²")
     ends = ", ".join(rounded(value, MM2) for value in indicator[-1].tolist())
-    title = f"Tracking indicator: magnitude up to {most}, {ends}\u00a0mm² at the end"
+    title = view.titled("Tracking indicator", f"magnitude up to {most}, {ends}\u00a0mm² at the end")
     words = title, "Rises while the actuator lags its target, falls while it leads, level while they agree."
+    values = [MM2 * test.of.running.tracking_indicator.T for test in view.tests]
     of = Quantity("tracking indicator", "mm²")
-    return _running(view, "tracking_indicator", words, indicator * MM2, of, 1.1)
+    return _running(view, "tracking_indicator", words, view.counted, values, of, 1.1)
+
+
+def _running(
+    view: View,
+    name: str,
+    words: tuple[str, str],
+    bases: Sequence[Base],
+    values: Sequence[Array],
+    of: Quantity,
+    width: float,
+) -> Plan:
+    """Figure of one quantity of every axis, ``values (n_axes, n)`` of each test."""
+    panels = view.panels(bases, of, values, view.axes, width, levels=[ZERO_LINE])
+    return view.plan(name, words, panels, [1.7 if len(panels) == 1 else 1.35] * len(panels), view.legend)
 
 
 def delay(view: View) -> Plan | None:
-    """Delay and amplitude ratio over time, by the frequency evaluation index of short windows."""
-    found = view.of.windowed
-    if found is None:
+    """Delay and amplitude ratio over time, by the frequency evaluation index of short windows.
+
+    None where all tests are too short for it.
+    """
+    found = [test.of.windowed for test in view.tests]
+    known = [each for each in found if each]
+    if not known:
         return None
-    base = Base("windows", TIME, found.time)
-    panels = []
-    for values, of, level in (
-        (found.delay * MS, Quantity("delay", "ms"), 0.0),
-        (found.amplitude, Quantity("amplitude ratio"), 1.0),
-    ):
-        shown = [
-            Curve(base, view.named(of, view.axes, entry[0]), column, Look.of(entry, 1.1, dots=True))
-            for column, entry in zip(values.T, view.axes, strict=True)
-        ]
-        panels.append(view.panel(of, shown, levels=[(level, Look(FAINT, "-", 0.6))]))
-    low, high = (early_or_late(float(pick(found.delay))) for pick in (np.nanmin, np.nanmax))
+    bases = [
+        Base("windows", TIME, test.at(each.time) if each else np.zeros(0))
+        for test, each in zip(view.tests, found, strict=True)
+    ]
+    nothing = np.zeros((len(view.axes), 0))
+    late = [MS * each.delay.T if each else nothing for each in found]
+    ratio = [each.amplitude.T if each else nothing for each in found]
+    panels = _in_turn(
+        view.panels(bases, Quantity("delay", "ms"), late, view.axes, 1.1, dots=True, levels=_faint(0.0)),
+        view.panels(bases, Quantity("amplitude ratio"), ratio, view.axes, 1.1, dots=True, levels=_faint(1.0)),
+    )
+    low, high = (early_or_late(float(pick(known[0].delay))) for pick in (np.nanmin, np.nanmax))
+    length = f" of {known[0].length:.2g}\u00a0s, at their middle," if view.alone else ", in the time of the rig,"
     caption = (
-        f"Frequency evaluation index (Guo et al. 2014) of windows of {found.length:.2g}\u00a0s, at their "
-        f"middle, where the target moves at least {PERCENT * STILL:g}\u00a0% as much as in the strongest of them. "
-        "Above zero: late. Each window counts alike; in the index J1 of the whole test the fastest motion counts "
-        "most."
+        f"Frequency evaluation index (Guo et al. 2014) of windows{length} where the target moves at least "
+        f"{PERCENT * STILL:g}\u00a0% as much as in the strongest of them. Above zero: late. Each window counts "
+        "alike; in the index J1 of the whole test the fastest motion counts most."
     )
-    return view.plan(
-        "delay", (f"Delay over time: between {low} and {high}", caption), panels, [1.15, 1.15], view.legend
-    )
+    title = view.titled("Delay over time", f"between {low} and {high}")
+    return view.plan("delay", (title, caption), panels, [1.15] * len(panels), view.legend)
 
 
-def _running(view: View, name: str, words: tuple[str, str], values: Array, of: Quantity, width: float) -> Plan:
-    panel = view.panel(of, view.each(view.counted, of, values, view.axes, width), levels=[ZERO_LINE])
-    return view.plan(name, words, [panel], [1.7], view.legend)
+def _faint(level: float) -> list[tuple[float, Look]]:
+    return [(level, Look(FAINT, "-", 0.6))]
 
 
 def compensator(view: View) -> Plan | None:
-    """Fig. 7(d): what the compensator has learned."""
-    found = {
-        name: rows
-        for name, rows in view.of.states.items()
-        if name != "tracking_indicator"  # has its own figure
-        and any(np.isfinite(values).any() for values in rows.values())
-    }
-    if not found:
+    """Fig. 7(d): what the compensator has learned; of several tests the parameters that any of them has."""
+    found = [test.of.states if view.alone else test.of.parameters for test in view.tests]
+    names = list(dict.fromkeys(name for states in found for name in states))
+    names = [name for name in names if name != "tracking_indicator"]  # has its own figure
+    shown = {name: _state(view, name, [states.get(name, {}) for states in found]) for name in names}
+    names = sorted((name for name in names if shown[name]), key=lambda name: name != "delta_alpha")
+    if not names:
         return None
-    order = sorted(found, key=lambda name: name != "delta_alpha")
-    longest = max(len(str(labelled(state, view.of.state_units)[0])) for state in found)
-    height = max(1.7 if len(found) == 1 else 1.3 if len(found) <= 3 else 0.95, LETTER * longest)
-    panels = [_state(view, state, found[state]) for state in order]
-    adapted = found.get("delta_alpha")
-    title = "Compensator: its inner quantities"
-    caption = f"Recorded states of {type(view.run.scenario.compensator).type_name}.{_limited(view, found)}"
-    if adapted is not None:
-        ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted.values() if np.isfinite(v).any())
+    panels = [panel for name in names for panel in shown[name]]
+    title = view.titled("Compensator", "its inner quantities")
+    caption = f"Recorded states of {type(view.run.scenario.compensator).type_name}.{_limited(view, names)}"
+    if not view.alone:
+        left = f" The first {MANY} of {len(panels)}." if len(panels) > MANY else ""
+        title, caption = "Compensators", f"Parameters, of each test that has them.{left}"
+    elif "delta_alpha" in names:
+        adapted = found[0]["delta_alpha"].values()
+        ends = ", ".join(rounded(float(v[np.isfinite(v)][-1])) for v in adapted if np.isfinite(v).any())
         title = f"Compensator: Δα ends at {ends} samples"
         caption = (
             "Δα is added to the estimated delay constant: α = αₑₛ + Δα (Chen & Ricles 2010, Eqs. 6–7). "
-            f"The delay that is compensated is (α − 1) samples.{_limited(view, found)}"
+            f"The delay that is compensated is (α − 1) samples.{_limited(view, names)}"
         )
+    panels = panels if view.alone else panels[:MANY]
+    longest = max(len(str(panel.y)) for panel in panels)
+    height = max(1.7 if len(panels) == 1 else 1.3 if len(panels) <= 3 else 0.95, LETTER * longest)
     return view.plan("compensator", (title, caption), panels, [height] * len(panels), view.legend)
 
 
-def _state(view: View, state: str, rows: Mapping[str, Array]) -> Panel:
-    """One quantity of the compensator, of all axes that have it, with its limits."""
+def _state(view: View, state: str, found: Sequence[Mapping[str, Array]]) -> list[Panel]:
+    """One quantity of the compensators, by axis for each test; that of a single one with its limits."""
     styles = {entry[0]: entry for entry in view.axes}
-    of, factor = labelled(state, view.of.state_units)
-    shown = [
-        Curve(
-            view.samples,
-            Quantity(f"{of.name} {name}".rstrip(), of.unit) if len(rows) > 1 else of,
-            factor * values,
-            Look.of(styles.get(name, (name, INK, "-")), 1.1),
-        )
-        for name, values in rows.items()
-    ]
-    ends = [end for end in view.of.state_limits.get(state, ()) if math.isfinite(end)]
-    return view.panel(of, shown, levels=[(factor * end, Look(LIMIT, DASHES, 0.9)) for end in ends])
+    axes = [styles.get(axis, (axis, INK, "-")) for axis in dict.fromkeys(axis for rows in found for axis in rows)]
+    units = {name: unit for test in view.tests for name, unit in test.of.state_units.items()}
+    of, factor = labelled(state, units)
+    values = []
+    for test, rows in zip(view.tests, found, strict=True):
+        histories = [factor * rows[axis[0]][test.rows] if axis[0] in rows else np.zeros(0) for axis in axes]
+        values.append([each if np.isfinite(each).any() else np.zeros(0) for each in histories])
+    ends = [end for end in view.of.state_limits.get(state, ()) if view.alone and math.isfinite(end)]
+    limits = [(factor * end, Look(LIMIT, DASHES, 0.9)) for end in ends]
+    return view.panels(view.samples, of, values, axes, 1.1, levels=limits)
 
 
 def _limited(view: View, states: Iterable[str]) -> str:
@@ -182,26 +225,37 @@ def labelled(state: str, units: Mapping[str, str]) -> tuple[Quantity, float]:
 
 
 def response(view: View) -> Plan | None:
-    """Ground motion and response of the degrees of freedom."""
-    run = view.run
-    ground = energy.ground_acceleration(view.of)
-    if len(ground) < 2:
+    """Response of the degrees of freedom that all tests have; that of a single one below its ground motion."""
+    tests, run, level = view.tests, view.run, [ZERO_LINE]
+    dofs = [entry for entry in styled(run.dof_names) if all(entry[0] in test.run.dof_names for test in tests)]
+    ground = energy.ground_acceleration(view.of) if view.alone else np.zeros(0)
+    if not dofs or (view.alone and len(ground) < 2):
         return None
-    dofs = styled(run.dof_names)
-    total = energy.absolute_acceleration(view.of)
-    base = view.steps.first(len(ground))
-    moved, shaken = Quantity("displ.", "mm"), Quantity("accel.", "m/s²")
-    panels = [
-        view.panel(
-            Quantity("ground", "m/s²"), [Curve(base, Quantity("ground", "m/s²"), ground, Look(INK, "-", 0.7))]
-        ),
-        view.panel(moved, view.each(view.steps, moved, run.dof_displacement * MM, dofs, 1.0)),
-        view.panel(shaken, view.each(view.steps.first(len(total)), shaken, total, dofs, 0.9)),
-    ]
-    panels = [replace(panel, levels=[ZERO_LINE]) for panel in panels]
-    tested = run.dof_displacement[view.of.first_step :]
-    peak, most = quantity(largest(ground), 1.0, "m/s²", 3), quantity(largest(tested), MM, "mm", 3)
-    title = f"Response: {peak} of ground acceleration moved the structure by {most}"
-    caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
-    legend = dofs if len(dofs) > 1 else []
-    return view.plan("response", (title, caption), panels, [0.85, 1.2, 1.2], legend)
+    shown = dofs if view.alone else dofs[:FEW]
+    moved, shaken = [], []
+    for test in tests:
+        rows = [test.run.dof_names.index(name) for name, _, _ in shown]
+        nothing = np.zeros((0, test.moved.shape[1]))
+        moved.append(MM * test.moved.T[rows])
+        shaken.append(test.of.or_left_out("acceleration", test.acceleration, nothing).T[rows])
+    panels = _in_turn(
+        view.panels(view.steps, Quantity("displ.", "mm"), moved, shown, 1.0, levels=level),
+        view.panels(view.steps, Quantity("accel.", "m/s²"), shaken, shown, 0.9, levels=level),
+    )
+    heights = [1.2] * len(panels)
+    left = f" The first {FEW} of {len(dofs)} degrees of freedom." if len(dofs) > len(shown) else ""
+    title, caption = "Response", f"Displacement relative to the ground, and absolute acceleration.{left}"
+    if view.alone:
+        of = Quantity("ground", "m/s²")
+        panels = [*view.panels(view.steps, of, [[ground]], [("", INK, "-")], 0.7, levels=level), *panels]
+        heights = [0.85, *heights]
+        tested = run.dof_displacement[view.of.first_step :]
+        peak, most = quantity(largest(ground), 1.0, "m/s²", 3), quantity(largest(tested), MM, "mm", 3)
+        title = f"Response: {peak} of ground acceleration moved the structure by {most}"
+        caption = "From the top: acceleration of the ground, displacement relative to it, absolute acceleration."
+    return view.plan("response", (title, caption), panels, heights, view.legend_of(dofs))
+
+
+def _in_turn(*rows: Sequence[Panel]) -> list[Panel]:
+    """The first of each row, then the second of each."""
+    return [panel for column in zip_longest(*rows) for panel in column if panel]

@@ -12,7 +12,7 @@ from rths_nodes.analysis.units import KN, MM, quantity
 
 def loads(view: View) -> Plan | None:
     """Force and displacement of each; None without one."""
-    found, base = view.run.loads, view.samples
+    found, base = view.run.loads, view.samples[0]
     if found is None:
         return None
     panels = []

@@ -1,4 +1,4 @@
-"""What all figures share: a run as it is drawn, thinned curves, clean SVG."""
+"""What all figures share: tests as they are drawn, thinned curves, clean SVG."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rths_nodes.analysis.figures import thinning
 from rths_nodes.analysis.figures.plan import COLUMNS, TIME, Base, Curve, Look, Panel, Plan, Quantity, Shown
 from rths_nodes.analysis.figures.style import SHADES, ZERO, Entry, styled
 from rths_nodes.analysis.histories import Evaluation
+from rths_nodes.analysis.overlay import Aligned
 from rths_nodes.core.samples import Array
 from rths_nodes.recording.run import Run
 
@@ -28,41 +29,96 @@ RASTER = 12_000
 
 
 class View:
-    """An evaluated run as it is drawn: bases of its tables, flagged stretches, a line style per axis."""
+    """Tests as they are drawn: one of them, or several over one another, the first in front.
 
-    def __init__(self, of: Evaluation) -> None:
-        self.of, self.run, self.running = of, of.run, of.running
-        self.samples = Base("samples", TIME, of.run.time)
-        self.counted = Base("samples", TIME, of.running.time)
-        self.steps = Base("steps", TIME, of.run.step_time)
-        self.spans = _spans(of.run)
-        self.axes = styled(of.run.axes)
+    One is drawn over its recording, with its flagged stretches: each axis has a colour, all share a panel.
+    Where several are drawn, each test has a colour, and each axis a panel of its own. ``samples``, ``counted`` and
+    ``steps`` are bases of tables, one for each test; ``of``, ``run`` and ``running`` are those of the first.
+    """
+
+    def __init__(self, tests: Sequence[Aligned]) -> None:
+        self.tests, self.first = tests, tests[0]
+        self.of, self.run, self.running = self.first.of, self.first.run, self.first.of.running
+        self.alone = self.first.recorded
+        self.samples = [Base("samples", TIME, test.time) for test in tests]
+        self.counted = [Base("samples", TIME, test.counted) for test in tests]
+        self.steps = [Base("steps", TIME, test.step_time) for test in tests]
+        self.spans = _spans(self.run) if self.alone else []
+        self.axes = styled(self.run.axes)
+        self.entries = styled(test.name for test in tests)
+        self.whole = 0.0, max(self.run.scenario.dt, *(float(test.time[-1]) for test in tests))
+
+    @classmethod
+    def one(cls, of: Evaluation) -> View:
+        """The view of a single test."""
+        return cls([Aligned("", of, recorded=True)])
 
     @property
     def legend(self) -> list[Entry]:
-        """The axes, if there are several."""
-        return self.axes if len(self.axes) > 1 else []
+        """The tests; of a single one the axes, if there are several."""
+        return self.legend_of(self.axes)
 
-    @property
-    def whole(self) -> tuple[float, float]:
-        """From the beginning of the recording to its end, s."""
-        return 0.0, max(float(self.run.time[-1]), self.run.scenario.dt)
+    def legend_of(self, entries: list[Entry]) -> list[Entry]:
+        """The tests; of a single one the ``entries``, if there are several."""
+        return self.entries if not self.alone else entries if len(entries) > 1 else []
 
     def named(self, quantity: Quantity, entries: Sequence[Entry], name: str) -> Quantity:
         """``quantity`` as that of one of ``entries``: by its name, if there are several."""
-        return Quantity(f"{quantity.name} {name}", quantity.unit) if len(entries) > 1 else quantity
+        return Quantity(f"{quantity.name} {name}".rstrip(), quantity.unit) if len(entries) > 1 else quantity
 
-    def each(
-        self, base: Base, quantity: Quantity, values: Array, entries: Sequence[Entry], width: float = 1.0
+    def titled(self, title: str, found: str) -> str:
+        """The title of a figure: with what was found in a single test."""
+        return f"{title}: {found}" if self.alone else title
+
+    def told(self, test: Aligned, quantity: Quantity) -> Quantity:
+        """``quantity`` as that of a ``test``: by its name, where several are drawn."""
+        return quantity if self.alone else Quantity(f"{test.name}: {quantity.name}", quantity.unit)
+
+    def curves(
+        self,
+        bases: Sequence[Base],
+        of: Quantity,
+        values: Sequence[Array],
+        entry: Entry,
+        width: float = 1.0,
+        dots: bool = False,
     ) -> list[Curve]:
-        """A curve over time for every column of ``values (n, len(entries))``."""
-        return [
-            Curve(base, self.named(quantity, entries, entry[0]), column, Look.of(entry, width))
-            for column, entry in zip(values.T, entries, strict=True)
-        ]
+        """A curve of each test, the first one in front; ``values (n,)`` of each, empty: it has none.
+
+        ``entry`` is the style of a single test.
+        """
+        found = []
+        for test, base, each, own in zip(self.tests, bases, values, self.entries, strict=True):
+            if len(each):
+                look = Look.of(entry if self.alone else own, width, dots)
+                found.append(Curve(base.first(len(each)), self.told(test, of), each, look))
+        return found[::-1]
+
+    def panels(
+        self,
+        bases: Sequence[Base],
+        of: Quantity,
+        values: Sequence[Sequence[Array] | Array],
+        entries: Sequence[Entry],
+        width: float = 1.0,
+        dots: bool = False,
+        levels: Sequence[tuple[float, Look]] = (),
+    ) -> list[Panel]:
+        """A quantity over time: of a single test one panel, of several one for each of the ``entries``.
+
+        ``values`` of each test are a column ``(n,)`` for each of the entries; those of several are told by name.
+        """
+        rows = []
+        for column, entry in enumerate(entries):
+            named = self.named(of, entries, entry[0])
+            own = [each[column] for each in values]
+            rows.append((named, self.curves(bases, named, own, entry, width, dots)))
+        if self.alone:
+            rows = [(of, [curve for _, curves in rows for curve in curves])]
+        return [self.panel(label, shown, levels=levels) for label, shown in rows if shown]
 
     def panel(self, y: Quantity, shown: Sequence[Shown], **more: Any) -> Panel:
-        """One over the time of the whole recording."""
+        """One over the time of the longest test."""
         return Panel(TIME, y, shown, span=self.whole, over_time=True, **more)
 
     def plan(

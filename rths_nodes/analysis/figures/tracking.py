@@ -46,11 +46,11 @@ def zooms(view: View) -> Plan | None:
     if not any(found):
         return None
     named = len(view.axes) > 1
-    entries: list[Entry] = [("target", BAND, "-"), ("command", INK, DASHES)]
-    entries += [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
+    entries: list[Entry] = [("target", BAND, "-"), ("command", INK, DASHES), *measured_by(view)]
     rows, words = [], []
     for axis, entry in enumerate(view.axes):
-        curves = followed(view, axis, command=True)
+        wanted, command, moved = followed(view, axis)
+        curves = [wanted, command, *moved]
         row = []
         for ends, where in zip(found[axis] or (), ("peak", "crossing of zero"), strict=False):
             cut = samples[ends[0] : ends[1] + 1]
@@ -68,16 +68,27 @@ def zooms(view: View) -> Plan | None:
     return Plan("zooms", title, caption, rows, heights, entries, view.spans, (1.0, 1.0))
 
 
-def followed(view: View, axis: int, command: bool = False) -> list[Curve]:
-    """Target and measured displacement of an axis, mm; between them the ``command``, if wanted."""
-    run, entry = view.run, view.axes[axis]
-    rows = [("target", run.target, Look(BAND, "-", BAND_WIDTH))]
-    rows += [("command", run.command, Look(INK, DASHES, 0.7))] if command else []
-    rows += [("measured", run.displacement, Look.of(entry, 0.9, dots=command))]
-    return [
-        Curve(view.samples, view.named(Quantity(name, "mm"), view.axes, entry[0]), MM * values[:, axis], look)
-        for name, values, look in rows
-    ]
+def measured_by(view: View) -> list[Entry]:
+    """Entries of a legend for the measured displacement of a single test, by axis."""
+    named = len(view.axes) > 1
+    return [(f"measured {name}" if named else "measured", colour, line) for name, colour, line in view.axes]
+
+
+def followed(view: View, axis: int) -> tuple[Curve, Curve, list[Curve]]:
+    """Target and command of the first test, and the measured displacement of each, of one axis, mm."""
+    first, entry = view.first, view.axes[axis]
+
+    def named(name: str) -> Quantity:
+        return view.named(Quantity(name, "mm"), view.axes, entry[0])
+
+    base, target, sent = view.samples[0], MM * first.target[:, axis], MM * view.run.command[first.rows, axis]
+    moved = [MM * test.displacement[:, axis] for test in view.tests]
+    of = named("measured" if view.alone else "displacement")
+    return (
+        Curve(base, view.told(first, named("target")), target, Look(BAND, "-", BAND_WIDTH)),
+        Curve(base, named("command"), sent, Look(INK, DASHES, 0.7)),
+        view.curves(view.samples, of, moved, entry, 0.9, dots=True),
+    )
 
 
 def _around(target: Array, measured: Array) -> tuple[float, float]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rths_nodes.analysis import figures
-from rths_nodes.analysis.figures import overlaid
 from rths_nodes.analysis.figures.plan import Plan
 from rths_nodes.analysis.histories import Evaluation
 from rths_nodes.analysis.overlay import Aligned, Difference, check, differences
@@ -42,7 +41,7 @@ class OverlayReport:
         check({test.name: test.run for test in tests})
         self.tests = tests
         self.aligned = [Aligned(test.name, Evaluation(test.run)) for test in tests]
-        self.plans: list[Plan] = overlaid.plans(self.aligned)
+        self.plans: list[Plan] = figures.overlaid(self.aligned)
 
     def write(self, path: Path) -> None:
         """Write the page. Raises OSError when it cannot be written there."""
