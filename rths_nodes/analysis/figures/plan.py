@@ -178,6 +178,8 @@ class Plan:
     """Label, colour and stretches (s) of flagged samples."""
     widths: Sequence[float] = (1.0,)
     """Shares of the panels in a row."""
+    across: int = 0
+    """Places in a row of square panels, if they do not have these shares."""
 
     @property
     def panels(self) -> list[Panel]:

@@ -71,11 +71,11 @@ def render(plan: Plan, layout: Layout = PAGE) -> Figure:
     height, down = figure.get_figheight(), top
     for number, row in enumerate(rows):
         down += titled[number] + heights[number]
-        shares = plan.widths if len(row) > 1 else (1.0,)
+        shares = _shares(plan, row)
         between = 0.62 if len({str(panel.y) for panel in row} | {""}) > 2 else 0.4
         unit = (room - between * (len(row) - 1)) / sum(shares)
         left = layout.left
-        for panel, share in zip(row, shares, strict=True):
+        for panel, share in zip(row, shares, strict=False):
             place = (
                 left / layout.width,
                 1.0 - down / height,
@@ -105,6 +105,13 @@ def _rows(plan: Plan, layout: Layout) -> tuple[list[Sequence[Panel]], list[float
         rows += parts
         heights += [height * layout.scale] * len(parts)
     return rows, heights
+
+
+def _shares(plan: Plan, row: Sequence[Panel]) -> Sequence[float]:
+    """Widths of the places of a row, of which the last ones may be empty."""
+    if plan.across and row[0].square:
+        return (1.0,) * plan.across
+    return plan.widths if len(row) > 1 else (1.0,)
 
 
 def _ends(rows: Sequence[Sequence[Panel]], number: int) -> bool:
