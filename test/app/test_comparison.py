@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import rths_nodes
+from rths_nodes.analysis.figures import compared
 from rths_nodes.analysis.histories import Evaluation
-from rths_nodes.app.studies import comparison, runs
+from rths_nodes.app.commands import terminal
+from rths_nodes.app.studies import runs
 from rths_nodes.app.studies.comparison import compare, variants
 from rths_nodes.app.studies.runs import Findings
 from rths_nodes.core.errors import ConfigError
@@ -195,7 +197,7 @@ def test_of_several_axes_the_worst_counts() -> None:
 def test_one_figure_shows_them_all(name: str, tmp_path: Path) -> None:
     chosen = variants(load(PAPER, SHORT), ["", INVERSE, "compensator.type=none"])
     results = compare(chosen, keep=True, workers=1)
-    comparison.write_figure(results, tmp_path / name)
+    compared.write([(result.variant.name, result.run) for result in results], tmp_path / name)
     data = (tmp_path / name).read_bytes()
     if name.endswith("svg"):
         words = data.decode()
@@ -210,9 +212,9 @@ def test_a_figure_of_runs_that_never_began(tmp_path: Path) -> None:
     flags = result.run.flags | 8
     still = dataclasses.replace(result, run=dataclasses.replace(result.run, flags=flags))
     assert Evaluation(still.run).indices(result.run.displacement) == {}
-    comparison.write_figure([still], tmp_path / "empty.png")
+    compared.write([("still", still.run)], tmp_path / "empty.png")
 
 
 def test_a_figure_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"x.jpeg: a figure must be one of .png, .svg, .pdf"):
-        comparison.check_figure(Path("x.jpeg"))
+        terminal.figure_path("x.jpeg")

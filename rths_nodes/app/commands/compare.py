@@ -71,8 +71,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print_comparison(loaded.name, results)
     if figure:
+        from rths_nodes.analysis.figures import compared
+
         with terminal.writing(figure, "" if options.json else "figure"):
-            comparison.write_figure(results, figure)
+            compared.write([(each.variant.name, each.run) for each in results if each.run is not None], figure)
     return ExitCode.FINISHED if all(result.outcome == "finished" for result in results) else ExitCode.TRIPPED
 
 

@@ -21,6 +21,8 @@ LONG_S = 10.0
 """A command that takes longer is announced with its time."""
 RUNS = "runs"
 """Folder of recordings and results where nobody names another."""
+FIGURES = (".png", ".svg", ".pdf")
+"""Kinds of files of a figure."""
 TOLD_S = 30.0
 """Time between two lines about what is done, where they do not go to a terminal."""
 LEAST_WIDTH = 20
@@ -61,10 +63,9 @@ def figure_path(given: str | None) -> Path | None:
     """Where a figure is to be drawn, if one is wanted. Raises ConfigError where that cannot be done."""
     if not given:
         return None
-    from rths_nodes.app.studies.comparison import check_figure
-
     path = Path(given)
-    check_figure(path)
+    if path.suffix.lower() not in FIGURES:
+        raise ConfigError(f"{path}: a figure must be one of {', '.join(FIGURES)}")
     check_writable(path)
     return path
 

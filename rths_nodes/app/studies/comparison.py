@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rths_nodes.app.studies import engine, remaining, runs
-from rths_nodes.app.studies.pieces import Progress, Tell
 from rths_nodes.app.studies.runs import Findings, known_indices, needs_response
 from rths_nodes.core.errors import ConfigError, unknown
 from rths_nodes.loop.embedded import checked_loop
 from rths_nodes.loop.scenario.overrides import override, with_case
 from rths_nodes.loop.scenario.schema import Scenario
 
-FORMATS = (".png", ".svg", ".pdf")
-"""Kinds of files of a figure."""
 FEW = 20_000
 """Samples of all variants that are done before a second process would have started (half a second)."""
 
@@ -117,21 +113,9 @@ def compare(
     samples = [variant.scenario.samples for variant in chosen]
     kinds = [(number,) for number in range(len(chosen))]
     told = remaining.weighed(progress or (lambda done, of: None), kinds, samples, processes)
-    if processes <= 1:
-        found = dict(_here(chosen, keep, response, told))
-    else:
-        scenarios = [variant.scenario for variant in chosen]
-        found = dict(runs.all_of(scenarios, engine.Where(processes), keep, response, told))
+    scenarios = [variant.scenario for variant in chosen]
+    found = dict(runs.all_of(scenarios, engine.Where(processes), keep, response, told))
     return [Result(**vars(found[number]), variant=variant) for number, variant in enumerate(chosen)]
-
-
-def _here(chosen: Sequence[Variant], keep: bool, response: bool, told: Progress) -> Iterator[tuple[int, Findings]]:
-    """The runs in this process, one after the other."""
-
-    def work(number: int, tell: Tell) -> Findings:
-        return runs.findings(chosen[number].scenario, tell, keep, response)
-
-    yield from engine.finished(work, [(n, (n,)) for n in range(len(chosen))], len(chosen), engine.Where(), told)
 
 
 def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
@@ -140,7 +124,7 @@ def at_once(chosen: Sequence[Variant], workers: int | None = None) -> int:
     return min(len(chosen), workers or (1 if few else engine.processors()))
 
 
-# -- what is printed and drawn ----------------------------------------------------------------------------
+# -- what is printed --------------------------------------------------------------------------------------
 
 
 def as_json(scenario: Scenario, results: Sequence[Result]) -> dict[str, Any]:
@@ -164,17 +148,3 @@ def _plain(result: Result) -> dict[str, Any]:
         },
         "wall_s": result.wall_s,
     }
-
-
-def check_figure(path: Path) -> None:
-    """Refuses a figure of a kind that cannot be drawn. Raises ConfigError."""
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a figure must be one of {', '.join(FORMATS)}")
-
-
-def write_figure(results: Sequence[Result], path: Path) -> None:
-    """One figure of all variants: target and errors, synchronisation, parameters. Needs kept histories."""
-    from rths_nodes.analysis.figures import compared
-
-    check_figure(path)
-    compared.write([(result.variant.name, result.run) for result in results if result.run is not None], path)

@@ -186,8 +186,8 @@ def packed(data: Mapping[str, Any]) -> str:
 def elsewhere(given: str | Scenario, keep: bool, response: bool, tell: Tell) -> dict[str, Any]:
     """A run in another process, from the text of its scenario: what of its Findings can travel.
 
-    Text travels, not objects: classes of components are looked up again on the other side. Who has read it there
-    already gives the Scenario.
+    Text travels, not objects: classes of components are looked up again on the other side. Where nothing travels,
+    or it was read on the other side already, the Scenario itself is given.
     """
     scenario = given if isinstance(given, Scenario) else files.from_text(given, "variant")
     found = findings(scenario, tell, keep, response, interrupted=lambda: False)
@@ -234,7 +234,8 @@ def all_of(
     progress: Progress | None = None,
 ) -> Iterator[tuple[int, Findings]]:
     """Run each of ``chosen``; their Findings by number, as they are ready. Raises what a run raises."""
-    jobs = ((n, (packed(each.data()), keep, response)) for n, each in enumerate(chosen))
+    travels = where.scheduler or where.processes > 1
+    jobs = ((n, (packed(each.data()) if travels else each, keep, response)) for n, each in enumerate(chosen))
     for number, plain in engine.finished(elsewhere, jobs, len(chosen), where, progress):
         if isinstance(plain, Lost):
             raise ChildProcessError(f"{chosen[number].name}: {plain.reason}")
